@@ -151,6 +151,20 @@ describe("holdfast lock", function()
         assert.equal("a line\n", piped)
     end)
 
+    it("runs the command after the key without --, unless an option follows the key", function()
+        local function ran(...)
+            return (world.output("lock", ...))
+        end
+        assert.equal("-n x -- y\n", ran("key", "printf", "%s %s %s %s\n", "-n", "x", "--", "y"))
+        assert.equal("a\n", ran("-x", "-w", "5", "key", "echo", "a"))
+        assert.equal("a\n", ran("--why=b", "key", "echo", "a"))
+        assert.equal("a b\n", ran("dict", "key", "--", "echo", "a", "b"))
+        assert.equal("a b\n", ran("key", "-n", "--", "echo", "a", "b"))
+        assert.equal("a -- b\n", ran("-q", "key", "--", "echo", "a", "--", "b"))
+        assert.equal("a\n", ran("-c", "echo a", "--", "key", "sh"))
+        assert.same({ code = 69 }, (run("lock", "dict", "key")))
+    end)
+
     it("runs a shell command with -c", function()
         local _, out = run("lock", "key", "-c", "echo $((1 + 2)) | cat; exit 3", { SHELL = "/bin/sh" })
         assert.equal("3\n", out)
@@ -334,6 +348,30 @@ describe("holdfast lock has the options of flock:", function()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
+    it("at most --permits commands hold a semaphore, which resty.semaphore and locks show", function()
+        local first, one = hold("exec sleep 600", "--permits", "2")
+        hold("exec sleep 600", "--permits", "2")
+        local err = world.refused(1, "", "lock", "-n", "--permits", "2", "key", "--", "true")
+        assert.matches('^holdfast: "key" is held by pid %d+ .* and 1 more for ', err)
+        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "key", "--", "true"))
+        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "-s", "key", "--", "true"))
+        local held = {}
+        for _, row in ipairs(world.rows(world.output("locks"))) do
+            held[#held + 1] = table.concat({ row[2], row[3], row[4] }, " ")
+        end
+        assert.same({ "key semaphore 1 permit", "key semaphore 1 permit" }, held)
+        local _, out = run("run", "--workers", "1", "-e", [[
+            local semaphore = require("resty.semaphore"):new("commands", { permits = 3, timeout = 0 })
+            print(semaphore:count("key"))
+        ]])
+        assert.equal("1\t0\n", out)
+        local waits = start("lock", "-w", "60", "--permits", "2", "key", "--", "echo", "ran")
+        first:signal(command.KILL)
+        command.kill(one, command.KILL)
+        assert.same({ code = 0 }, waits:wait(), waits:err())
+        assert.equal("ran\n", waits:out())
+    end)
+
     it("an exclusive waiter keeps later shared ones out", function()
         local first = hold("exec sleep 600", "-s")
         local alone = start("lock", "key", "--", "sleep", "600")
@@ -371,11 +409,14 @@ describe("holdfast lock has the options of flock:", function()
 
     for _, case in ipairs {
         { {}, "no key was given" },
-        { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
+        { { "key" }, 'no command was given: expected COMMAND or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; unlike flock, it '
+        { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; unlike flock, it '
                          .. 'accepts no file descriptor' },
-        { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
+        { { "-n", "dict", "-q", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
+        { { "key", "sh", "-c", "true" }, '"sh" may be the key or the command: put "--" before the command, or use '
+                                         .. '-c LINE -- key sh' },
+        { { "key", "-n", "true" }, "no command was given" },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
@@ -385,6 +426,9 @@ describe("holdfast lock has the options of flock:", function()
         { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
         { { "-s", "-x", "key", "--", "true" }, "-s and -x cannot be combined" },
         { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w cannot be combined" },
+        { { "--permits", "0", "key", "true" }, '--permits: bad number "0": expected 1 to 1073741823' },
+        { { "--permits", "2", "-s", "key", "true" }, "--permits and -s cannot be combined" },
+        { { "--permits", "2", "--cluster", "a", "key", "true" }, "--permits is not supported in a cluster" },
         { { "--", "true" }, "no key was given" },
         { { "--", "-key" }, "no command was given" },
         { { "--", "key", "true" }, "no key was given" },
@@ -744,8 +788,8 @@ describe("The lock of a command", function()
 
     it("that is lost ends the command although nobody reads the message", function()
         local told, ended = command.path "told", command.path "ended"
-        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'exec 2>/dev/null; trap "touch %s; exit" TERM; echo on;
-            while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
+        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'exec 2>/dev/null; trap "touch %s; exit" TERM
+            echo on; while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
             { PROGRAM = "/bin/sh" })
         assert.same({ code = 0 }, process:wait())
         assert.truthy(await(function() return read(ended) end))
@@ -855,7 +899,8 @@ time.sleep(600)' & READY; exec sleep 600]]
     end
 
     it("gets USR1 only in its command", function()
-        local process = hold("sleep 600 & echo $! >'" .. command.path "child" .. "'; trap 'kill $!; exit 4' USR1; READY; wait")
+        local script = "sleep 600 & echo $! >'%s'; trap 'kill $!; exit 4' USR1; READY; wait"
+        local process = hold(script:format(command.path "child"))
         pid_in "child"
         process:signal(USR1)
         assert.same({ code = 4 }, process:wait())
@@ -1016,6 +1061,25 @@ describe("In a terminal holdfast lock", function()
             until("status 0")
             say("exit\n")
         ]]
+    end)
+
+    it("says every second whom it waits for, in one line that it removes", function()
+        local process = hold("exec sleep 600", "--why", "full")
+        typing [[
+            say(program + " lock -w 2.5 key true\n")
+            until("\r\x1b[Kholdfast: waiting for 1")
+            until(' s: "key" is held by pid ')
+            until(': "full"')
+            until("\r\x1b[Kholdfast: waiting for 2")
+            until("\r\x1b[K")
+            until('holdfast: "key" is held by pid')
+            until("waited for 2.5 s")
+            say(program + " lock -q -w 1.5 key true; echo $? sta''tus\n")
+            until("1 status")
+            assert "waiting" not in text, text
+            say("exit\n")
+        ]]
+        process:signal(command.TERM)
     end)
 
     it("passes a hang-up on to the command if it is the session leader", function()

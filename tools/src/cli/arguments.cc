@@ -80,7 +80,7 @@ std::string Arguments::read_number(const std::string& given, const Range& range,
 
 void Arguments::parse(std::size_t least, std::size_t most, const std::vector<const char*>& names) {
   auto word = given_.begin();
-  for (; word != given_.end() && *word != "--"; ++word) {
+  for (const auto end = end_of_own_words(); word != end; ++word) {
     if (is_option(*word))
       read_option(word);
     else if (passes_on_ == PassesOn::from_first_word)
@@ -95,6 +95,36 @@ void Arguments::parse(std::size_t least, std::size_t most, const std::vector<con
   if (passes_on_ != PassesOn::nothing) return;
   if (words_.size() < least) refuse(fmt::format("no {} was given", names[words_.size()]));
   if (words_.size() > most) refuse(fmt::format("unexpected {}", quote(words_[most])));
+}
+
+Arguments::Word Arguments::end_of_own_words() const {
+  const auto dashes = std::find(given_.begin(), given_.end(), "--");
+  if (passes_on_ != PassesOn::from_dashes) return dashes;
+  std::vector<Word> words;
+  for (auto word = given_.begin(); word != dashes; ++word) {
+    if (!is_option(*word)) {
+      words.push_back(word);
+      continue;
+    }
+    const Option* const option = find(word->substr(0, word->find('=')));
+    if (option != nullptr && option == find(unless_)) return dashes;
+    if (takes_next_word(*word) && word + 1 != dashes) ++word;
+  }
+  const bool has_own_dashes = dashes != given_.end() && words.size() <= names_;
+  if (has_own_dashes || words.size() < 2 || words[1] != words[0] + 1) return dashes;
+  return words[1];
+}
+
+bool Arguments::takes_next_word(const std::string& word) const {
+  if (word.starts_with("--")) {
+    const Option* const option = find(word);
+    return option != nullptr && option->type != nullptr;
+  }
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const Option* const option = find(std::string{'-', word[i]});
+    if (option != nullptr && option->type != nullptr) return i + 1 == word.size();
+  }
+  return false;
 }
 
 std::string Arguments::Option::name() const {

@@ -59,8 +59,14 @@ class Arguments {
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Passes the words after "--" on to another program.
-  void pass_on_from_dashes() { passes_on_ = PassesOn::from_dashes; }
+  /// Passes the words after "--" on to another program. If there is neither "--" nor the option `unless` that gives the
+  /// program in another way, passes on everything after the first word, unless an option follows that word. More than
+  /// `names` words before "--" are a program with a "--" of its own.
+  void pass_on_from_dashes(const char* unless, std::size_t names) {
+    passes_on_ = PassesOn::from_dashes;
+    unless_ = unless;
+    names_ = names;
+  }
   /// Passes the first word and everything after it on to another program; "--" may precede them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
 
@@ -73,6 +79,8 @@ class Arguments {
   const Words& passed_on() const noexcept { return passed_on_; }
   /// Returns whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
+  /// Returns whether there are words to pass on, or a "--" before none.
+  bool passes_on() const noexcept { return has_dashes_ || !passed_on_.empty(); }
 
   /// Prints what is wrong and how to get help; ends the command.
   [[noreturn]] void refuse(const std::string& reason) const;
@@ -89,6 +97,10 @@ class Arguments {
   };
   using Word = Words::const_iterator;
 
+  /// Returns the last word to read: after it begins what is passed on.
+  Word end_of_own_words() const;
+  /// Returns whether the option's value is the next word.
+  bool takes_next_word(const std::string& word) const;
   const Option* find(std::string_view name) const;
   bool is_option(const std::string& word) const;
   void read_option(Word& word) const;
@@ -105,6 +117,8 @@ class Arguments {
   const Words given_;
   std::vector<Option> options_;
   PassesOn passes_on_ = PassesOn::nothing;
+  const char* unless_ = "";
+  std::size_t names_ = 0;
   Words words_;
   Words passed_on_;
   bool has_dashes_ = false;

@@ -1,10 +1,12 @@
 #include "lock/lock_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 
 #include "base/gate_name.h"
 #include "base/name.h"
@@ -20,6 +22,7 @@ constexpr const char* kDefaultDictionary = "commands";
 constexpr const char* kDefaultShell = "/bin/sh";
 constexpr double kSecondsMax = 1e9;
 constexpr int kStatusMax = 255;
+constexpr std::size_t kNamesMax = 2;  // DICTIONARY and KEY
 
 std::string read_seconds(const std::string& text, std::optional<double>& seconds) {
   seconds = inspect::number_of(text);
@@ -36,7 +39,7 @@ std::string read_why(const std::string& text, std::string& why) {
 class LockParser {
  public:
   explicit LockParser(Arguments& arguments) : arguments_(arguments) {
-    arguments_.pass_on_from_dashes();
+    arguments_.pass_on_from_dashes("--command", kNamesMax);
     arguments_.add_version("-V,--version", holdfast_version());
     add_flags();
     add_values();
@@ -47,7 +50,7 @@ class LockParser {
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
     // Without a name before it, "--" ends the options: names follow, then another "--" and the command.
-    has_command_ = arguments_.has_dashes();
+    has_command_ = arguments_.passes_on();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
     std::string wrong = read_names();
@@ -98,6 +101,8 @@ class LockParser {
     arguments_.add_number("-E,--conflict-exit-code", "STATUS",
                           "Exit with STATUS if the lock is held or the wait times out; default: 1", options_.conflict,
                           {.what = "status", .most = kStatusMax});
+    arguments_.add_number("--permits", "N", "Take one of N permits: at most N commands hold the key at the same time",
+                          options_.permits, {.least = 1, .most = HOLDFAST_ALL_PERMITS - 1});
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
     arguments_.add_value("--exptime", "SECONDS",
@@ -144,10 +149,27 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
+  /// Finds a program where "lock KEY PROGRAM -c LINE" may mean the key PROGRAM of the dictionary KEY.
+  std::string ambiguous_word() const {
+    if (words_before_shell_ != kNamesMax || !is_program(names_[1])) return {};
+    return fmt::format("{} may be the key or the command: put \"--\" before the command, or use -c LINE -- {} {}",
+                       quote(names_[1]), names_[0], names_[1]);
+  }
+
+  static bool is_program(const std::string& word) {
+    if (word.find('/') != std::string::npos) return ::access(word.c_str(), X_OK) == 0;
+    const char* const path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (::access((folder + "/" + word).c_str(), X_OK) == 0) return true;
+    return false;
+  }
+
   std::string read_names() {
     if (names_.empty()) return "no key was given";
+    if (std::string ambiguous = ambiguous_word(); !ambiguous.empty()) return ambiguous;
     if (std::string stray = stray_word(); !stray.empty()) return stray;
-    if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
+    if (names_.size() > kNamesMax) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
       return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
@@ -167,7 +189,7 @@ class LockParser {
     if (!options_.command.empty()) return {};
     const bool is_number = options_.key.find_first_not_of("0123456789") == std::string::npos;
     const char* const descriptor = is_number ? "; unlike flock, it accepts no file descriptor" : "";
-    return fmt::format("no command was given: expected \"-- COMMAND\" or -c COMMAND{}", descriptor);
+    return fmt::format("no command was given: expected COMMAND or -c COMMAND{}", descriptor);
   }
 
   std::string judge() {
@@ -176,6 +198,8 @@ class LockParser {
     }
     if (unlock_) return "there is nothing to unlock: the lock ends with the command";
     if (options_.shared && exclusive_) return "-s and -x cannot be combined";
+    if (options_.permits != 0 && options_.shared) return "--permits and -s cannot be combined";
+    if (options_.permits != 0 && exclusive_) return "--permits and -x cannot be combined";
     if (nonblock_ && timeout_) return "-n and -w cannot be combined";
     if (options_.no_fork && options_.close) return "--no-fork and --close cannot be combined";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
@@ -212,6 +236,7 @@ class LockParser {
 
 std::string objection_of_cluster(const LockOptions& options) {
   if (options.shared) return "-s is not supported in a cluster: its locks are exclusive";
+  if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
   if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
   return {};
 }

@@ -1,6 +1,7 @@
 // Reads the command line of `holdfast lock`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ inline constexpr double kGraceSeconds = 10;
 
 struct LockOptions {
   bool shared = false;
+  std::uint32_t permits = 0;  // of a semaphore; 0: a lock
   double timeout = kForEver;  // seconds; 0: do not wait
   int conflict = lock_status::kConflict;
   double exptime = 0;                // seconds; 0: only the job's end releases the lock
@@ -44,6 +46,8 @@ struct LockOptions {
   std::string key;
   std::vector<std::string> command;
 
+  /// Returns whether others may hold the key at the same time.
+  bool has_company() const noexcept { return shared || permits != 0; }
   double grace() const noexcept { return kill_after.value_or(kGraceSeconds); }
 };
 

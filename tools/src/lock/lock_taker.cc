@@ -23,6 +23,7 @@
 #include "inspect/text.h"
 #include "lock/job.h"
 #include "lock/lock_refusal.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -168,6 +169,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
   constexpr double kLeastWaitSeconds = 0.001;  // not 0, which means no limit
   if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
+  WaitNotice notice(!options_.quiet && !tries);
   for (;;) {
     int code = attempt(wait);
     // In a cluster, the agent may hold it on behalf of this attempt: it has just got the lock.
@@ -185,17 +187,26 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
     if (refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
+      notice.clear();
       return refuse();
     }
-    complain_of_cluster(now - start_);
+    if (is_cluster_missing(now - start_)) {
+      notice.clear();
+      say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+    }
+    if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     std::uint32_t woken = 0;
-    holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
+    const double sleep = std::min({wait.sleep, deadline - now, std::max(notice.due_in(now - start_), 0.0)});
+    holdfast_parker_sleep(wait.parker, sleep, &woken, 1);
   }
 }
 
 void LockTaker::begin_with_a_kind() {
   misfits_ = 0;
-  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
+  kind_ = options_.permits != 0         ? Kind::permit
+          : options_.shared             ? Kind::reader
+          : tries_here() && is_shared() ? Kind::writer
+                                        : Kind::lock;
 }
 
 double LockTaker::exptime() const noexcept {
@@ -213,8 +224,8 @@ int LockTaker::attempt(holdfast_wait& wait) {
     return try_once();
   }
   if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
-  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS, exptime(),
-                               &wait, &lease_);
+  const auto [kind, want, total] = wanted_permits();
+  return holdfast_permits_wait(dict_, key, size, kind, want, total, exptime(), &wait, &lease_);
 }
 
 // Counts an attempt without waiting as an attempt, and not as a failed wait.
@@ -222,12 +233,14 @@ int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
-  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS, exptime(), 0,
-                              0, &lease_);
+  const auto [kind, want, total] = wanted_permits();
+  return holdfast_permits_try(dict_, key, size, kind, want, total, exptime(), 0, 0, &lease_);
 }
 
-std::uint32_t LockTaker::wanted_permits() const {
-  return kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+LockTaker::Permits LockTaker::wanted_permits() const {
+  constexpr auto kAll = static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+  if (kind_ == Kind::permit) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
+  return {HOLDFAST_RWLOCK, kind_ == Kind::reader ? 1 : kAll, kAll};
 }
 
 bool LockTaker::is_shared() const {
@@ -342,13 +355,18 @@ int LockTaker::fail_for_length() const {
   return lock_status::kUsage;
 }
 
+std::string LockTaker::obstacle() const {
+  if (!in_cluster() || is_held_here()) return refusal(dict_, options_);
+  return fmt::format("{} of cluster {}", quote(options_.key), options_.cluster);
+}
+
 // A wait for an unreachable cluster continues, because it may be reached later; but it is reported.
-void LockTaker::complain_of_cluster(double waited) {
-  if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
+bool LockTaker::is_cluster_missing(double waited) {
+  if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0) return false;
+  if (waited < kComplainAfterSeconds) return false;
   holdfast_cluster state{};
-  if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
-  complained_ = true;
-  say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+  complained_ = holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE;
+  return complained_;
 }
 
 void LockTaker::give_back() { holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_); }

@@ -38,7 +38,7 @@ class LockTaker {
 
  private:
   /// A key holds one kind at a time. While it is held, its kind decides how others wait.
-  enum class Kind { lock, reader, writer };
+  enum class Kind { lock, reader, writer, permit };
 
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
@@ -53,7 +53,13 @@ class LockTaker {
   int attempt(holdfast_wait& wait);
   int try_once();
   void begin_with_a_kind();
-  std::uint32_t wanted_permits() const;
+  /// Returns the arguments of a call for permits: what of, how many, and of how many.
+  struct Permits {
+    int kind;
+    std::uint32_t want;
+    std::uint32_t total;
+  };
+  Permits wanted_permits() const;
   /// Returns whether any living process shares the lock.
   bool is_shared() const;
   bool make_way(const holdfast_wait& wait);
@@ -67,7 +73,10 @@ class LockTaker {
   /// `otherwise`: the reason if the agent gives none.
   int fail_unavailable(const std::string& otherwise) const;
   int fail_for_length() const;
-  void complain_of_cluster(double waited);
+  /// Says what the wait is for.
+  std::string obstacle() const;
+  /// Returns true once, when the wait has taken a while and no agent or store can grant the lock.
+  bool is_cluster_missing(double waited);
 
   LockOptions options_;
   Kind kind_ = Kind::lock;

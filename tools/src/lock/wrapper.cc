@@ -258,7 +258,7 @@ class Wrapper {
   }
 
   bool is_held() const {
-    std::vector<holdfast_holder> holders(options_.shared ? HOLDFAST_HOLDERS_MAX : 1);
+    std::vector<holdfast_holder> holders(options_.has_company() ? HOLDFAST_HOLDERS_MAX : 1);
     std::uint32_t count = 0;
     std::uint32_t waiters = 0;
     const int code = holdfast_holders(dict_, options_.key.data(), options_.key.size(), holders.data(),
