@@ -946,6 +946,69 @@ time.sleep(600)' & READY; exec sleep 600]]
 end)
 
 
+describe("holdfast lock --replace", function()
+    command.fixture()
+
+    it("ends the job that holds the lock, and takes its place", function()
+        local old, pid = hold("sleep 600 & echo $! >'" .. command.path "child" .. "'; READY; wait")
+        local child = assert(tonumber(read "child"))
+        local new = start("lock", "--replace", "key", "--", "sh", "-c",
+                          ("kill -0 %d || kill -0 %d || echo alone"):format(pid, child))
+        assert.same({ code = 0 }, new:wait(), new:err())
+        assert.equal("alone\n", new:out())
+        assert.matches('^holdfast: "key": the job of pid ' .. pid .. " gets TERM\n", new:err())
+        assert.same({ code = 128 + command.TERM }, old:wait())
+    end)
+
+    it("sends KILL to a job that ignores TERM, also if its wrapper was killed and its command has ended", function()
+        local script = "sh -c 'trap \"\" TERM; echo $$ >\"%s\"; while :; do sleep 0.01; done' & READY; exit 0"
+        local old, pid = hold(script:format(command.path "child"))
+        guard_of(old)
+        old:signal(command.KILL)
+        local child = assert(await(function() return tonumber(read "child") end))
+        assert(await(function() return not command.alive(pid) end))
+        local new = start("lock", "--replace", "--kill-after", "0.2", "key", "echo", "ran")
+        assert.same({ code = 0 }, new:wait(), new:err())
+        assert.equal("ran\n", new:out())
+        assert.matches("gets TERM\n.* gets KILL\n$", new:err())
+        assert.is_false(command.alive(child))
+    end)
+
+    it("just takes a lock that is free", function()
+        assert.equal("ran\n", (world.output("lock", "--replace", "key", "echo", "ran")))
+    end)
+
+    it("ends no process that is not a job, and none of a different user", function()
+        local keeper = start("run", "--workers", "1", "-e", [[
+            require("resty.shdict").open("commands")
+            assert(require("resty.lock"):new("commands", { exptime = 600 }):lock("key"))
+            io.open("]] .. command.path "held" .. [[", "w"):close()
+            require("resty.holdfast.scheduler").sleep(600)
+        ]])
+        assert(await(function() return read "held" end))
+        assert.matches("cannot replace pid %d+ .*, which is no job of holdfast lock",
+                       world.refused(1, "", "lock", "--replace", "key", "true"))
+        assert.is_nil(keeper:wait(0))
+        keeper:signal(command.TERM)
+        keeper:wait()
+        if shell.output "id -u" == "0" then
+            local _, pid = hold("exec setpriv --reuid=65534 sleep 600")
+            assert(await(function() return (read("/proc/" .. pid .. "/status") or ""):find "Uid:\t65534" end))
+            assert.matches("cannot replace pid " .. pid .. " .*, which runs as a different user",
+                           world.refused(1, "", "lock", "--replace", "key", "true"))
+            assert.is_true(command.alive(pid))
+        end
+    end)
+
+    it("cannot be combined with -n, with --no-fork, or with a cluster", function()
+        for _, words in ipairs { { "-n" }, { "-F" }, { "--cluster", "main" } } do
+            local err = world.refused(64, "", joined({ "lock", "--replace" }, words, { "key", "true" }))
+            assert.matches("%-%-replace ", err)
+        end
+    end)
+end)
+
+
 describe("Signals to holdfast lock", function()
     command.fixture()
 

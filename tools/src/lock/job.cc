@@ -38,9 +38,19 @@ std::string make_job_mark(pid_t command) {
   return fmt::format("{}.{}", command, stat ? stat->start : 0);
 }
 
-std::string job_mark_of(pid_t command) {
-  const std::string mark = initial_value(command, kJobVariable).value_or("");
-  return mark.starts_with(fmt::format("{}.", command)) ? mark : std::string();
+std::optional<FoundJob> find_job(pid_t command) {
+  const std::string prefix = fmt::format("{}.", command);
+  const auto look_at = [&](std::uint32_t pid) -> std::optional<FoundJob> {
+    const auto stat = inspect::read_stat(pid);
+    if (!stat || !is_alive(*stat)) return std::nullopt;
+    auto mark = initial_value(static_cast<pid_t>(pid), kJobVariable);
+    if (!mark || !mark->starts_with(prefix)) return std::nullopt;
+    return FoundJob{std::move(*mark), stat->group};
+  };
+  if (auto job = look_at(static_cast<std::uint32_t>(command))) return job;
+  for (const std::uint32_t pid : inspect::all_pids())
+    if (auto job = look_at(pid)) return job;
+  return std::nullopt;
 }
 
 void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -80,9 +90,19 @@ std::vector<pid_t> marked_in_group(const std::string& mark, pid_t group) {
   return members;
 }
 
-pid_t group_of(pid_t pid) {
-  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(pid));
-  return stat ? stat->group : -1;
+std::vector<pid_t> members_of(pid_t command, const FoundJob& job) {
+  std::vector<pid_t> members = marked_in_group(job.mark, job.group);
+  const auto add = [&](pid_t pid) {
+    if (std::find(members.begin(), members.end(), pid) == members.end()) members.push_back(pid);
+  };
+  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(command));
+  if (!stat || !is_alive(*stat)) return members;
+  add(command);
+  // Its wrapper, if that is alive, finds also members without the mark.
+  const auto parent = inspect::read_stat(stat->parent);
+  if (parent && parent->program == "holdfast")
+    for (const pid_t pid : descendants_in_group(static_cast<pid_t>(stat->parent), job.group, {})) add(pid);
+  return members;
 }
 
 }  // namespace holdfast::cli

@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,14 @@ inline constexpr const char* kJobVariable = "HOLDFAST_JOB";
 /// machine starts again.
 std::string make_job_mark(pid_t command);
 
-/// Returns the mark of the job whose command is that process; empty if it is not the command of a job, or if its
-/// environment may not be read.
-std::string job_mark_of(pid_t command);
+struct FoundJob {
+  std::string mark;
+  pid_t group;
+};
+
+/// Finds the job whose command is or was that process. Returns nothing if there is none, or if the environment of its
+/// processes may not be read.
+std::optional<FoundJob> find_job(pid_t command);
 
 /// Makes this process the subreaper of its descendants.
 void adopt_orphans() noexcept;
@@ -37,7 +43,7 @@ std::vector<pid_t> descendants_in_group(pid_t root, pid_t group, const std::vect
 /// Returns the living processes in the process group `group` that have the mark.
 std::vector<pid_t> marked_in_group(const std::string& mark, pid_t group);
 
-/// Returns the process group of that process; -1 if there is no such process.
-pid_t group_of(pid_t pid);
+/// Returns the living processes of a job found in that way; `command` counts whatever its group is.
+std::vector<pid_t> members_of(pid_t command, const FoundJob& job);
 
 }  // namespace holdfast::cli

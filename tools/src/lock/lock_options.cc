@@ -88,6 +88,9 @@ class LockParser {
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
                         "Run the command without forking: the lock is held until the last process that\n"
                         "inherited it exits");
+    arguments_.add_flag("--replace", options_.replace,
+                        "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
+                        "10 seconds), and take its place");
     arguments_.add_flag("-u,--unlock", unlock_, "Not supported: the lock ends with the command");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
     arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
@@ -209,6 +212,9 @@ class LockParser {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
     }
+    if (options_.replace && (nonblock_ || options_.no_fork))
+      return nonblock_ ? "--replace and -n cannot be combined: jobs take time to end"
+                       : "--replace and --no-fork cannot be combined: nothing would end the other job";
     if (options_.no_fork && options_.kill_after)
       return "--no-fork and --kill-after cannot be combined: nothing would send KILL";
     if (options_.no_fork && exptime_)
@@ -237,6 +243,7 @@ class LockParser {
 std::string objection_of_cluster(const LockOptions& options) {
   if (options.shared) return "-s is not supported in a cluster: its locks are exclusive";
   if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
+  if (options.replace) return "--replace is not supported in a cluster: the job may run on another machine";
   if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
   return {};
 }

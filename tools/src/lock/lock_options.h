@@ -34,6 +34,7 @@ struct LockOptions {
   std::optional<double> kill_after;  // seconds from the first signal that ends a job to KILL
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
+  bool replace = false;
   bool agent = false;
   std::string agent_config;
   bool close = false;

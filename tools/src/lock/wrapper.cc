@@ -31,6 +31,7 @@
 #include "lock/lock_hold.h"
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
+#include "lock/replacement.h"
 #include "run/worker.h"
 
 namespace holdfast::cli {
@@ -46,7 +47,7 @@ constexpr double kCheckJobSeconds = 0.05;
 /// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
 class Wrapper {
  public:
-  explicit Wrapper(const LockOptions& options) : options_(options), agent_(options, signals_) {}
+  explicit Wrapper(const LockOptions& options) : options_(options), agent_(options, signals_), replacement_(options) {}
 
   int run() {
     if (options_.agent) {
@@ -99,7 +100,8 @@ class Wrapper {
   void wait() {
     std::array<pollfd, 2> both{{{signals_.descriptor(), POLLIN, 0}, {channel_.get(), POLLIN, 0}}};
     const double now = holdfast_now();
-    const double next = std::min({look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever});
+    const bool polls = ended_ || replaces();
+    const double next = std::min({look_at_, kill_at_, polls ? now + kCheckJobSeconds : kNever});
     const double left = std::max(0.0, next - now);
     const int timeout = left > 1e6 ? -1 : static_cast<int>(std::ceil(left * 1e3));
     ::poll(both.data(), both.size(), timeout);
@@ -223,6 +225,7 @@ class Wrapper {
   void look() {
     const double now = holdfast_now();
     if (now >= kill_at_) kill_job(now);
+    if (replaces()) replace();
     if (now < look_at_) return;
     look_at_ = now + kCheckSeconds;
     if (runs() && !is_ending_ && now >= end_)
@@ -232,6 +235,18 @@ class Wrapper {
     if (!runs() || is_ending_ || is_held()) return;
     lost_ = true;
     end_job(reason_of_loss());
+  }
+
+  /// Returns whether others' jobs must end so that the command gets the lock.
+  bool replaces() const { return options_.replace && !hold_ && !ended_; }
+
+  void replace() {
+    if (!attach()) return;  // nobody holds anything
+    const std::string wrong = replacement_.end_holders(dict_);
+    if (wrong.empty()) return;
+    ::kill(command_, SIGKILL);  // it still waits for the lock
+    say("{}", wrong);
+    is_refused_ = true;
   }
 
   /// Ends the job: TERM, and KILL after the time of grace.
@@ -317,6 +332,7 @@ class Wrapper {
   }
 
   int end_as_command() const {
+    if (is_refused_ && !hold_) return options_.conflict;
     if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
@@ -332,6 +348,7 @@ class Wrapper {
   const LockOptions& options_;
   PassedSignals signals_;
   LockAgent agent_;
+  Replacement replacement_;
   LockGuard guard_;
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
@@ -347,6 +364,7 @@ class Wrapper {
   bool lost_ = false;
   bool is_ending_ = false;  // by end_job()
   bool is_killed_ = false;
+  bool is_refused_ = false;  // by replace()
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};
