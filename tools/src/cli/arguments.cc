@@ -107,7 +107,8 @@ Arguments::Word Arguments::end_of_own_words() const {
       continue;
     }
     const Option* const option = find(word->substr(0, word->find('=')));
-    if (option != nullptr && option == find(unless_)) return dashes;
+    const auto is_this = [&](const char* name) { return option != nullptr && option == find(name); };
+    if (std::any_of(unless_.begin(), unless_.end(), is_this)) return dashes;
     if (takes_next_word(*word) && word + 1 != dashes) ++word;
   }
   const bool has_own_dashes = dashes != given_.end() && words.size() <= names_;
@@ -138,7 +139,19 @@ const Arguments::Option* Arguments::find(std::string_view name) const {
     return std::find(option.names.begin(), option.names.end(), name) != option.names.end();
   };
   const auto found = std::find_if(options_.begin(), options_.end(), has_name);
-  return found != options_.end() ? &*found : nullptr;
+  if (found != options_.end()) return &*found;
+  return abbreviates_ && name.size() > 2 ? find_abbreviated(name) : nullptr;
+}
+
+const Arguments::Option* Arguments::find_abbreviated(std::string_view name) const {
+  const Option* only = nullptr;
+  for (const Option& option : options_) {
+    const bool fits = std::any_of(option.names.begin(), option.names.end(),
+                                  [&](const std::string& full) { return full.starts_with(name); });
+    if (fits && only != nullptr) return nullptr;
+    if (fits) only = &option;
+  }
+  return only;
 }
 
 bool Arguments::is_option(const std::string& word) const {

@@ -1,9 +1,9 @@
 // Reads the command line of one command. All commands use the same rules.
 //
 // Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE"; a flag
-// is "-f" or "--flag", and "-fg" is two flags, as in getopt(3). Names cannot be abbreviated. If a value is given twice,
-// the last one counts. A negative number is a word, and so is everything after "--". `run` and `lock` pass words on to
-// another program: those are never options.
+// is "-f" or "--flag", and "-fg" is two flags, as in getopt(3). Names cannot be abbreviated, except for flock. If a
+// value is given twice, the last one counts. A negative number is a word, and so is everything after "--". `run` and
+// `lock` pass words on to another program: those are never options.
 //
 // Why not CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more lines than this parser.
@@ -14,6 +14,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -59,16 +60,19 @@ class Arguments {
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Passes the words after "--" on to another program. If there is neither "--" nor the option `unless` that gives the
-  /// program in another way, passes on everything after the first word, unless an option follows that word. More than
+  /// Passes the words after "--" on to another program. Without "--", passes on everything after the first word, unless
+  /// an option follows that word, or one of the options `unless` is given, with which no program follows. More than
   /// `names` words before "--" are a program with a "--" of its own.
-  void pass_on_from_dashes(const char* unless, std::size_t names) {
+  void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names) {
     passes_on_ = PassesOn::from_dashes;
-    unless_ = unless;
+    unless_ = std::move(unless);
     names_ = names;
   }
   /// Passes the first word and everything after it on to another program; "--" may precede them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
+
+  /// Accepts the beginning of a long name, if no other name begins with it.
+  void allow_abbreviations() { abbreviates_ = true; }
 
   /// Reads the command line. Ends the command after --help or an error. `names`: the names of the words.
   void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
@@ -102,6 +106,7 @@ class Arguments {
   /// Returns whether the option's value is the next word.
   bool takes_next_word(const std::string& word) const;
   const Option* find(std::string_view name) const;
+  const Option* find_abbreviated(std::string_view name) const;
   bool is_option(const std::string& word) const;
   void read_option(Word& word) const;
   void read_long(Word& word) const;
@@ -117,7 +122,8 @@ class Arguments {
   const Words given_;
   std::vector<Option> options_;
   PassesOn passes_on_ = PassesOn::nothing;
-  const char* unless_ = "";
+  bool abbreviates_ = false;
+  std::vector<const char*> unless_;
   std::size_t names_ = 0;
   Words words_;
   Words passed_on_;

@@ -45,6 +45,7 @@ Answer await_answer(int channel, int look_ms) {
 std::optional<int> take_guarded(LockTaker& taker, int channel) {
   for (;;) {
     if (const auto status = taker.take()) return status;
+    if (!taker.is_visible()) return std::nullopt;  // the kernel ends its flock(2)
     if (is_parent_stopped()) {
       taker.give_back();
       await_parent();

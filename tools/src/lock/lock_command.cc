@@ -7,6 +7,7 @@
 #include "cli/message.h"
 #include "cli/user.h"
 #include "holdfast.h"
+#include "lock/descriptor_lock.h"
 #include "lock/lock_options.h"
 #include "lock/wrapper.h"
 
@@ -34,23 +35,36 @@ int run_lock(Arguments& arguments) {
   // Others may truncate files during a wait. The command does not inherit this.
   static_cast<void>(holdfast_guard_sigbus());
   try {
-    return run_under_lock(options);
+    return options.fd >= 0 ? lock_descriptor(options) : run_under_lock(options);
   } catch (const std::exception& error) {
     say("{}", error.what());
     return lock_status::kSystem;
   }
 }
 
+int run_unlock(Arguments& arguments) {
+  int fd = -1;
+  arguments.add_number("--fd", "N", "The descriptor of the caller; required", fd,
+                       {.what = "descriptor", .most = kDescriptorMax});
+  arguments.parse();
+  if (fd < 0) arguments.refuse("no --fd was given");
+  return unlock_descriptor(fd) > 0 ? 0 : say_no("descriptor {} has no lock", fd);
+}
+
 }  // namespace
 
-const Subcommand kLock{"lock",
-                       "Run a command while holding a lock, like flock",
-                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
-                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
-                       "Run a command while holding a lock.",
-                       R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
-gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+const Subcommand kLock{
+    "lock",
+    "Run a command while holding a lock, like flock",
+    "KEY COMMAND [ARGUMENTS...]\n"
+    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+    "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+    "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY",
+    "Run a command while holding a lock.",
+    R"(The lock is held until the job has ended: the command, and what it started in its process group;
+even if `holdfast lock` is killed. TERM, INT, HUP and QUIT go to the whole job. The command gets the
+fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise
@@ -58,7 +72,17 @@ Exit status: the command's, or 128 + n if signal n killed it; otherwise
   64  invalid command line               73  the dictionary cannot be opened
   69  the command cannot be run          75  no agent, or it cannot reach the store
   71  a system call failed               76  the lock was lost while the command ran)",
-                       run_lock,
-                       lock_status::kUsage};
+    run_lock,
+    lock_status::kUsage};
+
+const Subcommand kUnlock{"unlock",
+                         "End the lock of a file descriptor",
+                         "--fd N",
+                         "End the lock that holdfast lock --fd N took.",
+                         R"(Without it, the lock ends when the last copy of the descriptor is closed.
+
+Exit status: 0 success; 1 the descriptor has no lock; 64 invalid command line.)",
+                         run_unlock,
+                         lock_status::kUsage};
 
 }  // namespace holdfast::cli

@@ -1,6 +1,7 @@
 #include "lock/lock_taker.h"
 
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -21,6 +23,7 @@
 #include "cli/message.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
+#include "lock/file_lock.h"
 #include "lock/job.h"
 #include "lock/lock_refusal.h"
 #include "lock/wait_notice.h"
@@ -100,6 +103,18 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
 }
 
 std::optional<int> LockTaker::take() {
+  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
+  const auto refused = take_visible();
+  // The flock(2) of a file does not need the dictionary.
+  if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
+  if (options_.is_flock()) {
+    if (const auto status = take_file()) return status;
+  }
+  report(fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
+  return std::nullopt;
+}
+
+std::optional<int> LockTaker::take_visible() {
   if (dict_ == nullptr) {
     if (const int status = enter()) return status;
   }
@@ -111,16 +126,48 @@ std::optional<int> LockTaker::take() {
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
   begin_with_a_kind();
-  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
   // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by hand,
   // it cannot be marked again; what enter() got still identifies it.
   use_dictionary();
-  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start_);
-  if (!options_.why.empty())
-    static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
-                                            options_.why.data(), options_.why.size()));
+  if (!options_.why.empty()) explain(options_.why);
   return std::nullopt;
+}
+
+std::optional<int> LockTaker::take_file() {
+  const bool is_endless = options_.timeout == kForEver;
+  const double deadline = is_endless ? std::numeric_limits<double>::infinity() : start_ + options_.timeout;
+  WaitNotice notice(!options_.quiet && options_.timeout != 0);
+  bool waited = false;
+  const int error = take_flock(options_.file, options_.shared, deadline, [&] {
+    const std::string holder = flock_holder(options_.file);
+    if (!waited) explain("waits for the flock(2) of " + holder);
+    waited = true;
+    const double now = holdfast_now();
+    if (notice.due_in(now - start_) <= 0)
+      notice.show(now - start_, fmt::format("{} is locked by {}, with flock(2)", quote(options_.key), holder));
+  });
+  notice.clear();
+  if (error != 0) {
+    give_back();
+    return refuse_flock(options_, error);
+  }
+  if (waited) explain(options_.why);
+  return std::nullopt;
+}
+
+// flock(1) prints this to standard output.
+void LockTaker::report(const std::string& what) const {
+  if (!options_.verbose) return;
+  if (!options_.is_flock()) return say("{}", what);
+  fmt::print("flock: {}\n", what);
+  std::fflush(stdout);
+}
+
+void LockTaker::explain(const std::string& why) {
+  if (!is_visible()) return;
+  const std::size_t size = std::min(why.size(), std::size_t{HOLDFAST_WHY_MAX});
+  static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_, why.data(), size));
 }
 
 int LockTaker::enter() {
@@ -369,9 +416,13 @@ bool LockTaker::is_cluster_missing(double waited) {
   return complained_;
 }
 
-void LockTaker::give_back() { holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_); }
+void LockTaker::give_back() {
+  if (options_.is_flock()) ::flock(options_.file, LOCK_UN);
+  if (is_visible()) holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
+}
 
 int LockTaker::confirm() const {
+  if (!is_visible()) return 0;
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
@@ -381,8 +432,8 @@ int LockTaker::confirm() const {
 
 int LockTaker::become_command() {
   ::setenv(kJobVariable, make_job_mark(::getpid()).c_str(), 1);
-  ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
-  if (options_.verbose) say("executing {}", options_.command.front());
+  if (is_visible()) ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
+  report("executing " + options_.command.front());
   std::vector<std::string> words = options_.command;
   std::vector<char*> values;
   values.reserve(words.size() + 1);

@@ -25,6 +25,8 @@ class LockTaker {
   /// may have made 0; messages have been printed. Can be called again after give_back(), with the remaining time.
   std::optional<int> take();
   void give_back();
+  /// Returns whether the lock is visible: `holdfast flock` does without it where the dictionary cannot be used.
+  bool is_visible() const noexcept { return lease_.sequence != 0; }
 
   /// Checks the lock again later. Returns the exit status; 0 if the lock is still held.
   int confirm() const;
@@ -42,6 +44,12 @@ class LockTaker {
 
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
+  std::optional<int> take_visible();
+  /// Takes the flock(2) of the file.
+  std::optional<int> take_file();
+  void explain(const std::string& why);
+  /// Prints what --verbose prints.
+  void report(const std::string& what) const;
   int enter();
   int open();
   int use_dictionary();

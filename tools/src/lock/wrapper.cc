@@ -59,7 +59,7 @@ class Wrapper {
     }
     adopt_orphans();
     start();
-    while (!ended_ || has_members()) {
+    while (!ended_ || (!options_.is_flock() && has_members())) {
       wait();
       receive();
       pass_signals();
@@ -375,5 +375,7 @@ class Wrapper {
 int run_under_lock(const LockOptions& options) {
   return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
 }
+
+int run_without_lock(const LockOptions& options) { return LockTaker(options).become_command(); }
 
 }  // namespace holdfast::cli

@@ -10,4 +10,7 @@ namespace holdfast::cli {
 /// exit status. Throws std::system_error.
 int run_under_lock(const LockOptions& options);
 
+/// Becomes the command, without a lock. Returns the exit status if that fails.
+int run_without_lock(const LockOptions& options);
+
 }  // namespace holdfast::cli
