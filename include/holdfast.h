@@ -1,74 +1,80 @@
 /* holdfast: cross-process locks and a shared dictionary.
  *
- * The one public header: C and C++ hosts include it, and LuaJIT declares the same calls by FFI. docs/c.md shows how to
- * use it. These rules hold for every call, unless the call says otherwise:
+ * This is the only public header of the C interface. C and C++ hosts include it, and LuaJIT declares the same calls
+ * through FFI. docs/c.md shows how to use it. The following rules hold for every call, unless the comment of the call
+ * says otherwise:
  *
- *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening one name twice
- *     returns the same handle. The host frees a holdfast_parker when no thread uses it any more.
- *  2. Memory. The library keeps no pointer that it is given, except the one to a clock (holdfast_follow_clock). It
- *     returns none that must be freed. Leases, waits and values are plain data of the caller. Two threads may not use
- *     one at the same time.
- *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null if
- *     its length or capacity is 0, and otherwise only if the call says so. A null or empty key is INVALID.
- *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
- *     than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
- *     Values never end late: a call that begins after the exptime does not find the value. A value ends up to 1 ms
- *     early. With an exptime of ten seconds or more it may end one more tick of the system's clock earlier: 1 to 10 ms
- *     on most systems.
- *     Holds (lock or permits) never end early. They end at most 1 ms late, or at most 1 s for a lock with an exptime of
- *     ten seconds or more. See also holdfast_follow_clock().
- *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only with OK. Treat a code
- *     that this header does not list, from a later library, as a failure; holdfast_code_text() returns its text.
+ *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening the same name
+ *     twice returns the same handle. The host frees a holdfast_parker when no thread uses it any more.
+ *  2. Memory. The library keeps no pointer from the caller, except the pointer to a clock (holdfast_follow_clock). It
+ *     returns no pointer that the caller must free. Leases, waits and values are plain data of the caller. Two threads
+ *     may not use the same lease, wait or value at the same time.
+ *  3. A string is a pointer and a length. It may contain any byte, and needs no zero byte at the end. A pointer may be
+ *     null if its length or capacity is 0, and otherwise only if the call says so. A null or empty key is INVALID.
+ *  4. Times and durations are seconds of CLOCK_MONOTONIC, as a double. An `exptime` counts from the call. An exptime of
+ *     0, or of more than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
+ *     A value never ends late: a call that begins after the exptime does not find the value. A value may end up to 1 ms
+ *     early. If its exptime is ten seconds or more, it may end earlier by one more tick of the system's clock, which is
+ *     1 to 10 ms on most systems.
+ *     Holds (lock or permits) never end early. They end at most 1 ms late. A lock with an exptime of ten seconds or
+ *     more may end up to 1 s late. See also holdfast_follow_clock().
+ *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only if the code is OK. A
+ *     later library may return a code that this header does not list. Treat such a code as a failure;
+ *     holdfast_code_text() returns its text.
  *  6. Messages. holdfast_error() returns one English sentence about the last failed call of this thread, or "" if the
- *     code says everything. A call that succeeds leaves it unchanged. A thread always gets the same pointer, which
- *     shows the current message. So holdfast_error() may be an argument beside the call itself, in any order of
- *     evaluation. holdfast_strerror(code) returns one text for the code of a call, whether it failed or not. Messages
- *     of more than 767 bytes are cut and end in "...". If there is no memory for a message, a shorter one replaces it,
- *     possibly at another address.
- *  7. Marks. A mark says whether a call may sleep, and which codes that adds. Comments of calls list only their own
- *     codes.
- *     [set-up]  Reads and creates files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
- *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the message says what was found and what was expected.
- *               The first call of a process, and of a forked child, may do all this, whatever its mark.
- *     [read]    Takes no mutex and does not wait for a stopped process. It sleeps briefly only if writers disturb it
- *               again and again, and returns TIMEOUT after half a second. Also: INVALID (key), REMOVED.
- *     [change]  Holds a mutex of the dictionary for microseconds, and sleeps while another process holds it. If that
- *               process is alive but stopped (SIGSTOP, a debugger), returns TIMEOUT after 1 second, with nothing
- *               changed. Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child
- *               cannot join the runtime directory.
- *     [attempt] Like [change], but TIMEOUT comes after 0.05 seconds, for callers that try again soon.
- *     [wait]    Makes such attempts until its timeout is over. In between the thread sleeps, until a release, a death
- *               or the end of an exptime wakes it. TIMEOUT: a stopped process blocked it until the end.
- *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep and calls marked [wait] wait for
- *     locks or permits, and only lock_verify waits for an answer of the cluster's store.
+ *     code says everything. A call that succeeds does not change the message. A thread always gets the same pointer, to
+ *     its current message. So holdfast_error() and the call itself may be arguments of the same expression, in any
+ *     order of evaluation. holdfast_strerror(code) returns a text for the code of a call, whether the call failed or
+ *     not. A message of more than 767 bytes is cut, and ends in "...". If there is no memory for a message, a shorter
+ *     message replaces it, possibly at another address.
+ *  7. Marks. A mark in the comment of a call says whether the call may sleep, and which codes it may return in addition
+ *     to the codes in its comment.
+ *     [set-up]  Reads and creates files. Waits up to 5 s while another process does the same, then returns BUSY. Also:
+ *               PERMISSION, NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the message says what was found and what was
+ *               expected. The first call of a process or of a forked child may do all this, whatever its mark.
+ *     [read]    Takes no mutex, and does not wait for a stopped process. Sleeps briefly, but only if writers disturb it
+ *               repeatedly, and returns TIMEOUT after half a second. Also: INVALID (key), REMOVED.
+ *     [change]  Holds a mutex of the dictionary for some microseconds, and sleeps while another process holds this
+ *               mutex. If that process is alive but stopped (by SIGSTOP or a debugger), returns TIMEOUT after 1 second
+ *               and changes nothing. Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a
+ *               forked child cannot join the runtime directory.
+ *     [attempt] Like [change], but returns TIMEOUT after 0.05 seconds. It is for callers that soon try again.
+ *     [wait]    Makes attempts until its timeout is over. Between two attempts the thread sleeps, until a release, the
+ *               death of a process or the end of an exptime wakes it. Returns TIMEOUT if a stopped process blocked it
+ *               until the end.
+ *     A call without a mark does not sleep, except holdfast_parker_sleep. Only holdfast_parker_sleep and calls marked
+ *     [wait] wait for locks or permits. Only holdfast_lock_verify waits for an answer from the cluster's store.
  *  8. Threads. Any thread may make any call at any time, with the same handles. This includes destructors of pthread
- *     keys, of thread-local and of static objects, functions of atexit, and a thread that outlives main. Once the
- *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
- *     thread may release it, and it outlives the thread that took it. Each waiting thread needs its own parker, because
- *     parker_sleep reports all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a call.
- *     A stack of 32 KB is enough for every call.
- *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
- *     process of its own: there the parent's leases are NOT_OWNER, and the parent's parkers have no waiters. A runtime
- *     directory takes at most 1,024 processes; one more can only read, and every other call returns SYSTEM.
- * 10. The end. When a process ends, in any way including exec, everything that it holds becomes free. It may end while
- *     threads are inside calls.
- * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does so
- *     returns BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. A call marked [wait]
- *     continues when the handler has returned, and gives up at the same time as without it. No handler may leave a call
- *     by longjmp or an exception: the thread would stay inside, and what it locked there would stay locked until the
- *     process ends. A handler may not fork while its thread may be in a call, or in fork() itself. Such a fork may wait
- *     for the thread that it interrupts, or leave a lock of the call to the child.
- * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of
- *     those above. The library never trusts what another process wrote into shared memory: damage costs entries, never
- *     a crash. The exception is a file that is cut short while in use (truncate, cp over it), or that loses a page
- *     which a full file system cannot replace. The kernel then ends the process by SIGBUS.
+ *     keys, of thread-local objects and of static objects, functions of atexit, and a thread that outlives main. Once
+ *     the process is exiting, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process:
+ *     any thread may release it, and it outlives the thread that took it. Each waiting thread needs its own parker,
+ *     because holdfast_parker_sleep reports all waiters of a parker. A call marked [wait] makes its own. Do not cancel
+ *     a thread inside a call. A stack of 32 KB is enough for every call.
+ *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. The
+ *     child is a separate process: in it, the parent's leases are NOT_OWNER, and the parent's parkers have no waiters.
+ *     At most 1,024 processes can use a runtime directory. A further process can only read, and all its other calls
+ *     return SYSTEM.
+ * 10. The end. When a process ends in any way, including exec, everything that it holds becomes free. It may end while
+ *     its threads are inside calls.
+ * 11. Signals. Do not make calls from a signal handler. If a handler calls a function that changes a dictionary while
+ *     its thread is doing so, the call returns BUSY instead of causing a deadlock. Signals end holdfast_parker_sleep
+ *     early, but no other call. A call marked [wait] continues when the handler has returned, and its timeout does not
+ *     change. No handler may leave a call by longjmp or an exception, because the thread would stay inside the call,
+ *     and what it locked there would stay locked until the process ends. A handler must not fork if its thread may be
+ *     in a call or in fork() itself. Such a fork may wait for the thread that it interrupts, or may leave a lock of the
+ *     call to the child.
+ * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of the
+ *     codes above. The library never trusts what another process wrote into shared memory: damage may cost entries, but
+ *     never causes a crash. There is one exception: a file that is cut short while in use (by truncate, or cp over it),
+ *     or that loses a page which a full file system cannot replace. The kernel then ends the process with SIGBUS.
  *     After holdfast_guard_sigbus(), the call continues with memory that is all zero instead, and its result is
- *     worthless. From then on the dictionary is REMOVED, with its locks, and may be removed by name and opened again.
- *     Once one process has noticed, this holds for every process, with the guard or without. But if the first page of
- *     the file is missing, each process must notice by itself. If the process table was cut, calls that need it return
- *     SYSTEM until the process ends, and no lock is taken over.
- * 13. Versions. Compare holdfast_abi() with HOLDFAST_ABI before any other call: different numbers never fit. With the
- *     same number, calls, structs and values keep their meaning; calls and codes may be added.
+ *     worthless. From then on the dictionary and its locks are REMOVED, and the dictionary may be removed by name and
+ *     opened again. Once one process has detected the loss, this is true for every process, with the guard or without.
+ *     But if the first page of the file is missing, each process must detect the loss itself. If the process table was
+ *     cut short, calls that need it return SYSTEM until the process ends, and no lock is taken over.
+ * 13. Versions. Compare holdfast_abi() with HOLDFAST_ABI before any other call. If the numbers differ, the library does
+ *     not match the header. If they are equal, calls, structs and values have the same meaning; a later library may add
+ *     calls and codes.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -82,7 +88,7 @@
 #define HOLDFAST_API
 #endif
 
-/* The default value of a field. C uses 0 without it; in C++ it avoids a warning. */
+/* The default value of a field. In C, omitted fields are 0 without it; in C++ it avoids a warning. */
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define HOLDFAST_DEFAULT(value) = value
 #else
@@ -93,35 +99,35 @@
 extern "C" {
 #endif
 
-/* Increases with every incompatible change of this header. */
+/* This number increases with every incompatible change of this header. */
 #define HOLDFAST_ABI 6
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
   HOLDFAST_NOT_FOUND = 1,     /* no such key or dictionary                                      */
   HOLDFAST_EXISTS = 2,        /* add: the key has a value                                       */
-  HOLDFAST_NO_MEMORY = 3,     /* the dictionary, /dev/shm or the process has no room            */
+  HOLDFAST_NO_MEMORY = 3,     /* no room in the dictionary, /dev/shm or the process             */
   HOLDFAST_TIMEOUT = 4,       /* a stopped process blocked the call; nothing was done           */
   HOLDFAST_NOT_A_NUMBER = 5,  /* incr: the value is not a number                                */
-  HOLDFAST_LOCKED = 6,        /* the lock is held by another                                    */
+  HOLDFAST_LOCKED = 6,        /* another holder has the lock                                    */
   HOLDFAST_NOT_OWNER = 7,     /* unlock, renew: the lease is no longer the caller's             */
   HOLDFAST_TOO_LARGE = 8,     /* key or value can never fit; holdfast_error() names the limit   */
   HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size has the size    */
-  HOLDFAST_INVALID = 10,      /* an argument is not acceptable; see holdfast_error()            */
+  HOLDFAST_INVALID = 10,      /* an argument is not valid; see holdfast_error()                 */
   HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot say whether a holder   */
                               /* is alive; see holdfast_error()                                 */
   HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
                               /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
-  HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15,         /* this thread is inside a call; or others set up the files       */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and no other has its name          */
+  HOLDFAST_PERMISSION = 14,   /* wrong owner or mode of a directory or file                     */
+  HOLDFAST_BUSY = 15,         /* this thread is in a call, or another sets up files             */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is not a list                       */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
   HOLDFAST_DIFFERS = 19,      /* cas: the value is a different one                              */
   HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
   HOLDFAST_ELSEWHERE = 21,    /* another machine of the cluster may have the lock               */
-  HOLDFAST_UNSUPPORTED = 22,  /* not available in the dictionary of a cluster                   */
+  HOLDFAST_UNSUPPORTED = 22,  /* not available in a cluster's dictionary                        */
   HOLDFAST_UNAVAILABLE = 23   /* no agent, or it cannot reach the store; see holdfast_error()   */
 } holdfast_code;
 
@@ -130,7 +136,7 @@ typedef enum holdfast_type {
   HOLDFAST_BOOLEAN = 1,
   HOLDFAST_NUMBER = 3,
   HOLDFAST_STRING = 4,
-  HOLDFAST_TABLE = 5 /* a table as bytes that only the host can read */
+  HOLDFAST_TABLE = 5 /* a table, as bytes that only the host can read */
 } holdfast_type;
 
 typedef enum holdfast_mutex {
@@ -139,7 +145,7 @@ typedef enum holdfast_mutex {
   HOLDFAST_MUTEX_FILE = 2   /* a record lock on the segment's file           */
 } holdfast_mutex;
 
-/* How long a dictionary exists, for holdfast_options.persist. */
+/* Says how long a dictionary exists (holdfast_options.persist). */
 typedef enum holdfast_persist {
   HOLDFAST_TEMPORARY = -1, /* ends with the last process of the runtime directory            */
   HOLDFAST_KEPT = 0,       /* until removal or reboot; replaceable while unused (default)    */
@@ -168,69 +174,75 @@ enum {
 
 /* Returns the library's own HOLDFAST_ABI. */
 HOLDFAST_API uint32_t holdfast_abi(void);
-/* Returns the version, such as "0.2.0". Static. */
+/* Returns the version, such as "0.2.0". The string is static. */
 HOLDFAST_API const char *holdfast_version(void);
-/* Returns the message of this thread's last failed call, see 6; never null. */
+/* Returns the message of this thread's last failed call (see 6). Never returns null. */
 HOLDFAST_API const char *holdfast_error(void);
-/* Returns the message of this thread's last call, whose code is `code`, if it failed and has one; else the text of the
- * code. Never null; valid until the thread's next call that fails. */
+/* Returns a text for this thread's last call, which returned `code`. The text is the message of the call if it failed
+ * and has a message, otherwise the text of the code. Never returns null. The text is valid until the thread's next call
+ * that fails. */
 HOLDFAST_API const char *holdfast_strerror(int code);
-/* Returns "not found", "exists", "no memory", "timeout", ...; "unknown code" for any other number. Static. */
+/* Returns the text of a code: "not found", "exists", "no memory", "timeout", and so on. Returns "unknown code" for any
+ * other number. The string is static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* Returns CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
-/* Makes values of this process count their exptime from the clock `*milliseconds`, and end by it; holds do not. Use it
- * for a loop that reads the clock once a round and counts its timers from that time. A value that a handler stores then
- * ends together with a timer of the same length, not before it, however long the handler runs. An exptime is cut to
- * whole milliseconds. The host writes the word: CLOCK_MONOTONIC as of each round. It must stay in place while the
- * process lives. The library ignores it while it is ahead, or behind by more than a minute. NULL: back to the system's
- * clock. Any time, any thread. INVALID (it is ahead of CLOCK_MONOTONIC). */
+/* Sets the clock `*milliseconds` for the values of this process: their exptime counts from this clock, and ends by it.
+ * Holds are not affected. Use it for an event loop that reads the clock once in each round and counts its timers from
+ * that time. A value that a handler stores then ends together with a timer of the same length, and not before it,
+ * however long the handler runs. An exptime is cut to whole milliseconds. In each round, the host writes
+ * CLOCK_MONOTONIC into the word, which must stay at its address while the process lives. The library ignores the word
+ * while it is ahead, or behind by more than a minute. NULL selects the system's clock again. Any thread may call this
+ * at any time. INVALID (the word is ahead of CLOCK_MONOTONIC). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Returns the path of the runtime directory: $HOLDFAST_DIR, in which "@layout@" stands for the number of the
- * files' layout, else /dev/shm/holdfast-<euid>. The process joins the runtime directory for good. The string lives as
- * long as the process. NULL on failure; the next call tries again. */
+/* [set-up] Joins the runtime directory, and returns its path. This is $HOLDFAST_DIR, in which "@layout@" stands for the
+ * version number of the file layout, or else /dev/shm/holdfast-<euid>. The process stays in this runtime directory
+ * until it ends. The string lives as long as the process. Returns NULL on failure; the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
-/* Installs a SIGBUS handler, once for the process, that keeps it alive when a file of this library is cut short while
- * in use, see 12. A SIGBUS of another cause goes to the previous handler, with its flags and mask. A handler that is
- * installed later must call this one in the same way. A forked child inherits it; exec removes it. It does not help a
- * thread that blocks SIGBUS: the kernel ends the process there. Any time, any thread. SYSTEM. */
+/* Installs, once for the process, a SIGBUS handler that keeps the process alive when a file of this library is cut
+ * short while in use (see 12). It passes a SIGBUS of any other cause to the previous handler, with that handler's flags
+ * and mask. A handler that is installed later must call this handler in the same way. A forked child inherits the
+ * handler; exec removes it. It does not help a thread that blocks SIGBUS: the kernel ends the process in that case. Any
+ * thread may call this at any time. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
-/* Sets holdfast_holder.program for this process and its forked children: the first 15 bytes of `name`, instead of the
- * kernel's name for the process. Call it before the process joins the runtime directory, so before any call that opens
- * something or is marked [change]. Any thread. EXISTS (a name is set; it stays), INVALID (no bytes). */
+/* Sets holdfast_holder.program for this process and its forked children to the first 15 bytes of `name`, instead of the
+ * kernel's name for the process. Call it before the process joins the runtime directory, which means before any call
+ * that opens something or is marked [change]. Any thread may call it. EXISTS (a name was already set, and stays),
+ * INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
-/* [set-up] Joins the runtime directory, and returns a descriptor that proves that this process is alive, as the process
- * itself does. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
- * anywhere. So it stays held over exec, and after the end of the process, if the new program or a child inherits the
- * descriptor. The descriptor closes at exec until the caller clears FD_CLOEXEC. The new program may run as another
- * user: the descriptor refers to an empty file, is open for reading only, and gives no access to the runtime directory.
- * Do not lock it.
- * Call this before the process does anything else with this library. A forked child may call it, too, if it has made no
- * call that changes anything. After exec no thread serves what is held, so first end all other threads that make calls,
- * and close the parkers. EXISTS (the process has already joined). */
+/* [set-up] Joins the runtime directory, and returns a descriptor that proves, like the process itself, that this
+ * process is alive. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
+ * anywhere. So if the new program or a child inherits the descriptor, everything stays held across exec, and after the
+ * end of the process. The descriptor closes at exec unless the caller clears FD_CLOEXEC. The new program may run as
+ * another user, because the descriptor refers to an empty file, is open for reading only, and gives no access to the
+ * runtime directory. Do not lock this file.
+ * Call this before the process does anything else with this library. A forked child may also call it, if it has made no
+ * call that changes anything. After exec no thread of the library runs any more, so first end all other threads that
+ * make calls, and close the parkers. EXISTS (the process has already joined). */
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
-/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same for a keeper, which is another process of this
- * program, such as one that ends the hold when the new program ends. While a keeper has fds[1], two more kinds of
- * processes see the hold: programs of another layout of the files, and processes that can no longer open files of the
- * runtime directory. fds[1] gives access to the runtime directory: leave its FD_CLOEXEC set, and send it to processes
- * of this user only. End both. */
+/* [set-up] Does the same, and returns the descriptor in fds[0]. fds[1] is a second proof, for a keeper: another process
+ * of this program, such as one that ends the hold when the new program ends. While a keeper has fds[1], two more kinds
+ * of processes see the hold: programs with another file layout, and processes that can no longer open files of the
+ * runtime directory. fds[1] gives access to the runtime directory. So leave its FD_CLOEXEC set, and send it only to
+ * processes of this user. End both descriptors with holdfast_end_hold. */
 HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
-/* Ends at once what a descriptor of the two calls above holds, even if others have copies of it, and closes it. When
- * both are ended, and the process that they were made for has ended or become another program, it counts as dead. Any
- * process that has a copy may call this, inside the runtime directory or not. It also ends the descriptors of
- * holdfast_use_over_exec. INVALID (it is not open). */
+/* Ends immediately what a descriptor of the two calls above holds, even if others have copies of it, and closes the
+ * descriptor. The process for which the descriptors were made counts as dead once all of them were ended, and the
+ * process itself has ended or has become another program. Any process that has a copy may call this, even if it has not
+ * joined the runtime directory. The call also ends descriptors of holdfast_use_over_exec. INVALID (the descriptor is
+ * not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* [set-up] Keeps the dictionaries of the runtime directory until the parent of this process ends, even while no other
- * process uses it. For the workers of a master that uses no dictionary itself: values outlive the workers, as in
- * nginx's ngx.shared. One small process per parent, "holdfast-keeper", does this. It is forked if there is none. Call
- * this early, while the process is small: the keeper keeps what the process has in private memory now. The keeper has
- * none of the process's descriptors and shared mappings, is not a child of the process, takes no signals, and ends with
- * `parent`. The dictionaries then end, unless a process uses the runtime directory. NOT_FOUND (the last keeper was
- * killed, so values may be lost, and a new one was started), INVALID (`parent` is not getppid(); an observer), SYSTEM
- * (no fork; no /proc). */
+ * process uses the directory. This is for the workers of a master that uses no dictionary itself: values outlive the
+ * workers, as in nginx's ngx.shared. A small process, "holdfast-keeper", does this, one for each parent. The call forks
+ * it if there is none. Make the call early, while the process is small, because the keeper has a copy of the process's
+ * private memory. The keeper has none of the process's descriptors and shared mappings, is not its child, blocks all
+ * signals, and ends with `parent`. The dictionaries then end, unless a process uses the runtime directory. NOT_FOUND
+ * (the last keeper was killed, so values may be lost, and a new keeper was started), INVALID (`parent` is not
+ * getppid(), or this process is an observer), SYSTEM (fork failed, or /proc is missing). */
 HOLDFAST_API int holdfast_keep_for(int parent);
-/* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
- * bytes, which is 1024g). */
+/* Parses a size such as "12345", "100k", "1m" or "8g". The units are powers of 1024, in either case. INVALID (anything
+ * else, zero, or more than 2^40 bytes, which is 1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 /* --- dictionaries ------------------------------------------------------------------------------------ */
@@ -238,60 +250,64 @@ HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *
 typedef struct holdfast_dict holdfast_dict;
 
 typedef struct holdfast_options {
-  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. 0: the size of the dictionary that
-   * exists or is declared, else 8 MB, which are taken as they are used. */
+  /* Bytes of the dictionary's memory, at least HOLDFAST_SIZE_MIN, rounded up to whole pages. 0 means the size of the
+   * dictionary that exists or is declared, or else 8 MB. The memory is taken when it is first used. */
   uint64_t size HOLDFAST_DEFAULT(0);
   /* A holdfast_mutex. */
   int32_t mutex HOLDFAST_DEFAULT(0);
-  /* A holdfast_persist. Below 0 the dictionary ends with the last process of the runtime directory; otherwise it exists
-   * until removal or reboot. With 0, others may replace it while no process uses it: an open that asks for another
-   * size, mutex or cluster, and programs of another layout version or time namespace. With a number above 0 such an
-   * open fails. A dictionary that belongs to a cluster is temporary with 0. */
+  /* A holdfast_persist. Below 0, the dictionary ends with the last process of the runtime directory; otherwise it
+   * exists until removal or reboot. With 0, it may be replaced while no process uses it, by an open that asks for
+   * another size, mutex or cluster, or by a program with another layout version or time namespace. With a number above
+   * 0, such an open fails. A dictionary that belongs to a cluster is temporary with 0. */
   int32_t persist HOLDFAST_DEFAULT(0);
   /* Permission bits of the file; 0 means 0600. */
   uint32_t mode HOLDFAST_DEFAULT(0);
-  /* The cluster that its locks belong to: 1 to 63 letters, digits and -_.; NULL: none. */
+  /* The cluster to which its locks belong, as 1 to 63 letters, digits, '-', '_' and '.'. NULL means no cluster. */
   const char *cluster HOLDFAST_DEFAULT(nullptr);
-  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0: as $HOLDFAST_DICTS says for a
-   * dictionary of this size; else about 94 % of a size below 1.9 MB, and 0.9 to 1.8 MB above. At most about 91 % of the
-   * size, and 4 GB. A dictionary for larger values has fewer shards, each with its own mutex. Two changes meet more
-   * often, and operations on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a
-   * value is stored, all other changes in its shard wait: about 0.1 ms per MB, or 0.3 ms if many other values must be
+  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0 means what $HOLDFAST_DICTS says
+   * for a dictionary of this size. If it says nothing, the limit is about 94 % of a size below 1.9 MB, and 0.9 to 1.8
+   * MB for a larger size. At most about 91 % of the size, and 4 GB. A dictionary for larger values has fewer shards
+   * (parts of the dictionary that each have a mutex). Then two changes need the same mutex more often, and operations
+   * on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a value is stored, all
+   * other changes in its shard wait, for about 0.1 ms per MB of the value, or 0.3 ms if many other values must be
    * removed for it. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 
-/* [set-up] Opens the dictionary, or creates it: if several processes try at the same moment, one of them creates it. An
- * existing one must have the same size, mutex and cluster, and accept values of `largest` bytes (MISMATCH names both).
- * Otherwise, if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the
- * longest `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is
- * asked for now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH
- * also if the two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says
- * how much is free).
- * A dictionary of 1.9 MB or more takes memory as it is used: a change for which /dev/shm has none returns NO_MEMORY,
- * unless older values can be removed. */
+/* [set-up] Opens the dictionary, or creates it. If several processes try at the same time, one of them creates it. An
+ * existing dictionary must have the same size, mutex and cluster, and must accept values of `largest` bytes. If it does
+ * not, it is created again, empty, if it is HOLDFAST_KEPT and no process uses it; otherwise the code is MISMATCH, and
+ * the message names both values. An existing dictionary keeps its mode, and the longest `persist` that was asked for
+ * counts. If nobody asked for its size, it may be larger than the size that is asked for now. If the options name no
+ * cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the two differ, the code is MISMATCH, too. Also:
+ * INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (the message says how much is
+ * free).
+ * A dictionary of 1.9 MB or more takes memory when it is first used. If /dev/shm has no memory for a change, the change
+ * returns NO_MEMORY, unless older values can be removed. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
-/* [set-up] Opens a dictionary that this process has open, else one that exists in the runtime directory, else one that
- * $HOLDFAST_DICTS declares ("name=size,name=size:largest=bytes", where %XX is a byte of a name). NOT_FOUND, INVALID
- * (name, $HOLDFAST_DICTS, $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that $HOLDFAST_CLUSTER
- * names). */
+/* [set-up] Opens a dictionary that this process has open, that exists in the runtime directory, or that $HOLDFAST_DICTS
+ * declares ("name=size,name=size:largest=bytes", where %XX in a name stands for a byte), in this order. NOT_FOUND,
+ * INVALID (name, $HOLDFAST_DICTS, $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that
+ * $HOLDFAST_CLUSTER names). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-/* [set-up] Removes the dictionary with the locks in it. Its handles, in any process, find the next dictionary of that
- * name and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
- * A call that runs at that moment in any thread or process ends as if it came before or after the removal. Locks and
- * permits are granted only before the removal, and each fencing number of a later dictionary is larger. A process keeps
- * the memory, the mapping and the descriptor of the removed dictionary until its next call with the handle, and until
- * calls that were inside have ended. After that it keeps only the handle, about 1 KB per name. (A process with several
- * threads keeps all of it if the kernel has no membarrier: before Linux 4.14, and in some sandboxes.) */
+/* [set-up] Removes the dictionary and its locks. The handles of any process then find the next dictionary of that name
+ * and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
+ * A call that runs at that moment, in any thread or process, has the effects of a call before or after the removal.
+ * Locks and permits of this dictionary are granted only before the removal, and each fencing number of a later
+ * dictionary is larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its
+ * next call with the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for
+ * each name. (A process with several threads keeps everything if the kernel has no membarrier: before Linux 4.14, and
+ * in some sandboxes.) */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
-/* [set-up] Returns two descriptors. While they, or copies of them, are open anywhere, others see that the dictionary is
- * in use. fds[1] may be -1 if one is enough. A program that holds something over exec needs these, too. The descriptor
- * of holdfast_hold_over_exec keeps no dictionary in use, and if files of the runtime directory are deleted or replaced,
- * newcomers are refused only dictionaries in use. The descriptors belong to the dictionary as it is now, not to one
- * that is created after a removal. They close at exec until the caller clears FD_CLOEXEC, and give no access to the
- * runtime directory. End them like the hold, by holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer
- * leads to the dictionary's file), REMOVED, INVALID (an observer). */
+/* [set-up] Returns two descriptors. While they, or copies of them, are open anywhere, other processes see that the
+ * dictionary is in use. fds[1] may be -1 if one descriptor is enough. A program that holds something across exec needs
+ * these descriptors, too, because the descriptor of holdfast_hold_over_exec does not keep a dictionary in use. If files
+ * of the runtime directory are deleted or replaced, a new process is refused only dictionaries that are in use. The
+ * descriptors belong to the dictionary as it is now, not to a dictionary that is created after a removal. They close at
+ * exec unless the caller clears FD_CLOEXEC, and give no access to the runtime directory. End them with
+ * holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer leads to the dictionary's file), REMOVED,
+ * INVALID (this process is an observer). */
 HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
@@ -303,92 +319,97 @@ typedef struct holdfast_value {
   size_t size;     /* out: bytes of the string or table, even if it did not fit (BUFFER)    */
 } holdfast_value;
 
-/* [set-up] Lists the names of the runtime directory's dictionaries in order, packed like the keys of holdfast_keys, and
- * opens none of them. A dictionary that is created or removed during the call may or may not be listed. Joins the
- * runtime directory. BUFFER (as holdfast_keys), SYSTEM (the runtime directory cannot be read). */
+/* [set-up] Lists the names of the runtime directory's dictionaries in sorted order, packed like the keys of
+ * holdfast_keys. Opens no dictionary. A dictionary that is created or removed during the call may or may not be listed.
+ * Joins the runtime directory. BUFFER (as for holdfast_keys), SYSTEM (the runtime directory cannot be read). */
 HOLDFAST_API int holdfast_list(holdfast_value *names, uint32_t *count);
 
-/* [read] Returns the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
+/* [read] Returns the key's value. A key that is locked, or has permits in use, has the boolean value true. NOT_FOUND,
  * BUFFER, IS_A_LIST. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 
-/* [read] Like holdfast_get, but also returns a value that has expired or was flushed, if it is still there; *stale is
- * then nonzero. */
+/* [read] Does the same as holdfast_get, but also returns a value that has expired or was flushed, if it is still
+ * stored. *stale is then nonzero. */
 HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value,
                                     int *stale);
 
-/* [change] Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
- * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING and TABLE use data and length, NIL deletes (as in
- * ngx.shared; SET and SAFE_SET only). The previous value ends, even a list or a held lock. To make room, expired
- * entries are removed first, then the least recently used live ones; `forcible` (may be null) becomes nonzero if live
- * entries were removed. Held locks stay. Also: NO_MEMORY, TOO_LARGE, INVALID (op, type). */
+/* [change] Stores a value under the key. SET always stores; ADD stores only if there is no value (EXISTS), and REPLACE
+ * only if there is a value (NOT_FOUND). The types BOOLEAN and NUMBER use `number`, STRING and TABLE use data and
+ * length. NIL deletes, as in ngx.shared, with SET and SAFE_SET only. The previous value ends, even if it is a list or a
+ * held lock. To make room, expired entries are removed first, then the least recently used live entries. Held locks
+ * stay. `forcible`, which may be null, becomes nonzero if live entries were removed. Also: NO_MEMORY, TOO_LARGE,
+ * INVALID (op, type). */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
 
-/* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the
- * type NIL means "no value"; otherwise type, flags (of desired), number, data and size are read. Numbers are compared
- * as numbers, strings and tables byte by byte; flags are not compared. NOT_FOUND (there is no value), EXISTS (there is
- * one, though none was expected), DIFFERS; else as holdfast_store. */
+/* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. For both, a null pointer
+ * or the type NIL means "no value". Otherwise the call reads type, number, data and size, and the flags of `desired`.
+ * It compares numbers as numbers, and strings and tables byte by byte. It does not compare flags. NOT_FOUND (there is
+ * no value), EXISTS (there is a value, though none was expected), DIFFERS; otherwise as holdfast_store. */
 HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
                               const holdfast_value *desired, double exptime, int *forcible);
 
 /* [change] Deletes the key, and releases a lock under it. OK even if there is no such key, as in ngx.shared. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 
-/* [change] Adds `by` to a number and returns the sum. Without a value: NOT_FOUND, or, if has_init is not 0, stores init
- * + by with the exptime init_ttl; forcible as in holdfast_store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
+/* [change] Adds `by` to a number and returns the sum. If there is no value and has_init is not 0, stores init + by with
+ * the exptime init_ttl. `forcible` is as in holdfast_store. NOT_FOUND (there is no value, and has_init is 0),
+ * NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* [read] Returns the seconds left, in whole milliseconds; 0 if the entry never expires, negative for a value that has
- * expired and is still there. NOT_FOUND. */
+/* [read] Returns the seconds that the entry has left, in whole milliseconds. Returns 0 if the entry never expires, and
+ * a negative number for a value that has expired and is still stored. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
 /* [change] Gives an existing entry a new exptime. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
-/* [change] Ends all entries at one instant, locks included. */
+/* [change] Ends all entries at the same instant, including locks. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
-/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is their number, also with
- * TIMEOUT, when some may be left. Also frees what dead processes held, and finds and repairs damage. Its time grows
- * with the number of entries. */
+/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is the number of removed
+ * entries, even after TIMEOUT, when some entries may be left. Also frees what dead processes held, and finds and
+ * repairs damage. The time of this call grows with the number of entries. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
 
-/* [change] Adds an element at an end (`end`: a holdfast_end; `type`: NUMBER or STRING); creates the list if there is no
- * value. *count is the new number of elements. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE,
- * INVALID (end, type). */
+/* [change] Adds an element at an end of the list. `end` is a holdfast_end, `type` is NUMBER or STRING. Creates the list
+ * if there is no value. *count is the new number of elements. Removes no live entry to make room. NOT_A_LIST,
+ * NO_MEMORY, TOO_LARGE, INVALID (end, type). */
 HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
                                const char *data, size_t length, double number, uint32_t *count);
-/* [change] Removes an element at an end and returns it; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER
- * (as get; nothing was removed), INVALID (end). */
+/* [change] Removes an element at an end of the list and returns it. Removes the key with the last element. NOT_FOUND,
+ * NOT_A_LIST, BUFFER (as for holdfast_get; nothing was removed), INVALID (end). */
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
-/* [read] Returns the number of elements; 0 if there is no value. NOT_A_LIST. */
+/* [read] Returns the number of elements, or 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
 /* --- the whole dictionary --- */
 
-/* [read] Returns at most `max` keys (0: all) in no order. They are packed into keys->data as a uint32_t length and the
- * bytes, one after the other without padding; keys->size is their size. BUFFER if keys->capacity is too small:
- * keys->size is then the size that was needed, and the data a part of it; the next call may need more. */
+/* [read] Returns at most `max` keys (0: all) in no particular order. Each key is packed into keys->data as a uint32_t
+ * length and the bytes, without padding; keys->size is the size of all. If keys->capacity is too small, the code is
+ * BUFFER, keys->data has only a part, and keys->size is the capacity that was needed. The next call may need more. */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
-/* [read] Returns the next keys of a scan, packed as above: about `count` (at least 1) of those that begin with
- * `prefix`, or fewer, or none. Begin with *cursor 0; each OK changes it, and it is 0 again at the end. A key that
- * exists from the first call to the last is returned exactly once; others may be missed. Never waits for more than one
- * chain of keys. BUFFER (with the cursor unchanged), INVALID (count). */
+/* [read] Returns the next keys of a scan, packed as above: about `count` (at least 1) of the keys that begin with
+ * `prefix`, or fewer, or none. Set *cursor to 0 to begin. Each call that returns OK changes it, and it is 0 again at
+ * the end. A key that exists from the first call to the last is returned exactly once; other keys may be missed. The
+ * call never waits for more than one chain of keys (the keys in one bucket of the hash table). BUFFER (the cursor is
+ * unchanged), INVALID
+ * (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
-/* [read] Like holdfast_scan, for the keys that somebody holds or waits for, as a lock, a rwlock or a semaphore. Keys of
- * dead holders are included until others take them. holdfast_holders describes them. */
+/* [read] Does the same as holdfast_scan for the keys that somebody holds or waits for, as a lock, a rwlock or a
+ * semaphore. Keys of dead holders are included until others take them. holdfast_holders describes the holders of a
+ * key. */
 HOLDFAST_API int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                      size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
   uint64_t entries;     /* including expired ones, until their memory is needed                   */
   uint64_t bytes_used;  /* by entries, lists and waiters                                          */
-  uint64_t bytes_free;  /* including those not taken from /dev/shm yet                            */
+  uint64_t bytes_free;  /* including memory not taken from /dev/shm yet                           */
   uint64_t hits;        /* get, get_stale: a value was found                                      */
   uint64_t misses;
   uint64_t evictions;   /* live entries removed to make room                                      */
@@ -399,25 +420,25 @@ typedef struct holdfast_stats {
   uint64_t lock_waits;  /* queued waits for a lock or for permits                                 */
   uint64_t lock_wakes;  /* waiters that a release woke                                            */
   uint64_t lock_reserved_ms; /* total time between a grant to a waiter and its claim                */
-  uint64_t lives_unknown; /* times that the system could not say if a process is alive              */
+  uint64_t lives_unknown; /* times that the system could not say whether a process is alive         */
   uint64_t words_mended;  /* overwritten words that were repaired outside the shards                */
 } holdfast_stats;
 
-/* [read] Counts since the dictionary was created; lives_unknown and words_mended count for the whole runtime
- * directory. */
+/* [read] Returns the counts since the dictionary was created. lives_unknown and words_mended are counts of the whole
+ * runtime directory. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
-/* [read] Returns the bytes of the segment; 0 if the dictionary was removed. */
+/* [read] Returns the size of the dictionary in bytes, or 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
 /* [read] Returns the bytes of the largest value that fits under a key of up to 256 bytes if older values can be
- * removed; 0 if the dictionary was removed. */
+ * removed. Returns 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_largest_value(holdfast_dict *dict);
-/* [read] Returns the bytes that no entry occupies; 0 if the dictionary was removed. */
+/* [read] Returns the bytes that no entry occupies, or 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
 
 /* --- locks ------------------------------------------------------------------------------------------- */
 
-/* A dictionary and a key name a lock. It is not reentrant: its holder gets LOCKED like every other caller. A lease
- * proves that the lock is held; a lease of zeros proves nothing. */
+/* A dictionary and a key identify a lock. Locks are not reentrant: the holder gets LOCKED like every other caller. A
+ * lease proves that its lock is held; a lease of zeros proves nothing. */
 typedef struct holdfast_lease {
   uint64_t owner;    /* token of the process; 0: nothing is held                                */
   uint64_t sequence; /* fencing number: grows with every grant of this key; unique; below 2^53 */
@@ -428,50 +449,51 @@ typedef enum holdfast_how {
   HOLDFAST_HOW_FIRST = 2 /* first step of a wait: a refusal is not counted (holdfast_dict_contention)     */
 } holdfast_how;
 
-/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this
- * process that becomes its holder (see holdfast_lock_adopt), 0 for none. `how`: the sum of holdfast_how flags. OK fills
- * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
+/* [attempt] Takes the lock if it is free, has expired, or is held by a dead process. `task` is the task of this process
+ * that becomes the holder (see holdfast_lock_adopt), or 0 for none. `how` is a sum of holdfast_how flags. OK fills the
+ * lease; any other code except INVALID clears it. LOCKED (also if the key has an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);
-/* [wait] Takes the lock like lock_try. If another has it, waits in the queue of the key, in the order of arrival, for
- * up to `timeout` seconds. 0 or less: does not wait. More than 1e10: waits without limit. OK fills the lease; any other
- * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe on another machine of the
- * cluster. SYSTEM also if the system cannot say whether the holder is alive. NO_MEMORY, TOO_LARGE, INVALID (also
- * timeout).
- * In a cluster, UNAVAILABLE: the agent cannot reach the store, or there is no agent. A call that does not wait still
- * asks the store, for up to 1 s, and returns ELSEWHERE if another machine has the lock. */
+/* [wait] Takes the lock as holdfast_lock_try does. If another holder has it, waits in the queue of the key, in order of
+ * arrival, for up to `timeout` seconds. With a timeout of 0 or less, does not wait; with more than 1e10, waits without
+ * limit. OK fills the lease; any other code except INVALID clears it. LOCKED (the timeout is over, and another holder
+ * has the lock, perhaps on another machine of the cluster), SYSTEM (also if the system cannot say whether the holder is
+ * alive), NO_MEMORY, TOO_LARGE, INVALID (also timeout).
+ * In a cluster, also UNAVAILABLE (the agent cannot reach the store, or there is no agent). A call that does not wait
+ * still asks the store, for up to 1 s, and returns ELSEWHERE if another machine has the lock. */
 HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                                holdfast_lease *lease);
-/* [change] Releases the lock and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
- * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease.
- * With any other code the lock is still held, and the call may be repeated. */
+/* [change] Releases the lock and wakes one waiter. NOT_OWNER (the lease no longer holds the lock, which has expired and
+ * was taken, was deleted or was flushed; or the lease belongs to another process, such as the parent). OK, NOT_OWNER
+ * and REMOVED clear the lease. After any other code the lock is still held, and the call may be repeated. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-/* [attempt] Like holdfast_unlock, for a caller that cannot retry: a finaliser, the end of a scope. If the release is
- * refused (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes the lease over. A thread of the library tries again until
- * the lock is released or lost; if none can be started, a later call that finds something held does. So the lease is
- * always cleared, unless there is no memory for it. */
+/* [attempt] Does the same as holdfast_unlock for a caller that cannot retry, such as a finaliser or the end of a scope.
+ * If the release is refused (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes over the lease. A thread of the library
+ * then retries until the lock is released or lost. If no thread can be started, a later call that finds something held
+ * retries. So the lease is always cleared, unless there is no memory for this. */
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
-/* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for repair tools, and for
- * a parent that releases what its child holds over exec. The holder is not notified. holdfast_lock_holder
- * returns what a lease consists of. NOT_OWNER (that grant has ended). */
+/* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. This is for repair tools, and
+ * for a parent that releases what its child holds across exec. The holder is not notified. holdfast_lock_holder returns
+ * the owner and the sequence of the lease. NOT_OWNER (that grant has ended). */
 HOLDFAST_API int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease);
-/* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced it),
- * NOT_FOUND (the lock is lost and free). */
+/* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced the
+ * lock), NOT_FOUND (the lock is lost and free). */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
-/* [change] Sets the holder of the lease within this process: the task `task`, which makes the call itself (see
- * holdfast_task_ids); 0: none, if it is not certain which task will release it. NOT_OWNER. */
+/* [change] Makes `task` the holder of the lease within this process. This task must make the call itself (see
+ * holdfast_task_ids). Pass 0 for no task if it is not certain which task will release the lease. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, uint32_t task);
-/* [read] Returns the seconds until the lease expires; 0: never. NOT_OWNER. */
+/* [read] Returns the seconds until the lease expires, or 0 if it never expires. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
 
-/* [change] Stores why the lease is held, in at most HOLDFAST_WHY_MAX bytes, for holdfast_lock_holder; 0 bytes remove
- * the text. It ends with the lease. NOT_OWNER, NO_MEMORY (the text stays unchanged), INVALID (length). */
+/* [change] Stores the reason why the lease is held, as a text of at most HOLDFAST_WHY_MAX bytes, which
+ * holdfast_lock_holder shows. A text of 0 bytes removes the reason. The reason ends with the lease. NOT_OWNER,
+ * NO_MEMORY (the reason is unchanged), INVALID (length). */
 HOLDFAST_API int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, const char *why, size_t length);
 
@@ -487,8 +509,8 @@ typedef struct holdfast_holder {
                      /* no lease yet                                                                     */
   double held;       /* seconds since the grant                                                          */
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
-  uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and its slot is reused       */
-  uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
+  uint32_t pid;      /* in the process's own pid namespace; 0: it is dead, and its slot is reused        */
+  uint32_t worker;   /* number of a worker of `holdfast run`; 0xFFFFFFFF: not a worker                   */
   uint32_t waiters;  /* the number of waiters, including those in lock_watch                             */
   uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: alive; 2: the    */
                      /* system cannot say                                                                */
@@ -499,34 +521,34 @@ typedef struct holdfast_holder {
   uint64_t revision; /* in a cluster: the store's revision when this machine got the lock; else 0        */
 } holdfast_holder;
 
-/* [change] Describes the holder of the lock at one instant, and changes nothing. If several hold permits, describes the
- * one that has held them longest. NOT_FOUND (there is no holder, and *holder is all 0). */
+/* [change] Describes the holder of the lock at one instant, and changes nothing. If there are several holders of
+ * permits, describes the one that has held them longest. NOT_FOUND (there is no holder, and all of *holder is 0). */
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
 
 enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 
-/* [change] Describes all holders of the key's lock or permits at one instant: *count is their number, *waiters the
- * number of waiters. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX, longest held first. With `max` 0,
- * holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
+/* [change] Describes all holders of the key's lock or permits at one instant. *count is their number, or 0 if there is
+ * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, those that
+ * have held longest first. With a `max` of 0, holders may be null. NO_MEMORY (the process has no memory). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
 /* --- how long locks are waited for and held ------------------------------------------------------------ */
 
-/* Counts of all processes since the dictionary was created, in the dictionary's file, for locks and permits:
- * - How long waits took: from the first holdfast_lock_wait or holdfast_permits_wait that was refused until the grant,
- *   or until holdfast_lock_leave. Each wait is counted.
- * - How long grants were held: from the grant (or, if it was reserved for a waiter, from its claim) until
+/* The dictionary's file contains counts for locks and permits, of all processes since the dictionary was created:
+ * - How long waits took. A wait lasts from the first holdfast_lock_wait or holdfast_permits_wait that was refused until
+ *   the grant, or until holdfast_lock_leave. Each wait is counted.
+ * - How long grants were held. A hold lasts from the grant (or from its claim, if it was reserved for a waiter) until
  *   holdfast_unlock or holdfast_lock_break. A grant is counted if it was waited for, or was held for two ticks of the
- *   system's coarse clock (8 ms on most). If the process makes millions of grants in a second, long holds are sampled
- *   like short ones. Reading the clock for each of the short ones would cost more than the rest of an unlock. So a
- *   process measures one if it has measured none of the dictionary for 4 ms. It measures one in 256 of the others, at
- *   random, which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not
- *   counted.
+ *   system's coarse clock (8 ms on most systems). Shorter holds are sampled, because reading the clock for each of them
+ *   would cost more than the rest of an unlock. A process measures a short hold if it has measured none of the
+ *   dictionary for 4 ms. It also measures one in 256 of the other short holds, at random, and counts this hold 256
+ *   times. If the process makes millions of grants in a second, it samples long holds like short ones. Grants that end
+ *   in another way are not counted (expired, flushed, deleted, or of a dead process).
  *
- * The counts take memory beside the dictionary's size when there is something to count: 4 KB at a time, 68 KB in all.
- * Without memory, nothing is counted. */
+ * When there is something to count, the counts take memory in addition to the dictionary's size, in steps of 4 KB, 68
+ * KB in all. If there is no memory, nothing is counted. */
 
 typedef enum holdfast_time {
   HOLDFAST_TIME_WAITED = 0,
@@ -536,8 +558,8 @@ typedef enum holdfast_time {
 enum { HOLDFAST_BUCKETS = 720 /* in a histogram */ };
 
 /* A log-linear histogram. Bucket 0 counts times below 1 ns; bucket i counts times from holdfast_bucket_end(i - 1) to
- * below holdfast_bucket_end(i). From 32 ns on a bucket is at most 1/16 wider than its lower bound: its middle is at
- * most 3.2 % off. The last one, from about 3 days on, has no end. */
+ * below holdfast_bucket_end(i). From 32 ns on, the width of a bucket is at most 1/16 of its lower bound, so its middle
+ * is at most 3.2 % off. The last bucket begins at about 3 days, and has no end. */
 typedef struct holdfast_histogram {
   size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
   uint64_t count;        /* sum of all buckets                 */
@@ -546,13 +568,13 @@ typedef struct holdfast_histogram {
   uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
 } holdfast_histogram;
 
-/* [read] Fills the histogram for locks, rwlocks or semaphores (`held`: a holdfast_held; `time`: a holdfast_time). It is
- * not a snapshot: others count during the call. INVALID (held, time, struct_size). */
+/* [read] Fills the histogram for locks, rwlocks or semaphores. `held` is a holdfast_held, `time` a holdfast_time. The
+ * histogram is not a snapshot, because other processes may count during the call. INVALID (held, time, struct_size). */
 HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
-/* Returns the seconds at which the bucket ends; infinite for the last one and all after it. */
+/* Returns the seconds at which the bucket ends. Returns infinity for the last bucket, and for numbers beyond it. */
 HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
-/* Returns the seconds within which the share `quantile` (0 to 1) of all times lies: the middle of the bucket of that
- * time, but at most `max`. 0 if nothing was counted, or if the quantile is out of range. */
+/* Returns a time in seconds that the share `quantile` (0 to 1) of all times does not exceed. The result is the middle
+ * of the bucket of this time, but at most `max`. Returns 0 if nothing was counted, or if `quantile` is out of range. */
 HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
 
 enum {
@@ -560,40 +582,42 @@ enum {
   HOLDFAST_CONTENDED_KEY_MAX = 72 /* bytes of a key that are kept              */
 };
 
-/* The contention of one key, since the key was recorded. */
+/* The contention of one key since the key was recorded. */
 typedef struct holdfast_contended {
   uint64_t waits;      /* waits, as in the histogram                                                       */
   uint64_t timeouts;   /* waits that ended without success                                                 */
   uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
   double wait_time;    /* seconds, of all waits together                                                   */
   uint32_t kind;       /* what was requested last: a holdfast_held                                         */
-  uint32_t key_length; /* of the whole key; `key` has at most its first HOLDFAST_CONTENDED_KEY_MAX bytes   */
+  uint32_t key_length; /* of the complete key; `key` has at most HOLDFAST_CONTENDED_KEY_MAX bytes of it    */
   char key[72];
 } holdfast_contended;
 
 /* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
  * HOLDFAST_CONTENDED_MAX. Keys are ranked by the sum of microseconds waited, waits and refusals. There is room for
- * about 250 keys; if there are more, those with the least contention are dropped, and start at 0 when they come back.
- * `struct_size`: sizeof(holdfast_contended). INVALID (struct_size). */
+ * about 250 keys. If there are more, those with the least contention are dropped, and start at 0 when they are recorded
+ * again. `struct_size` is sizeof(holdfast_contended). INVALID (struct_size). */
 HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
                                           uint32_t max, uint32_t *count);
 
 /* --- clusters ---------------------------------------------------------------------------------------- */
 
-/* The locks of a dictionary that belongs to a cluster are shared by all its machines. An agent, a process of this
- * machine, gets them from the cluster's store. The agent has a session there, which ends at a deadline unless it renews
- * it. If the session ends, this machine loses all its locks: their leases are NOT_OWNER from then on. */
+/* All machines of a cluster share the locks of a dictionary that belongs to the cluster. On each machine, a process
+ * called the agent gets locks from the cluster's store. The agent has a session there, which ends at a deadline
+ * unless the agent renews it. If the session ends, this machine loses all its locks: their leases are NOT_OWNER from
+ * then on. */
 typedef struct holdfast_cluster {
   char name[64];  /* of the cluster, ended by a zero byte                                    */
-  uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
-  uint32_t epoch; /* number of the session; each session has another one                     */
+  uint32_t agent; /* process id of the agent, in its own pid namespace; 0: no agent          */
+  uint32_t epoch; /* number of the session, different for each session                       */
   double seconds; /* until the session ends, unless it is renewed; 0: it is lost             */
-  uint64_t machine; /* the session's number at the store, which identifies this machine; 0: none yet       */
+  uint64_t machine; /* the session's number at the store, which identifies this machine; 0: unknown        */
 } holdfast_cluster;
 
-/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent serves the dictionary, or the session is lost,
- * or the store grants nothing new because it does not answer, is full, has no leader or denies access. holdfast_error()
- * says which, and *state is filled in any case. NOT_FOUND (the dictionary belongs to no cluster). */
+/* [read] Describes the cluster of the dictionary. UNAVAILABLE (no agent serves the dictionary, or the session is lost,
+ * or the store grants nothing new because it does not answer, is full, has no leader or denies access);
+ * holdfast_error() gives the reason, and *state is filled in any case. NOT_FOUND (the dictionary belongs to no
+ * cluster). */
 HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
 
 /* --- questions to the agent of a cluster ------------------------------------------------------------- */
@@ -602,34 +626,34 @@ typedef enum holdfast_question {
   HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
   HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
   HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant still has `revision`    */
-  HOLDFAST_ASK_STATUS = 3  /* how is the agent? The key is ignored, and may have 0 bytes                 */
+  HOLDFAST_ASK_STATUS = 3  /* what state is the agent in? The key is ignored, and may have 0 bytes       */
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
-/* [attempt] Asks the agent, and returns a descriptor that is readable when holdfast_answer() has a result. Close it to
- * give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID (question, key), REMOVED,
- * SYSTEM. */
+/* [attempt] Asks the agent, and returns a descriptor that becomes readable when holdfast_answer() has a result. Close
+ * the descriptor to give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID
+ * (question, key), REMOVED, SYSTEM. */
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
-/* [read] Returns the answer: lines of "name=value". The first is "code=yes", "code=no", "code=unavailable", or
- * "code=unsupported" for a key that is too long for the store; the last two have the reason as "sentence". Then follow,
- * if known, "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms since 1970) of
- * the holder. ASK_STATUS returns "machine" of the session, or as "sentence" the reason why there is none, then the
- * agent's counts, which cluster/docs/cluster.md describes. *size: in: bytes of the buffer, at least
- * HOLDFAST_ANSWER_MAX; out: bytes of the answer. TIMEOUT: there is no answer yet. All other codes close the descriptor.
- * UNAVAILABLE (the agent has ended), INVALID. */
+/* [read] Returns the answer: lines of "name=value". The first line is "code=yes", "code=no", "code=unavailable", or
+ * "code=unsupported" for a key that is too long for the store. With the last two, "sentence" gives the reason. Then
+ * follow, if known, "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms since
+ * 1970) of the holder. The answer to ASK_STATUS contains "machine" of the session, or "sentence" with the reason why
+ * there is no session. Then follow the agent's counts, which cluster/docs/cluster.md describes. Set *size to the bytes
+ * of the buffer, at least HOLDFAST_ANSWER_MAX; the call sets it to the bytes of the answer. TIMEOUT (there is no answer
+ * yet). All other codes close the descriptor. UNAVAILABLE (the agent has ended), INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
-/* Asks the cluster's store whether the lease holds the lock now, and sleeps until it has answered, at most `seconds` (0
- * or more). OK, NOT_OWNER, UNAVAILABLE (no agent, or it got no answer from the store), TIMEOUT (the agent has not
- * answered in time), and what is listed for [read]. For a lock of a plain dictionary it only checks the lease. An event
- * loop sends ASK_VERIFY, and if the answer is yes calls holdfast_lock_remaining(): the lock is held only if both
- * agree. */
+/* Asks the cluster's store whether the lease holds the lock now. Sleeps until the store has answered, for at most
+ * `seconds` (0 or more). NOT_OWNER, UNAVAILABLE (there is no agent, or it got no answer from the store), TIMEOUT (the
+ * agent has not answered in time), and the codes of [read]. In a dictionary without a cluster it only checks the lease.
+ * In an event loop, send ASK_VERIFY instead, and call holdfast_lock_remaining() if the answer is yes. The lock is held
+ * only if both agree. */
 HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
                                       const holdfast_lease *lease, double seconds);
 
 /* --- waiting in a thread ----------------------------------------------------------------------------- */
 
-/* The request of holdfast_acquire. Later versions may add fields at the end; a field that is 0 changes nothing.
+/* The request of holdfast_acquire. Later versions may add fields at the end; a field of 0 has no effect.
  * In C, and in C++20:
  *
  *   const holdfast_request request = HOLDFAST_REQUEST(.timeout = 5, .exptime = 30, .why = "the nightly report");
@@ -637,7 +661,7 @@ HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size
 typedef struct holdfast_request {
   /* sizeof(holdfast_request), as HOLDFAST_REQUEST sets it */
   uint32_t struct_size HOLDFAST_DEFAULT(sizeof(holdfast_request));
-  int32_t kind HOLDFAST_DEFAULT(0);          /* a holdfast_held: what is wanted                            */
+  int32_t kind HOLDFAST_DEFAULT(0);          /* a holdfast_held: what to acquire                           */
   double timeout HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
   double exptime HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
   uint32_t want HOLDFAST_DEFAULT(0);         /* as in holdfast_permits_try; 0 for a lock                   */
@@ -651,44 +675,46 @@ typedef struct holdfast_request {
 
 #define HOLDFAST_REQUEST(...) {.struct_size = sizeof(holdfast_request), __VA_ARGS__}
 
-/* [wait] Takes a lock or permits as the request says, and waits for them like holdfast_lock; holdfast_unlock releases
- * either. `why` is cut after HOLDFAST_WHY_MAX bytes, and left out if there is no memory for it. Returns the codes of
- * holdfast_lock; for permits also those of holdfast_permits_try. DEADLOCK: the wait would never end, see
- * holdfast_lock_wait; holdfast_error() names the keys. INVALID (also struct_size, kind, want, total, and fields that
- * this version of the library does not know). */
+/* [wait] Takes the lock or the permits that the request describes, and waits for them as holdfast_lock does.
+ * holdfast_unlock releases both. `why` is cut after HOLDFAST_WHY_MAX bytes, and omitted if there is no memory for it.
+ * Returns the codes of holdfast_lock, and for permits also the codes of holdfast_permits_try. DEADLOCK (the wait would
+ * never end, see holdfast_lock_wait; holdfast_error() names the keys), INVALID (also struct_size, kind, want, total,
+ * and fields that this version of the library does not know). */
 HOLDFAST_API int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length,
                                   const holdfast_request *request, holdfast_lease *lease);
 
 /* --- waiting in a loop of your own ------------------------------------------------------------------- */
 
-/* A parker is where one event loop, thread or Lua state sleeps. A waiter is one of its tasks that waits for a lock. To
- * wait, call waiter_open, then call lock_wait until it returns anything but LOCKED or TIMEOUT. Between the calls, sleep
- * until parker_sleep names the waiter or wait->sleep seconds have passed. To give up, call lock_leave. Then call
- * waiter_close, or begin another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
- * decides. */
+/* A parker is the object on which an event loop, a thread or a Lua state sleeps. A waiter is one of its tasks that
+ * waits for a lock. To wait, call holdfast_waiter_open, then call holdfast_lock_wait until it returns a code other than
+ * LOCKED and TIMEOUT. Between these calls, sleep until holdfast_parker_sleep reports the waiter or wait->sleep seconds
+ * have passed. To give up, call holdfast_lock_leave. Afterwards, call holdfast_waiter_close, or begin another wait. A
+ * waiter waits for only one key at a time. A wake-up is a hint: the next holdfast_lock_wait decides. */
 typedef struct holdfast_parker holdfast_parker;
 
-/* [set-up] Returns NULL on failure, with holdfast_error(). */
+/* [set-up] Makes a parker. Returns NULL on failure, with a message in holdfast_error(). */
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
-/* Closes its waiters, its descriptor and what it listens on. Null is allowed. */
+/* Closes the parker's waiters, its descriptor and its sockets, and frees it. `parker` may be null. */
 HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
-/* Returns a waiter's number; 0 if there is no room, with holdfast_error(). Do not use the number in a forked child. */
+/* Opens a waiter and returns its number. Returns 0 if there is no room, with a message in holdfast_error(). Do not use
+ * the number in a forked child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
-/* Closes a waiter. Call lock_leave first if it waits: a wake-up that finds no waiter delays the next one. A number that
- * is not a waiter is ignored. */
+/* Closes a waiter. If the waiter waits, call holdfast_lock_leave first, because a wake-up that finds no waiter delays
+ * the next waiter. A number that is not a waiter is ignored. */
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
-/* Returns a range of 2^20 task ids for one Lua state, which no other in this process uses: a task id is the result plus
- * a number. The number 0 stands for the whole Lua state: for code outside of coroutines, and as a holder if the
- * coroutine is not known. The result 0 means that no range is left: pass no tasks then. The search for deadlocks goes
- * from task to task. It assumes that a waiting task does nothing else, and that only the task itself releases what it
- * holds. So name a task as holder only if that is certain; otherwise a deadlock may be reported that does not exist. */
+/* Returns a range of 2^20 task ids for one Lua state, which no other Lua state of this process uses. A task id is the
+ * result plus a number. The number 0 stands for the whole Lua state: for code outside coroutines, and as a holder if
+ * the coroutine is not known. A result of 0 means that no range is left; in this case, pass no tasks. The search for
+ * deadlocks follows waits from task to task. It assumes that a waiting task does nothing else, and that only the task
+ * itself releases what it holds. So name a task as a holder only if that is certain. Otherwise a deadlock may be
+ * reported that does not exist. */
 HOLDFAST_API uint32_t holdfast_task_ids(void);
 
-/* The locks that a task holds while it waits. */
+/* Says what a task may hold while it waits. */
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
-  HOLDFAST_HOLDS_SOMETHING = 1, /* maybe something that others wait for                     */
+  HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
   HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
 } holdfast_holds;
 
@@ -698,54 +724,57 @@ typedef struct holdfast_wait {
   uint32_t task;  /* the task that waits; 0: unknown                                                   */
   int32_t fair;   /* not 0: no later caller gets the lock first                                        */
   int32_t holds;  /* a holdfast_holds; any other value is HOLDFAST_HOLDS_SOMETHING                     */
-  double timeout; /* seconds after which the caller gives up; 0: unknown. Once they have passed,       */
+  double timeout; /* seconds after which the caller gives up; 0: unknown. After this time,             */
                   /* others overtake the caller if its process is stopped                              */
-  double sleep;   /* out: how long to sleep at most before the next call                               */
+  double sleep;   /* out: seconds to sleep at most before the next call                                */
   uint32_t holder_task; /* the task that will hold it; 0: none; see holdfast_lock_adopt               */
-  int32_t tries;        /* not 0: do not wait for other machines, see holdfast_lock_wait              */
+  int32_t tries;        /* not 0: do not wait for other machines; see holdfast_lock_wait              */
 } holdfast_wait;
 
-/* [attempt] Like lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and sets
- * wait->sleep to the longest time to sleep before the next call, also with TIMEOUT. The waiters of a dictionary take at
- * most a quarter of its memory. A waiter that finds no room in the queue polls, more rarely the more there are. After
- * LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other code ends the wait.
- * INVALID also for a number that is not a waiter of the parker, as in a forked child.
- * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of the
- * cycle to wait. The others continue when the caller releases its locks.
- * In a cluster, with wait->tries, ELSEWHERE: the store has said since the wait began that another machine has the lock;
- * UNAVAILABLE: the agent got no answer from the store. Without an agent neither is returned. In a cluster also
- * UNSUPPORTED: the key is too long for the store. */
+/* [attempt] Does the same as holdfast_lock_try for a waiter; the call itself does not wait. If the lock is held, queues
+ * the waiter (once) and sets wait->sleep to the longest time to sleep before the next call, even if it returns TIMEOUT.
+ * The waiters of a dictionary take at most a quarter of its memory. A waiter that finds no room in the queue polls; the
+ * more such waiters there are, the more rarely each polls. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the
+ * queue, so repeat the call, or call holdfast_lock_leave. Any other code ends the wait. INVALID (also a number that is
+ * not a waiter of the parker, as in a forked child).
+ * DEADLOCK means that the holder waits, directly or through others, for what wait->task holds, and that the caller was
+ * the last of the cycle to wait. The others continue when the caller releases its locks.
+ * In a cluster, also UNSUPPORTED (the key is too long for the store). If wait->tries is set, also ELSEWHERE (since the
+ * wait began, the store has said that another machine has the lock) and UNAVAILABLE (the agent got no answer from the
+ * store). Without an agent, neither of these two is returned. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
-/* [attempt] Waits for the end of a grant without taking the lock. OK: the grant that held it when the wait began has
- * ended (released, expired, of a dead process, deleted, flushed), even if the lock is held again. OK also if the key is
- * not held. All watchers are woken at once, and delay no waiter. Set `*grant` to 0 to begin a wait. With LOCKED it is
- * the fencing number of the grant, so call again with it. LOCKED queues the waiter like lock_wait; see there for sleep,
- * codes and lock_leave. If `wait` is null, the call only checks. For permits, all that were held when the wait began
- * must end; a value of another kind must be removed. For both wait->sleep is short, because nothing wakes the waiter.
- * In a cluster, ELSEWHERE if this machine does not have the lock: another one may hold it. */
+/* [attempt] Waits for the end of a grant without taking the lock. OK means that the grant that held the lock when the
+ * wait began has ended (it was released, expired, deleted or flushed, or its process died), even if the lock is held
+ * again. OK also means that the key is not held. All watchers are woken together, and delay no waiter. Set *grant to 0
+ * to begin a wait. If the code is LOCKED, *grant is the fencing number of the grant; pass it to the next call. LOCKED
+ * queues the waiter as holdfast_lock_wait does; see there for sleep, codes and holdfast_lock_leave. If `wait` is null,
+ * the call only checks. For permits, all grants that held permits when the wait began must end. A value of another kind
+ * must be removed. In both cases wait->sleep is short, because nothing wakes the waiter. In a cluster, also ELSEWHERE
+ * (this machine does not have the lock, so another machine may hold it). */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
-/* Returns the keys of the cycle of waits, beginning with the waiter's, packed like those of holdfast_keys: after
- * DEADLOCK, until the waiter is used again. A longer key is cut to its first 56 bytes. BUFFER, NOT_FOUND (there was no
- * deadlock), NO_MEMORY. */
+/* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.
+ * Call it after DEADLOCK, before the waiter is used again. A longer key is cut to its first 56 bytes. BUFFER, NOT_FOUND
+ * (there was no deadlock), NO_MEMORY. */
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
-/* [attempt] Removes the waiter from the queue; if a release has already chosen it, wakes the next one instead. OK also
- * if it was in none. TIMEOUT: its entry may remain, and is skipped in its turn. SYSTEM: it is out of the queue, and the
- * wait may have been useless, because the system cannot say whether a holder is alive. (A wait then continues, because
- * the holder may release; lock_try and permits_try return SYSTEM at once.) */
+/* [attempt] Removes the waiter from the queue. If a release has already chosen this waiter, wakes the next waiter
+ * instead. OK also if the waiter was in no queue. TIMEOUT (the waiter's entry may remain, and is skipped later), SYSTEM
+ * (the waiter was removed from the queue; the wait may have been useless, because the system cannot say whether a
+ * holder is alive). If the system cannot say this, a wait continues, because the holder may release; holdfast_lock_try
+ * and holdfast_permits_try return SYSTEM immediately. */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Instead of a lock a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
+/* Instead of a lock, a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
  * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
- * accept a lease of permits like one of a lock. Permits of a dead process come back when an attempt needs them. Waiters
- * get permits in the order of arrival: nobody overtakes a waiter that needs more than there are. With more than 64
- * holders, permits of dead processes and permits whose exptime is over come back within a second of attempts; the fewer
- * holders, the sooner. */
+ * work for permits as they do for a lock. The permits of a dead process become free when an attempt needs them. Waiters
+ * get permits in order of arrival: no request overtakes a waiter that needs more permits than are free. If there are
+ * more than 64 holders, permits of dead processes and expired permits become free within a second of attempts, and
+ * sooner the fewer holders there are. */
 typedef enum holdfast_permits_kind {
   HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
   HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */
@@ -753,81 +782,85 @@ typedef enum holdfast_permits_kind {
 
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
-/* [attempt] Like holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
- * INVALID (kind, want, total), UNSUPPORTED (in the dictionary of a cluster). */
+/* [attempt] Do the same as holdfast_lock_try and holdfast_lock_wait, for permits. LOCKED (also if the key is held as
+ * another kind), INVALID (kind, want, total), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t task, int how,
                                       holdfast_lease *lease);
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
                                        holdfast_lease *lease);
-/* [change] Releases all permits of the lease but `count`, in one step: 1 makes a writer a reader. NOT_OWNER, INVALID
- * (0, or more than the lease has). */
+/* [change] Releases all permits of the lease except `count`, in one step. A count of 1 makes a writer a reader.
+ * NOT_OWNER, INVALID (`count` is 0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [change] Returns how many permits live processes have in use, and the number of waiters; 0 and 0 if the key has none.
- * LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in the dictionary of a cluster). */
+/* [change] Returns how many permits live processes use, and the number of waiters. Both are 0 if the key has no
+ * permits. LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
                                         uint32_t *waiters);
 
-/* Sleeps until a waiter of this parker is woken or `seconds` have passed (0: does not sleep; negative: no limit).
- * Returns how many woken waiters it wrote to `waiters` (at most `max`, at least 1), 0 after the time, or -1 with
- * holdfast_error() on failure (a bad argument, no memory). Checks for dead holders on behalf of the waiters. A signal
- * ends the sleep early, possibly with 0. A wait of more than 0.2 s starts a thread that the kernel notifies of deaths,
- * with descriptors of its own. It ends 10 to 20 s after the last wait; without it sleeps are shorter. */
+/* Sleeps until a waiter of this parker is woken or `seconds` have passed. With 0 it does not sleep; with a negative
+ * number it sleeps without limit. Writes the woken waiters to `waiters`, at most `max`, which is at least 1. Returns
+ * their number, 0 when the time is over, or -1 on failure (a bad argument, no memory) with a message in
+ * holdfast_error(). While it sleeps, it checks for dead holders on behalf of the waiters. A signal ends the sleep
+ * early, possibly with 0. A wait of more than 0.2 s starts a thread that the kernel notifies of deaths. This thread has
+ * its own descriptors, and ends 10 to 20 s after the last wait. Without it, sleeps are shorter. */
 HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
 
 /* --- waiting in an event loop -------------------------------------------------------------------------
  *
- * A loop that sleeps in poll, select or epoll watches the parker's descriptor. When it is readable, call
- * parker_sleep(parker, 0, waiters, max) until it returns less than `max`, which also makes it unreadable. The wake
- * thread listens to the mailbox of the process, and checks for dead holders. It runs while a parker with a descriptor
- * has waiters or a timer, and for 0.8 s after that. It has all signals blocked and calls nothing of the host. If the
- * thread cannot be started, or there are no descriptors left, the two calls below fail, and wait->sleep is short. A
- * loop that sleeps no longer than that needs neither. */
+ * A loop that sleeps in poll, select or epoll watches the parker's descriptor. When the descriptor is readable, call
+ * holdfast_parker_sleep(parker, 0, waiters, max) until it returns less than `max`, which also makes the descriptor
+ * unreadable. A thread of the library, the wake thread, receives the wake-ups of the process, and checks for dead
+ * holders. It runs while a parker with a descriptor has waiters or a timer, and for 0.8 s after that. It blocks all
+ * signals, and calls no code of the host. If this thread cannot be started, or no descriptors are left, the two
+ * calls below fail, and wait->sleep is short. A loop that never sleeps longer than wait->sleep needs neither of
+ * these calls. */
 
-/* Returns the descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is
- * no descriptor or thread available; the next call tries again. Call it before each wait. It costs two system calls
- * that do not sleep. It replaces a descriptor that the host has closed by mistake (the number may change), and gives a
- * forked child its own. */
+/* Returns the descriptor, which the parker owns: never read, write or close it. Returns -1 if no descriptor or thread
+ * is available, with a message in holdfast_error(); the next call tries again. Make this call before each wait. It
+ * makes two system calls that do not sleep. It replaces a descriptor that the host has closed by mistake (the number
+ * may change), and gives a forked child its own descriptor. */
 HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
-/* Makes the descriptor readable, once, after `seconds`: for loops that can wait for a descriptor but not for a time.
- * Replaces the time set before; a negative number only unsets it. SYSTEM, NO_MEMORY, INVALID (not a number). */
+/* Makes the descriptor readable, once, after `seconds`. This is for loops that can wait for a descriptor but not for a
+ * time. Replaces an earlier timer; a negative number only cancels it. SYSTEM, NO_MEMORY, INVALID (not a number). */
 HOLDFAST_API int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 
-/* For loops that can wait only for a connection that they made: listen, let the loop connect to the path, accept. From
- * then on the loop's end receives one byte whenever the parker's descriptor would become readable. Read it, then call
- * parker_sleep(parker, 0, waiters, max) until it returns less than `max`; a byte without a woken waiter is harmless.
- * The loop closes its own end; after that, and in a forked child, listen again. */
+/* The next three calls are for loops that can wait only for a connection that they made. Call holdfast_parker_listen,
+ * let the loop connect to the path, then call holdfast_parker_accept. From then on the loop's end receives one byte
+ * whenever the parker's descriptor would become readable. Read the byte, then call holdfast_parker_sleep(parker, 0,
+ * waiters, max) until it returns less than `max`. A byte without a woken waiter is harmless. The loop closes its own
+ * end. After that, and in a forked child, listen again. */
 
-/* Enough for any path of a socket, including the zero byte. */
+/* The largest size of a socket's path, including the zero byte. */
 #define HOLDFAST_PATH_MAX 108
 
-/* Creates a unix stream socket (SOCK_STREAM) in the runtime directory and writes its path. It replaces an earlier
- * socket and the connection. SYSTEM (also if the path of the runtime directory is too long), NO_MEMORY, INVALID (no
- * room for the path). */
+/* Creates a Unix stream socket (SOCK_STREAM) in the runtime directory, and writes its path to `path`. Replaces an
+ * earlier socket and its connection. SYSTEM (also if the path of the runtime directory is too long), NO_MEMORY, INVALID
+ * (no room for the path). */
 HOLDFAST_API int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
-/* Accepts the connection, which this process must have made, and removes the path; closes connections of others.
- * NO_MEMORY. SYSTEM: there is none, and it still listens; or no thread is available, and everything is closed. */
+/* Accepts the connection, which this process must have made, and removes the path. Closes connections of other
+ * processes. NO_MEMORY, SYSTEM (there is no connection, and the parker still listens; or no thread is available, and
+ * everything is closed). */
 HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
 /* Closes the listening socket and the connection, and removes the path. */
 HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
 
 /* --- observing a runtime directory, for people and monitors ---------------------------------------------- */
 
-/* Makes this process and its children observers. An observer takes no slot among the 1,024 processes of the runtime
- * directory, and creates, repairs and removes nothing, even if no other process is left. holdfast_list, holdfast_attach
- * and calls marked [read] work as usual; all others return INVALID. If the runtime directory does not exist or has
- * never been used, calls return NOT_FOUND. Call it before any call that opens something or has a mark. EXISTS (the
- * process has already joined the runtime directory). */
+/* Makes this process and its children observers. An observer does not count among the 1,024 processes of the runtime
+ * directory. It creates, repairs and removes nothing, even if no other process is left. holdfast_list, holdfast_attach
+ * and calls marked [read] work as usual; all other calls return INVALID. If the runtime directory does not exist or has
+ * never been used, calls return NOT_FOUND. Call holdfast_observe before any call that opens something or has a mark.
+ * EXISTS (the process has already joined the runtime directory). */
 HOLDFAST_API int holdfast_observe(void);
 
 typedef struct holdfast_process {
   uint64_t owner;         /* its token, as in holdfast_holder                                              */
   double entered;         /* seconds since it joined the runtime directory                                 */
-  uint64_t pid_namespace; /* inode of the pid namespace that `pid` belongs to; 0: not known                */
+  uint64_t pid_namespace; /* inode of the pid namespace to which `pid` belongs; 0: unknown                 */
   uint32_t pid;
-  uint32_t worker;        /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                */
+  uint32_t worker;        /* number of a worker of `holdfast run`; 0xFFFFFFFF: not a worker                */
   char program[16];       /* name of the program, ended by a zero byte                                     */
   char host[40];          /* name of its machine or container, ended by a zero byte; at most 39 bytes      */
 } holdfast_process;
@@ -835,44 +868,44 @@ typedef struct holdfast_process {
 enum { HOLDFAST_PROCESSES_MAX = 1024 };
 
 /* [read] Describes the processes of the runtime directory, at most `max`, as they described themselves when they
- * joined. Includes processes that have ended, until another process gets their slot. The kernel is not asked.
- * `struct_size`: sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the runtime directory
- * is not available. */
+ * joined. Includes processes that have ended, until another process gets their slot, because the call does not ask the
+ * kernel. `struct_size` is sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the runtime
+ * directory is not available. */
 HOLDFAST_API int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
-/* [read] Asks the kernel whether that process is alive; the more dictionaries the processes have open, the longer this
- * takes. NOT_FOUND: it is dead. SYSTEM: the kernel cannot say. */
+/* [read] Asks the kernel whether that process is alive. The more dictionaries the processes have open, the longer this
+ * takes. NOT_FOUND (the process is dead), SYSTEM (the kernel cannot say). */
 HOLDFAST_API int holdfast_process_lives(uint64_t owner);
 
 typedef struct holdfast_waiter {
   uint64_t owner;   /* token of its process, which may be dead                                             */
   double waited;    /* seconds since the wait began                                                        */
-  uint32_t want;    /* permits that it wants; 1 for a lock                                                 */
+  uint32_t want;    /* permits that the waiter wants; 1 for a lock                                         */
   uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), not for the lock        */
 } holdfast_waiter;
 
-/* [read] Like holdfast_holders, but takes no mutex and does not ask the kernel: `alive` is 2. Also describes the
- * waiters in the order of their queue, watchers last; it may miss some that come or leave during the call. Writes at
- * most `max_holders` and `max_waiters`; the counts include all. Either array may be null if its maximum is 0.
- * `waiter_size`: sizeof(holdfast_waiter). Without holder and waiter both counts are 0. CORRUPT (damaged), INVALID
- * (waiter_size), NO_MEMORY (of the process). */
+/* [read] Does the same as holdfast_holders, but takes no mutex and does not ask the kernel: `alive` is 2. Also
+ * describes the waiters in the order of their queue, watchers last. It may miss waiters that come or leave during the
+ * call. Writes at most `max_holders` holders and `max_waiters` waiters; the counts include all of them, and may be 0.
+ * Either array may be null if its maximum is 0. `waiter_size` is sizeof(holdfast_waiter). CORRUPT (the entry is
+ * damaged), INVALID (waiter_size), NO_MEMORY (the process has no memory). */
 HOLDFAST_API int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters,
                                size_t waiter_size, uint32_t max_waiters, uint32_t *waiter_count);
 
-/* Numbers of shards of a dictionary; each shard has a mutex of its own. */
+/* The state of a dictionary, as numbers of shards. A shard is a part of the dictionary with its own mutex. */
 typedef struct holdfast_health {
   uint32_t used;         /* ever used                                                                      */
   uint32_t damaged;      /* inconsistent: holdfast_flush_expired repairs them                              */
   uint32_t uncertain;    /* changed during each check, so their state is not known                         */
   uint32_t held;         /* with a mutex that was held during each check, by a process inside a call       */
-  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what it left behind       */
-  uint32_t held_by_idle; /* the same, by a process that is not inside: the word was overwritten            */
+  uint32_t held_by_dead; /* held by a dead process: the next change repairs what it left behind            */
+  uint32_t held_by_idle; /* held by a process that is not inside a call: the mutex was overwritten         */
   uint64_t holder;       /* token of one of these processes                                                */
 } holdfast_health;
 
-/* [read] Checks whether the dictionary is intact, and changes nothing. Takes about a millisecond per shard of 1 MB, and
- * a twentieth of a second for one that others change all the time. `struct_size`: sizeof(holdfast_health). INVALID
- * (struct_size), NO_MEMORY (of the process). */
+/* [read] Checks whether the dictionary is intact, and changes nothing. Takes about a millisecond for each shard of 1
+ * MB, and a twentieth of a second for a shard that others change all the time. `struct_size` is
+ * sizeof(holdfast_health). INVALID (struct_size), NO_MEMORY (the process has no memory). */
 HOLDFAST_API int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Dictionaries: their values and locks.
+// Dictionaries, with their values and locks.
 #ifndef HOLDFAST_DICTIONARY_HPP
 #define HOLDFAST_DICTIONARY_HPP
 
@@ -15,7 +15,7 @@
 namespace holdfast {
 inline namespace v1 {
 
-/// A Lua table as bytes that only Lua can read.
+/// A Lua table, as bytes that only Lua can read.
 struct table {
   std::string bytes;
 
@@ -25,7 +25,8 @@ using value = std::variant<bool, double, std::string, table>;
 
 namespace detail {
 
-/// Makes a request. `want`: permits of the rwlock; 0: the lock. The request points into `how`, which must outlive it.
+/// Makes a request. `want` is the number of permits of the rwlock, or 0 for the lock. The request points into `how`,
+/// which must outlive it.
 inline holdfast_request request_of(duration timeout, const terms& how, std::uint32_t want = 0) noexcept {
   holdfast_request request{};
   request.kind = want == 0 ? HOLDFAST_HELD_LOCK : HOLDFAST_HELD_RWLOCK;
@@ -39,7 +40,7 @@ inline holdfast_request request_of(duration timeout, const terms& how, std::uint
 
 }  // namespace detail
 
-/// Parses a number of bytes: "12345", "100k", "1m", "8g".
+/// Parses a number of bytes, such as "12345", "100k", "1m" or "8g".
 inline result<std::uint64_t> parse_size(std::string_view text) {
   std::uint64_t bytes = 0;
   const int code = holdfast_parse_size(text.data(), text.size(), &bytes);
@@ -47,23 +48,23 @@ inline result<std::uint64_t> parse_size(std::string_view text) {
   return bytes;
 }
 
-/// A handle of an open dictionary. It may be copied, is valid as long as the process lives, and works in all threads.
+/// A handle to an open dictionary. It may be copied, is valid as long as the process lives, and works in all threads.
 class dictionary {
  public:
-  /// Opens it like holdfast_open: `open("jobs", {.size = 1 << 20})`.
+  /// Opens a dictionary as holdfast_open does: `open("jobs", {.size = 1 << 20})`.
   static result<dictionary> open(std::string_view name, const holdfast_options& options) {
     return opened([&](holdfast_dict** dict) { return holdfast_open(name.data(), name.size(), &options, dict); });
   }
-  /// Opens an existing or declared dictionary like holdfast_attach. errc::not_found: there is none.
+  /// Opens an existing or declared dictionary as holdfast_attach does. Fails with errc::not_found if there is none.
   static result<dictionary> attach(std::string_view name) {
     return opened([&](holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); });
   }
-  /// Removes a dictionary with its locks like holdfast_remove.
+  /// Removes a dictionary and its locks, as holdfast_remove does.
   static result<void> remove(std::string_view name) {
     return detail::outcome(holdfast_remove(name.data(), name.size()));
   }
 
-  /// REQUIRES: `handle` is open.
+  /// Wraps a handle. REQUIRES: `handle` is open.
   explicit dictionary(holdfast_dict* handle) noexcept : handle_(handle) {}
   /// Returns the handle for the calls of holdfast.h.
   holdfast_dict* handle() const noexcept { return handle_; }
@@ -73,7 +74,7 @@ class dictionary {
 
   // --- values ---
 
-  /// Returns the value. errc::not_found: there is none. A key that is held as a lock has the value true.
+  /// Returns the value. Fails with errc::not_found if there is none. A key that is held as a lock has the value true.
   result<value> get(std::string_view key) const {
     char small[256];
     std::string large;
@@ -81,7 +82,7 @@ class dictionary {
     got.data = small;
     got.capacity = sizeof small;
     int code = holdfast_get(handle_, key.data(), key.size(), &got);
-    while (code == HOLDFAST_BUFFER) {  // others may store a longer one at the same time
+    while (code == HOLDFAST_BUFFER) {  // other processes may store a longer value at the same time
       large.resize(got.size);
       got.data = large.data();
       got.capacity = large.size();
@@ -93,8 +94,8 @@ class dictionary {
     std::string text(got.data, got.size);
     return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
   }
-  /// Stores `what`, a bool, a number or a string: set always, add only if there is no value (errc::exists), replace
-  /// only if there is one (errc::not_found). `exptime`: seconds; 0: never expires.
+  /// Stores `what`, which is a bool, a number or a string. set() always stores; add() stores only if there is no value
+  /// (errc::exists), and replace() only if there is one (errc::not_found). `exptime` is in seconds; 0 means never.
   template <class T>
   result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_SET, key, what, exptime, flags);
@@ -107,7 +108,8 @@ class dictionary {
   result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_REPLACE, key, what, exptime, flags);
   }
-  /// Adds to a number and returns the sum. If the key has no value, starts with `init`, if given, and sets `exptime`.
+  /// Adds to a number and returns the sum. If the key has no value, starts with `init`, if it is given, and sets
+  /// `exptime`.
   result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
     double sum = 0;
     const int code = holdfast_incr(handle_, key.data(), key.size(), by, init.has_value() ? 1 : 0, init.value_or(0),
@@ -115,28 +117,28 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return sum;
   }
-  /// Deletes the key; no error if there is none. Releases a lock under the key.
+  /// Deletes the key. It is no error if there is no such key. Releases a lock under the key.
   result<void> erase(std::string_view key) const {
     return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
   }
 
   // --- locks ---
 
-  /// Waits for the lock up to `timeout`. errc::locked: another still has it.
+  /// Waits up to `timeout` for the lock. Fails with errc::locked if another still has it.
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as a rwlock, each waits for
-  /// the other.
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as a rwlock, a holder of
+  /// either excludes the other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));
   }
   result<lease> lock_exclusive(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, HOLDFAST_ALL_PERMITS));
   }
-  /// Acquires like holdfast_acquire, with all its options.
+  /// Acquires as holdfast_acquire does, with all its options.
   result<lease> acquire(std::string_view key, const holdfast_request& request) const {
-    std::string own(key);  // may throw, so copy it before the lock is taken
+    std::string own(key);  // may throw, so copy the key before the lock is taken
     holdfast_lease raw{};
     const int code = holdfast_acquire(handle_, key.data(), key.size(), &request, &raw);
     if (code != HOLDFAST_OK) return failure::of(code);

@@ -1,4 +1,4 @@
-// Leases: owners of locks and permits.
+// Leases, which own locks and permits.
 #ifndef HOLDFAST_LEASE_HPP
 #define HOLDFAST_LEASE_HPP
 
@@ -13,14 +13,14 @@
 namespace holdfast {
 inline namespace v1 {
 
-/// Seconds. The literals of std::chrono convert to it.
+/// A time in seconds. The literals of std::chrono convert to it.
 using duration = std::chrono::duration<double>;
-/// As a timeout: no limit.
+/// A timeout without limit.
 inline constexpr duration forever{std::numeric_limits<double>::infinity()};
 
-/// The options of a request for a lock, besides its timeout.
+/// The options of a request for a lock, except its timeout.
 struct terms {
-  duration exptime{0};   // when it is over, others may take the lock though it was not released; 0: never
+  duration exptime{0};   // time after which others may take the lock though it was not released; 0: never
   bool fair = false;     // overtakes no waiter, and is not overtaken
   std::string why = {};  // shown to callers that ask for the holder
 };
@@ -28,20 +28,21 @@ struct terms {
 namespace detail {
 
 /// Releases the lease in any case. If a process is stopped in the middle of a change, waits until it continues or is
-/// killed, because nobody can take the lock in the meantime.
+/// killed, because nobody can take the lock before that.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
-  // The release was refused for another reason: the library tries again.
+  // The release was refused for another reason, so the library retries it.
   if (raw.owner != 0) holdfast_unlock_for_certain(dict, key.data(), key.size(), &raw);
 }
 
 }  // namespace detail
 
-/// Holds a lock or permits of a key, and releases them in its destructor. Any thread may own it, one at a time.
+/// Owns a lock, or permits of a key, and releases them in its destructor. Any thread may own the object, but only one
+/// at a time.
 class lease {
  public:
   lease() noexcept = default;  // holds nothing
-  /// REQUIRES: `raw` is a lease of that key, and nothing else releases it.
+  /// Takes ownership. REQUIRES: `raw` is a lease of that key, and nothing else releases it.
   lease(holdfast_dict* dict, std::string key, const holdfast_lease& raw) noexcept
       : dict_(dict), key_(std::move(key)), raw_(raw) {}
   lease(lease&& other) noexcept : dict_(other.dict_), key_(std::move(other.key_)), raw_(other.detach()) {}
@@ -55,9 +56,9 @@ class lease {
   }
   ~lease() { release(); }
 
-  /// Returns whether it was acquired and not released; valid() returns whether it is still held.
+  /// Returns whether the lease was acquired and not released. valid() returns whether it is still held.
   explicit operator bool() const noexcept { return raw_.owner != 0; }
-  /// Releases it. errc::not_owner, removed: it was already lost. errc::timeout: it is still held.
+  /// Releases the lease. After errc::not_owner or removed, it was already lost. After errc::timeout, it is still held.
   result<void> unlock() {
     return *this ? detail::outcome(holdfast_unlock(dict_, key_.data(), key_.size(), &raw_)) : result<void>();
   }
@@ -65,11 +66,11 @@ class lease {
   result<void> renew(duration exptime) {
     return detail::outcome(holdfast_lock_renew(dict_, key_.data(), key_.size(), &raw_, exptime.count()));
   }
-  /// Releases all permits but `count`: 1 makes a writer a reader.
+  /// Releases all permits except `count`. A count of 1 makes a writer a reader.
   result<void> keep(std::uint32_t count) {
     return detail::outcome(holdfast_permits_keep(dict_, key_.data(), key_.size(), &raw_, count));
   }
-  /// Returns the time until it expires; `forever` if it never does.
+  /// Returns the time until the lease expires, or `forever` if it never does.
   result<duration> remaining() const {
     double left = 0;
     const int code = holdfast_lock_remaining(dict_, key_.data(), key_.size(), &raw_, &left);
@@ -81,10 +82,10 @@ class lease {
     double left = 0;
     return *this && holdfast_lock_remaining(dict_, key_.data(), key_.size(), &raw_, &left) == HOLDFAST_OK;
   }
-  /// Returns the fencing number, which is larger than the number of each earlier grant of the key.
+  /// Returns the fencing number, which is larger than the numbers of all earlier grants of the key.
   std::uint64_t token() const noexcept { return raw_.sequence; }
   const std::string& key() const noexcept { return key_; }
-  /// Gives up ownership: the caller releases it. Afterwards this lease holds nothing.
+  /// Gives up ownership, so that the caller must release the lease. Afterwards this object holds nothing.
   holdfast_lease detach() noexcept { return std::exchange(raw_, {}); }
 
  private:

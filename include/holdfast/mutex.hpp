@@ -19,10 +19,10 @@ inline namespace v1 {
 namespace detail {
 
 /// Describes the calling thread to the search for deadlocks (holdfast_task_ids). Each copy of this code, as in a plugin
-/// that hides its symbols, has its own state, and does not know what threads hold by another copy.
+/// that hides its symbols, has its own state, and does not know what threads hold through another copy.
 struct thread_state {
   std::uint32_t task;  // 0: none yet
-  std::uint32_t held;  // number of mutexes that it has locked and not unlocked
+  std::uint32_t held;  // number of mutexes that the thread has locked and not unlocked
 };
 inline constinit thread_local thread_state this_thread{};
 
@@ -41,8 +41,8 @@ inline std::uint32_t task_of_this_thread() noexcept {
   return this_thread.task = next;
 }
 
-/// The leases of one mutex object: a slot for each thread that holds it or waits for it. Only its thread writes a slot.
-/// So a thread that has lost the lock cannot release what another thread of the process has acquired since.
+/// The leases of one mutex object. Each thread that holds the mutex or waits for it has a slot, which only this thread
+/// writes. So a thread that has lost the lock cannot release what another thread of the process has acquired since.
 class slots {
  public:
   struct slot {
@@ -76,7 +76,7 @@ class slots {
     }
   }
   static void give_back(slot& own) noexcept { own.thread.store({}, std::memory_order_release); }
-  /// Returns the slot of the calling thread; null if it holds nothing here.
+  /// Returns the slot of the calling thread, or null if the thread holds nothing here.
   slot* find() noexcept {
     const std::thread::id self = std::this_thread::get_id();
     return find_if(
@@ -104,7 +104,7 @@ class slots {
     block* next = at.next.load(std::memory_order_acquire);
     if (next != nullptr) return *next;
     auto made = std::make_unique<block>();
-    // Release: others find the new block initialized.
+    // Release: other threads find the new block initialised.
     if (at.next.compare_exchange_strong(next, made.get(), std::memory_order_acq_rel)) return *made.release();
     return *next;
   }
@@ -112,8 +112,8 @@ class slots {
   block first_;
 };
 
-/// The common base of mutex and shared_mutex. Any number of threads may use one object at once, as with a mutex of the
-/// standard library. Each thread unlocks what it has locked.
+/// The common base of mutex and shared_mutex. Any number of threads may use one object at the same time, as with a
+/// mutex of the standard library. Each thread unlocks what it has locked.
 class key_mutex {
  public:
   key_mutex(dictionary dict, std::string_view key, terms how = {}) : dict_(dict), key_(key), how_(std::move(how)) {}
@@ -126,7 +126,8 @@ class key_mutex {
     }
   }
 
-  /// Unlocks and returns the outcome. errc::not_owner, removed: it was already lost. errc::timeout: it is still held.
+  /// Unlocks and returns the outcome. After errc::not_owner or removed, the lock was already lost. After errc::timeout,
+  /// it is still held.
   result<void> release() {
     slots::slot* const own = slots_.find();
     if (own == nullptr) return failure{errc::not_owner, "this thread has not locked it"};
@@ -141,21 +142,21 @@ class key_mutex {
     return outcome(holdfast_lock_renew(dict_.handle(), key_.data(), key_.size(), own != nullptr ? &own->raw : &none,
                                        exptime.count()));
   }
-  /// Returns whether the calling thread has locked it and has not lost it since.
+  /// Returns whether the calling thread has locked the mutex and has not lost it since.
   bool valid() noexcept {
     const slots::slot* const own = slots_.find();
     double left = 0;
     return own != nullptr &&
            holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left) == HOLDFAST_OK;
   }
-  /// Returns the fencing number of the calling thread's lock; 0: not locked.
+  /// Returns the fencing number of the calling thread's lock, or 0 if the thread has not locked it.
   std::uint64_t token() noexcept {
     const slots::slot* const own = slots_.find();
     return own != nullptr ? own->raw.sequence : 0;
   }
 
  protected:
-  /// `want`: as in request_of().
+  /// Locks, or returns the reason of the failure. `want` is as in request_of().
   result<void> take(duration timeout, std::uint32_t want) {
     if (want != 1 && valid()) return failure{errc::deadlock, "this thread has it locked already"};
     forget_lost();
@@ -174,7 +175,7 @@ class key_mutex {
     slots::give_back(own);
     return failure::of(code);
   }
-  /// Returns whether it was locked; throws for any failure except that others have it.
+  /// Returns whether the lock was taken. Throws for any failure except that others have it.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
     if (taken) return true;
@@ -198,7 +199,7 @@ class key_mutex {
   }
 
  private:
-  // Forgets locks that this thread has lost and not unlocked: otherwise the next unlock would take one of them.
+  // Forgets locks that this thread has lost and not unlocked. Otherwise the next unlock would release one of them.
   void forget_lost() noexcept {
     double left = 0;
     while (slots::slot* const own = slots_.find()) {
@@ -218,13 +219,13 @@ class key_mutex {
   slots slots_;
 };
 
-/// An exclusive lock with the calls of a mutex of the standard library. `Want`: as in request_of().
+/// An exclusive lock with the calls of a mutex of the standard library. `Want` is as in request_of().
 template <std::uint32_t Want>
 class exclusive_mutex : public key_mutex {
  public:
   using key_mutex::key_mutex;
 
-  /// Like lock(), but returns the reason of a failure.
+  /// Locks as lock() does, but returns the reason of a failure.
   result<void> acquire(duration timeout = forever) { return take(timeout, Want); }
 
   void lock() { acquire().value(); }
@@ -239,15 +240,15 @@ class exclusive_mutex : public key_mutex {
 
 }  // namespace detail
 
-/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. If
-/// threads wait for each other by such mutexes, directly or through others, even across processes, one of them gets an
-/// exception that equals std::errc::resource_deadlock_would_occur.
+/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock.
+/// Threads may wait for each other through such mutexes, directly or through other threads, even across processes. One
+/// of them then gets an exception that equals std::errc::resource_deadlock_would_occur.
 class mutex : public detail::exclusive_mutex<0> {
  public:
   using exclusive_mutex::exclusive_mutex;
 };
 
-/// A rwlock as a shared mutex of the standard library, also for std::shared_lock.
+/// A rwlock as a shared mutex of the standard library. It also works with std::shared_lock.
 class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
  public:
   using exclusive_mutex::exclusive_mutex;

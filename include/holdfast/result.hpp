@@ -1,4 +1,4 @@
-// Results: a value, or the reason why a call failed.
+// Results of calls: a value, or the reason why a call failed.
 #ifndef HOLDFAST_RESULT_HPP
 #define HOLDFAST_RESULT_HPP
 
@@ -15,7 +15,7 @@
 namespace holdfast {
 inline namespace v1 {
 
-/// The reason why a call failed: a holdfast_code.
+/// The reason why a call failed, as a holdfast_code.
 enum class errc : int {
   not_found = HOLDFAST_NOT_FOUND,
   exists = HOLDFAST_EXISTS,
@@ -91,7 +91,7 @@ struct std::is_error_code_enum<holdfast::errc> : std::true_type {};
 namespace holdfast {
 inline namespace v1 {
 
-/// A failed call: its code and one sentence about it.
+/// A failed call: its code, and one sentence about it.
 struct failure {
   errc code;
   std::string message;
@@ -122,13 +122,13 @@ class [[nodiscard]] result {
 
   bool has_value() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
-  /// REQUIRES, for these operators: there is a value.
+  /// These operators return the value. REQUIRES: there is a value.
   T& operator*() & noexcept { return *std::get_if<0>(&state_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&state_); }
   T&& operator*() && noexcept { return std::move(*std::get_if<0>(&state_)); }
   T* operator->() noexcept { return std::get_if<0>(&state_); }
   const T* operator->() const noexcept { return std::get_if<0>(&state_); }
-  /// Returns the value; throws std::system_error if there is none.
+  /// Returns the value. Throws std::system_error if there is none.
   T& value() & {
     require();
     return **this;
@@ -149,7 +149,7 @@ class [[nodiscard]] result {
   T value_or(U&& other) const& {
     return has_value() ? **this : static_cast<T>(std::forward<U>(other));
   }
-  /// REQUIRES: there is no value.
+  /// Returns the failure. REQUIRES: there is no value.
   const failure& error() const noexcept { return *std::get_if<1>(&state_); }
 
  private:
@@ -160,7 +160,7 @@ class [[nodiscard]] result {
   std::variant<T, failure> state_;
 };
 
-/// Nothing, or the reason why a call failed.
+/// The result of a call that returns no value: nothing, or the reason why it failed.
 template <>
 class [[nodiscard]] result<void> {
  public:

@@ -1,8 +1,8 @@
 // Named memory orderings for the shared structures.
 //
-// Two kinds of observers matter. Other processors need real ordering. A process that inspects a segment after this one
-// was killed does not: a killed process leaves a prefix of its stores in program order, so it is enough that the
-// compiler keeps that order.
+// Two kinds of observers matter. Other processors need real ordering. A process that inspects a segment after its
+// writer was killed does not: a killed process leaves a prefix of its stores in program order, so compiler ordering is
+// enough.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Makes an operation visible. An acquire load that reads `value` sees all stores before it. No later store of this
-/// thread moves before it, so a crash leaves either none of what follows or the commit itself.
+/// Publishes `value`. An acquire load that reads `value` sees all stores before it. No later store of this thread moves
+/// before it. So a crash leaves either none of the later stores, or `value` as well.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {
   where.store(value, kRelease);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-/// Keeps stores in order for crash images only.
+/// Keeps the compiler from reordering stores. This is enough for an observer that reads them after a crash.
 inline void crash_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace holdfast

@@ -1,13 +1,13 @@
-// Names the points between two steps of a protocol, so that a test can stop or kill a process there.
+// Failpoints name the points between two steps of a protocol, so that a test can stop or kill a process there.
 //
-// The macro is compiled only into tests/interleave. In every other build, including the library, it does nothing.
+// The macro is compiled only into tests/interleave. In every other build, including the library, it expands to nothing.
 #pragma once
 
 #ifdef HOLDFAST_FAILPOINTS
 
 namespace holdfast {
 
-/// Defined by the test (tests/interleave/failpoint.cc).
+/// Reports that the failpoint was reached. Only the test defines this function (tests/interleave/failpoint.cc).
 void reach_failpoint(const char* name) noexcept;
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// Names of gates (dict/gate.h). Users know them as names of clusters.
+// The names of gates (dict/gate.h). Users know a gate's name as the name of a cluster.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,18 @@
 
 namespace holdfast {
 
-/// Longest name in bytes.
+/// The longest name, in bytes.
 inline constexpr std::size_t kClusterNameMax = 63;
 
-/// Checks a cluster's name: 1 to kClusterNameMax letters, digits, '-', '_' and '.', the first not a '.'. The name is
-/// used unchanged as a file name and as a part of a key in the store.
+/// Checks a cluster's name: 1 to kClusterNameMax letters, digits, '-', '_' and '.', not starting with '.'. The name is
+/// used unchanged as a file name and as part of a key in the store.
 Status check_cluster_name(std::string_view name);
 
 /// Finds the dictionary's cluster in "dictionary=cluster,dictionary=cluster", with names as in parse_declaration().
-/// not_found: it has none. invalid: a part of the text is malformed, or names two clusters for one dictionary.
+/// Returns not_found if the text names no cluster for the dictionary; invalid if a part is malformed, or if the text
+/// names two clusters for one dictionary.
 Expected<std::string> find_cluster(std::string_view declarations, std::string_view dictionary);
-/// The same in $HOLDFAST_CLUSTER; empty if it has none.
+/// Finds the dictionary's cluster in $HOLDFAST_CLUSTER. Returns an empty string if there is none.
 Expected<std::string> declared_cluster(std::string_view dictionary);
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// Hash of keys: XXH3 with the segment's random seed, so that nobody can choose keys that collide.
+// Hashes keys with XXH3 and the segment's random seed, so that nobody can choose keys that collide.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace holdfast {
 
-/// The upper half picks the shard, the lower half the bucket. The entry keeps the lower half.
+/// Returns the hash of a key. The upper half selects the shard, the lower half the bucket. The entry stores the lower
+/// half.
 inline std::uint64_t hash_key(const char* key, std::size_t length, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(key, length, seed);
 }

@@ -32,7 +32,7 @@ void add_hexadecimal(std::string& to, char c) {
   to += kDigits[byte & 15];
 }
 
-/// -1: not a hexadecimal digit.
+/// Returns the value of a hexadecimal digit, or -1 for any other character.
 int digit_of(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -40,7 +40,7 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Returns whether a character beyond ASCII moves the cursor, changes the writing direction or is invisible.
+/// Returns whether a non-ASCII character moves the cursor, changes the writing direction, or is invisible.
 bool is_control(unsigned code) noexcept {
   return (code >= 0xD800 && code <= 0xDFFF) || (code >= 0x200B && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||
@@ -97,7 +97,7 @@ std::optional<std::string> decode_name(std::string_view encoded) {
 }
 
 std::size_t printable_bytes(std::string_view text) noexcept {
-  // The smallest code of a character with that many bytes. Two-byte codes below U+00A0 are control characters.
+  // The smallest code point that needs that many bytes. Two-byte codes below U+00A0 are control characters.
   constexpr std::array<unsigned, 5> kSmallest{0, 0, 0xA0, 0x800, 0x10000};
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead < 0x80) return lead >= ' ' && lead <= '~' ? 1 : 0;

@@ -1,6 +1,6 @@
-// Names of dictionaries and their file names. A name may contain any byte but zero. In the file name, a byte of
-// [A-Za-z0-9._-] stands for itself, except a leading '.'; any other byte is %XX in capitals. So each name has exactly
-// one file, and each such file one dictionary.
+// The names of dictionaries, and the file names made from them. A name may contain any byte but zero. In the file name,
+// a byte of [A-Za-z0-9._-] is unchanged, except a leading '.'. Any other byte becomes %XX with capital digits. So each
+// name has exactly one file name, and each such file name stands for one dictionary.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 
 namespace holdfast {
 
-/// Longest encoded name in bytes: a file name may have 255, including ".dict".
+/// The longest encoded name, in bytes. A file name may have 255 bytes, including ".dict".
 inline constexpr std::size_t kNameMax = 250;
 
-/// Checks that the name has no zero byte and that encode_name() makes it 1 to kNameMax bytes.
+/// Checks that the name has no zero byte, and that its encoding has 1 to kNameMax bytes.
 Status check_name(std::string_view name);
 
 std::string encode_name(std::string_view name);
-/// The inverse of encode_name(); empty if `encoded` is not the encoding of a valid name.
+/// Reverts encode_name(). Returns nothing if `encoded` is not the encoding of a valid name.
 std::optional<std::string> decode_name(std::string_view encoded);
-/// Reads every %XX as one byte; empty if a '%' is not followed by two hexadecimal digits.
+/// Decodes every %XX to one byte. Returns nothing if two hexadecimal digits do not follow a '%'.
 std::optional<std::string> decode_percents(std::string_view text);
 
-/// Returns the length of the first character if it is UTF-8 that a terminal displays without moving the cursor; else 0.
-/// REQUIRES: the text is not empty.
+/// Returns the length of the first character if it is UTF-8 that a terminal displays without moving the cursor;
+/// otherwise returns 0. REQUIRES: the text is not empty.
 std::size_t printable_bytes(std::string_view text) noexcept;
 
-/// Quotes a text for a message. Unprintable bytes become \xXX. After `most` bytes it ends in "...".
+/// Quotes a text for a message, with unprintable bytes as \xXX. Cuts it after `most` bytes and adds "...".
 std::string quote(std::string_view text, std::size_t most = 80);
-/// The same for a valid dictionary name, in full.
+/// Quotes a valid dictionary name in full.
 inline std::string quote_name(std::string_view name) { return quote(name, 4 * kNameMax); }
 
 }  // namespace holdfast

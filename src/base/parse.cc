@@ -10,7 +10,7 @@ namespace holdfast {
 
 namespace {
 
-/// 0: not a unit.
+/// Returns the factor of a unit, or 0 if the character is not a unit.
 std::uint64_t unit_of(char c) noexcept {
   switch (c) {
     case 'k':
@@ -27,7 +27,8 @@ std::uint64_t unit_of(char c) noexcept {
   }
 }
 
-// Ends the name or is most likely a typing error, as in "a=1m, b=1m". decode_percents() checks a '%'.
+// Returns whether the character must be written as %XX in a name. Such a character ends the name, or is most likely a
+// typing error, as in "a=1m, b=1m". decode_percents() checks each '%'.
 bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
 Status bad_size(std::string_view text, const char* what) {

@@ -1,4 +1,4 @@
-// Parses texts that people write: sizes and declarations of dictionaries.
+// Parses what users write: sizes and declarations of dictionaries.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,35 @@
 
 namespace holdfast {
 
-/// Largest dictionary: with the default number of shards, an arena has at most 2^20 granules (dict/geometry.cc).
+/// The largest dictionary. With the default number of shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
-/// Size of a dictionary when the user gives none. Its memory is allocated as it is used.
+/// The size of a dictionary if the user gives none. Its memory is allocated when it is first used.
 inline constexpr std::uint64_t kSizeDefault = std::uint64_t{8} << 20;
 
-/// Parses "12345", "100k", "1m", "8g": factors of 1024, either case; from 1 to kSizeMax. Error messages call the number
-/// `what`.
+/// Parses a size such as "12345", "100k", "1m" or "8g", from 1 to kSizeMax. The units are powers of 1024, in either
+/// case. Error messages call the number `what`.
 Expected<std::uint64_t> parse_size(std::string_view text, const char* what = "size");
 
 struct Declaration {
   std::string name;
   std::string size;  // as written, including the largest value
   std::uint64_t bytes = 0;
-  std::uint64_t largest = 0;  // largest value in bytes; 0: not given
+  std::uint64_t largest = 0;  // bytes of the largest value; 0 if not given
 };
 
-/// Parses "my_locks=1m" or "pages=500m:largest=200m". In the name, every %XX is one byte. Commas, '=', '%', blanks and
-/// control characters must be written this way.
+/// Parses "my_locks=1m" or "pages=500m:largest=200m". In the name, %XX stands for one byte. A comma, '=', '%', blank or
+/// control character must be written as %XX.
 Expected<Declaration> parse_declaration(std::string_view text);
 
-/// Parses a dictionary's name as parse_declaration() does.
+/// Parses a dictionary's name, written as in parse_declaration().
 Expected<std::string> parse_name(std::string_view written);
-/// Cuts the next item of a comma-separated list from `rest`. Skips empty items; returns an empty one at the end.
+/// Cuts the next item from the comma-separated list in `rest` and returns it. Skips empty items. Returns an empty item
+/// at the end.
 std::string_view next_item(std::string_view& rest);
 
-/// Finds the declaration of `name` in "name=size,name=size". The last one counts. not_found: it is not declared.
-/// invalid: a part of the text is malformed.
+/// Finds the declaration of `name` in "name=size,name=size"; the last one counts. Returns not_found if `name` is not
+/// declared, or invalid if a part of the text is malformed.
 Expected<Declaration> find_declaration(std::string_view declarations, std::string_view name);
 
 }  // namespace holdfast

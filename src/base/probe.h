@@ -1,8 +1,8 @@
-// Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe is a nop in the code, and a note in
-// the library with its address and the locations of its arguments. docs/tracing.md lists them.
+// Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe is a nop instruction, and a note in
+// the library with the probe's address and the locations of its arguments. docs/tracing.md lists the probes.
 //
-// Arguments must have no side effects: if SystemTap's header was missing at build time, they are not evaluated. A
-// dictionary's name is a C string; a key is a pointer and a length.
+// Arguments must have no side effects, because they are not evaluated if SystemTap's header was missing at build time.
+// A dictionary's name is passed as a C string, a key as a pointer and a length.
 #pragma once
 
 #if HOLDFAST_PROBES

@@ -1,6 +1,6 @@
-// Results of calls: a closed set of codes for hot paths, and a code with a message for set-up.
+// The results of calls: a closed set of codes for hot paths, and a code with a message for set-up.
 //
-// Code has the same numbers as holdfast_code in include/holdfast.h; src/capi asserts this.
+// The numbers of Code equal those of holdfast_code in include/holdfast.h; src/capi asserts this.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ enum class Code : int {
   unavailable = 23,
 };
 
-/// A code and one English sentence for a person: what was found and what was expected.
+/// A code, and one English sentence that says what was found and what was expected.
 struct [[nodiscard]] Status {
   Code code = Code::ok;
   std::string message;
@@ -44,11 +44,11 @@ struct [[nodiscard]] Status {
   bool ok() const noexcept { return code == Code::ok; }
 };
 
-/// A value, or the Status that says why there is none.
+/// Either a value, or the Status that says why there is none.
 template <class T>
 class [[nodiscard]] Expected {
  public:
-  // Implicit, so that a function can return either.
+  // Implicit, so that a function can return a value or a Status.
   Expected(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Expected(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
@@ -57,7 +57,7 @@ class [[nodiscard]] Expected {
   const T& operator*() const { return std::get<T>(state_); }
   T* operator->() { return &std::get<T>(state_); }
 
-  /// REQUIRES: there is no value.
+  /// Returns the status. REQUIRES: there is no value.
   const Status& status() const { return std::get<Status>(state_); }
 
  private:

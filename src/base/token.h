@@ -1,11 +1,12 @@
-// The token: the name of one process in one world, never reused. Liveness: what is known about the life of a process.
+// A token identifies one process in one world (runtime directory), and is never reused. Liveness says whether a process
+// is alive.
 #pragma once
 
 #include <cstdint>
 
 namespace holdfast {
 
-/// Slot + 1 in the upper 16 bits, the slot's generation in the lower 48. 0: no process.
+/// The upper 16 bits are the slot + 1, the lower 48 bits are the slot's generation. 0 means no process.
 using Token = std::uint64_t;
 
 inline constexpr Token kNobody = 0;
@@ -19,7 +20,7 @@ constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::
 constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
 inline constexpr std::uint64_t kNeverUsed = 0;  // a slot's generation
 
-/// The 31 bits of a token that fit into a mutex: slot + 1, and the lower bits of the generation.
+/// The 31 bits of a token that fit into a mutex word: the slot + 1, and the lower bits of the generation.
 inline constexpr int kOwnerSlotShift = 20;
 inline constexpr std::uint64_t kOwnerGenerationMask = (std::uint64_t{1} << kOwnerSlotShift) - 1;
 inline constexpr std::uint64_t kOwnerMask = 0x7FFFFFFF;
@@ -29,12 +30,13 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
-/// Whether a process lives. unknown: the kernel cannot be asked; report this, and take nothing over.
+/// Says whether a process is alive. The value `unknown` means that the kernel cannot be asked: report it, and take
+/// nothing over.
 ///
-/// The proof of life is the record lock on the process's slot (world/process_table.h), which ends with its memory map.
-/// So a killed process counts as alive until the kernel has freed its memory: 0.2 to 0.3 s for each GB, longer with a
-/// core dump. A child of vfork or posix_spawn that has not called exec yet shares the memory and also keeps the lock. A
-/// pidfd reports the end no earlier.
+/// The proof of life is the record lock on the process's slot (world/process_table.h), which ends with the process's
+/// memory map. So a killed process counts as alive until the kernel has freed its memory. This takes 0.2 to 0.3 s for
+/// each GB, and longer with a core dump. A child of vfork or posix_spawn shares the memory until it calls exec, and so
+/// keeps the lock. A pidfd reports the end no earlier.
 enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

@@ -9,12 +9,12 @@
 
 namespace holdfast {
 
-/// Holds each token once. Drops tokens when it is full.
+/// Stores each token once. Ignores new tokens when it is full.
 class TokenSet {
  public:
   static constexpr std::size_t kMax = 64;
 
-  TokenSet() noexcept = default;  // does not clear tokens_: every refused attempt runs this
+  TokenSet() noexcept = default;  // leaves tokens_ uninitialised, because every refused attempt runs this
   void clear() noexcept { count_ = 0; }
   bool empty() const noexcept { return count_ == 0; }
   bool full() const noexcept { return count_ == kMax; }

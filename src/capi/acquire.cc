@@ -1,4 +1,4 @@
-// Waits that stop the calling thread: check the arguments, call one thing, map the result.
+// Calls that block the calling thread. Each checks its arguments, makes one call of the core, and maps the result.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,14 +20,14 @@ using namespace holdfast::capi;
 
 namespace {
 
-/// Size in bytes of the first version of holdfast_request.
+/// The size, in bytes, of the first version of holdfast_request.
 constexpr std::size_t kFirstSize = offsetof(holdfast_request, why) + sizeof(const char*);
 static_assert(sizeof(holdfast_request) == kFirstSize);
-/// Larger than any version will be.
+/// No version will be larger than this.
 constexpr std::size_t kLargestSize = 4096;
 
-/// Ok, with the fields of the host's version of the struct. Fields that it lacks are 0; fields that this library does
-/// not know must be 0.
+/// Reads the fields of the host's version of the struct. Fields that this version lacks become 0. Fields that this
+/// library does not know must be 0, otherwise the call fails.
 int read_request(const holdfast_request& given, holdfast_request& request) {
   const std::size_t size = given.struct_size;
   if (size < kFirstSize || size > kLargestSize)
@@ -60,7 +60,7 @@ int want_kind(const holdfast_request& given, Request& request) {
   }
 }
 
-// "the holder of "a" waits for "b", the holder of "b" waits for "c"": describes the cycle key by key.
+// Describes a cycle of waits: `the holder of "a" waits for "b", the holder of "b" waits for "c"`.
 std::string describe(const std::vector<std::string>& cycle) {
   std::string text;
   for (std::size_t i = 0; i + 1 < cycle.size(); ++i)
@@ -133,7 +133,7 @@ int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, co
     const Code code = acquire_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
     *lease = {granted.owner, granted.sequence};
     if (code != Code::ok) return outcome_of_wait(code, dictionary, cycle);
-    if (given.why != nullptr) {  // skipped if there is no memory for it
+    if (given.why != nullptr) {  // skipped if there is no memory for the text
       const std::string_view why(given.why, ::strnlen(given.why, HOLDFAST_WHY_MAX));
       static_cast<void>(explain(dictionary, name, granted, why));
     }

@@ -1,4 +1,4 @@
-// Dictionaries and their lists: check the arguments, call one thing, map the result.
+// Calls for dictionaries and their lists. Each checks its arguments, makes one call of the core, and maps the result.
 #include "dict/dictionary.h"
 
 #include <bit>
@@ -37,10 +37,10 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   return length <= kQuotable ? HOLDFAST_OK : fail_number("length of a dictionary's name", length, "1 to 250");
 }
 
-/// Returns false if the type cannot be stored.
+/// Converts a value. Returns false if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
-  if (type == HOLDFAST_NUMBER) {  // first: saves the most frequent type a comparison
+  if (type == HOLDFAST_NUMBER) {  // first, to save a comparison for the most frequent type
     value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
     return true;
   }
@@ -82,7 +82,7 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
 
 /// Returns where to copy a value.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
-  ValueOut out;  // the rest is set where it matters
+  ValueOut out;  // the other fields are set where they matter
   out.wanted = 0;
   out.buffer = value.data;
   out.capacity = value.capacity;

@@ -1,4 +1,5 @@
-// Calls on a whole dictionary, and its statistics: check the arguments, call one thing, map the result.
+// Calls for a whole dictionary, and its statistics. Each checks its arguments, makes one call of the core, and maps the
+// result.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -34,7 +35,8 @@ int scan(holdfast_dict* dict, std::uint64_t& cursor, std::uint32_t count, std::s
 
 double seconds(std::uint64_t ns) noexcept { return static_cast<double>(ns) / 1e9; }
 
-/// A struct of a later header may be larger: fields that this library does not know become 0.
+/// Checks the size of the caller's struct. A struct of a later header may be larger; fields that this library does not
+/// know become 0.
 int check_size(const char* name, std::size_t given, std::size_t known) noexcept {
   return given >= known && given <= 64 * known
              ? HOLDFAST_OK

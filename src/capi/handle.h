@@ -1,4 +1,4 @@
-// The base of the C API's calls: handles, results, and the calling thread's last error.
+// The basis of the C API's calls: handles, results, and the calling thread's last error.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,39 @@ namespace holdfast::capi {
 inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_cast<Dictionary*>(dict); }
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
-/// Keeps the message for holdfast_error() and returns the code. Every code but HOLDFAST_OK comes from here, so a failed
-/// call never leaves the message of another call. scripts/lint finds codes that bypass it.
+/// Keeps the message for holdfast_error(), and returns the code. Every code but HOLDFAST_OK comes from here, so a
+/// failed call never leaves the message of another call. scripts/lint finds codes that bypass this function.
 int fail(const Status& status) noexcept;
-/// `message` is a literal: it needs no memory.
+/// Does the same with a literal, which needs no memory.
 int fail(Code code, const char* message) noexcept;
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept;
-/// Returns the code of an exception. REQUIRES: it is being caught.
+/// Returns the code of the exception that is being handled. REQUIRES: it is called in a catch block.
 int fail_exception() noexcept;
 
-/// Returns the code, and adds a message to those that need one.
+/// Returns the code, and keeps a message if the code needs one.
 inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys: BUFFER if they did not fit. `keys.size` says how much room they need.
+/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. `keys.size` is then the room
+/// that they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
-/// Ok if the key has 1 to HOLDFAST_KEY_MAX bytes.
+/// Returns OK if the key has 1 to HOLDFAST_KEY_MAX bytes.
 inline int check_key(const char* key, std::size_t length) noexcept {
   return key != nullptr && length - 1 < HOLDFAST_KEY_MAX ? HOLDFAST_OK : fail_key(key, length);
 }
-/// Ok if it is neither negative nor NaN.
+/// Returns OK if the number is neither negative nor NaN.
 inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
-/// The body of every call that a host can make: returns its code, whatever is thrown inside; costs nothing if nothing
-/// is thrown. scripts/lint finds calls without it.
+/// Runs the body of a call of the C API, and returns its code, even if an exception is thrown inside. This costs
+/// nothing if nothing is thrown. scripts/lint finds calls without it.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {
@@ -55,7 +56,7 @@ int guarded(Call&& call) noexcept {
   }
 }
 
-/// The same for calls that return no code.
+/// Does the same for calls that return no code.
 template <class Result, class Call>
 Result guarded_or(Result failed, Call&& call) noexcept {
   try {

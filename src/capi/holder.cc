@@ -1,4 +1,5 @@
-// Holders of locks and permits, and their reasons: check the arguments, call one thing, map the result.
+// Calls for the holders of locks and permits, and their reasons. Each checks its arguments, makes one call of the core,
+// and maps the result.
 #include "lock/lock_info.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ static_assert(sizeof(holdfast_holder::program) == sizeof(HolderInfo::program));
 
 namespace {
 
-/// Holders beyond these are only counted.
+/// Holders beyond this number are only counted.
 constexpr std::size_t kHoldersAtOnce = HOLDFAST_HOLDERS_MAX;
 
 void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& count) {

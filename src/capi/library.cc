@@ -1,4 +1,4 @@
-// The library itself and its world: versions, texts, clock, runtime directory, processes.
+// Calls for the library itself and its world: versions, texts, clock, runtime directory, processes.
 #include <algorithm>
 
 #include "base/parse.h"

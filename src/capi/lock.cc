@@ -1,4 +1,4 @@
-// Locks, waiting and deadlocks: check the arguments, call one thing, map the result.
+// Calls for locks, waiting and deadlocks. Each checks its arguments, makes one call of the core, and maps the result.
 #include "lock/acquire.h"
 
 #include <cmath>
@@ -32,7 +32,7 @@ std::uint64_t deadline_after(double seconds) noexcept {
   return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
 }
 
-/// Releases the lease by `way`, and returns what is left of it.
+/// Releases the lease with `way`, and stores what is left of the lease.
 template <class Way>
 [[gnu::always_inline]] inline int release(Way&& way, Dictionary& dictionary, std::string_view key,
                                           holdfast_lease& lease) {

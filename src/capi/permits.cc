@@ -1,4 +1,4 @@
-// Permits: check the arguments, call one thing, map the result.
+// Calls for permits. Each checks its arguments, makes one call of the core, and maps the result.
 #include "lock/permits.h"
 
 #include <string>

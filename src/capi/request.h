@@ -1,4 +1,4 @@
-// Translates arguments of the C API into the core's requests.
+// Translates arguments of the C API into requests of the core.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-/// For an attempt. `how`: a sum of holdfast_how.
+/// Makes the request of an attempt. `how` is a sum of holdfast_how flags.
 inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = task,
@@ -26,7 +26,7 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .holder_task = wait.holder_task,
           .task = wait.task,
           .fair = wait.fair != 0,
-          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for NaN
+          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 for NaN, too
           .holds = to_holds(wait.holds),
           .tries = wait.tries != 0};
 }
@@ -35,7 +35,7 @@ inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }
 
-/// Adds the wanted permits to the request, or returns INVALID. `kind`: a holdfast_permits_kind.
+/// Adds the wanted permits to the request, or returns INVALID. `kind` is a holdfast_permits_kind.
 int want_permits(int kind, std::uint32_t want, std::uint32_t total, Request& request);
 
 }  // namespace holdfast::capi

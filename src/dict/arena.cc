@@ -8,7 +8,7 @@ namespace holdfast {
 
 namespace {
 
-// Words of a free block's first granule; its last word also has the size.
+// Words in the first granule of a free block. The block's last word also contains its size.
 constexpr std::uint32_t kSize = 0;
 constexpr std::uint32_t kNext = 1;
 constexpr std::uint32_t kPrevious = 2;
@@ -60,8 +60,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
 }
 
-// Removes a block from its bin. Its two sizes must agree and its neighbours in the bin must point back at it. So an
-// overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
+// Removes a block from its bin. The block's two sizes must agree, and its neighbours in the bin must point back at it.
+// So an overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
@@ -98,8 +98,8 @@ std::uint32_t Arena::next_bin(std::uint32_t from) const noexcept {
   return kBins;
 }
 
-// The first block of the bin that is long enough. Every block of a higher bin is; those of the request's own bin may be
-// shorter.
+// Returns the first block of the bin that is long enough. Every block of a higher bin is; blocks of the request's own
+// bin may be shorter.
 Arena::Run Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
   std::uint32_t block = header_.bins[bin].load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
@@ -131,12 +131,12 @@ Arena::Run Arena::find_run_or_settle(std::uint32_t count) noexcept {
 
 bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run_or_settle(count).block != 0; }
 
-// Keeps a new block behind the hand of the clock sweep, so that the sweep reaches it only after a whole lap.
+// Keeps a new block behind the hand of the clock sweep, so that the sweep reaches it only after a complete lap.
 inline void Arena::step_over(std::uint32_t block, std::uint32_t count) noexcept {
   if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
 }
 
-// REQUIRES: run.size is at least count.
+// Takes the first `count` granules of the run. Returns false on damage. REQUIRES: run.size is at least count.
 inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
   if (!remove(run.block, run.size)) return false;
   if (run.size > count) add_free(run.block + count, run.size - count);
@@ -170,9 +170,9 @@ bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
 
 void Arena::announce_reuse() noexcept {
   HOLDFAST_FAILPOINT("arena.release");
-  // The release store comes after the cut of the link that reached the block: a reader that sees the new epoch sees the
-  // cut. The fence comes before the first store into the block: a reader that sees that store sees the new epoch (pairs
-  // with Shard::unchanged_since).
+  // The release store comes after the cut of the link that led to the block, so a reader that sees the new epoch also
+  // sees the cut. The fence comes before the first store into the block, so a reader that sees that store also sees the
+  // new epoch (pairs with Shard::unchanged_since).
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
@@ -219,7 +219,7 @@ void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint3
   make_spare(kept, count);
 }
 
-// Granules of the spare block; 0 on damage.
+// Returns the granules of the spare block, or 0 on damage.
 inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
   if (is_spare(block, size)) return size;
@@ -228,7 +228,7 @@ inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   return 0;
 }
 
-// Returns the spare block, if it has exactly this size; else 0.
+// Returns the spare block if it has exactly this size, otherwise 0.
 inline std::uint32_t Arena::take_spare(std::uint32_t count) noexcept {
   const std::uint32_t block = spare();
   if (block == 0 || spare_size(block) != count) return 0;

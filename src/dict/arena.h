@@ -1,20 +1,19 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
 // The first granule of a free block has the block's size and its neighbours in its bin (size, next, previous); its last
-// word has the size again. The free bits of its first and last granule are set; all other free bits are clear. So a
+// word repeats the size. The free bits of its first and last granule are set; all other free bits are clear. So a
 // released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
 // beginning of a block, free or not; every allocation and release preserves this.
 //
-// The old value that a `set` leaves behind has the size that the next `set` needs. So the block that the last change of
-// a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting a hot
-// string alternates between two blocks, with half of the work. The spare block contains its size twice, once inverted,
-// and a 0 where an entry has its shape, so an overwritten word does not give an entry's memory away. After a death it
-// is free memory, like everything that no chain reaches.
+// The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
+// change of a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting
+// a hot string then alternates between two blocks, with half the work. The spare block contains its size twice, once
+// inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the spare block.
+// After a death it is free memory, as it is in no chain.
 //
-// ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction have
-// failed to find. A call that is refused because of these shortages scans the arena without the mutex, and takes the
-// mutex only if it has seen a sufficient run (Reclaimer). So calls that are refused repeatedly cost other calls
-// nothing.
+// ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
+// to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
+// only if it has found a sufficient run (Reclaimer). So calls that are refused repeatedly cost other calls nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -26,7 +25,7 @@
 
 namespace holdfast {
 
-/// A run that an arena did not have. It is one word, because each operation on a dictionary passes it on.
+/// A run that was not found in an arena. It fits in one word, because each operation on a dictionary passes it on.
 class Shortage {
  public:
   constexpr Shortage() noexcept = default;
@@ -58,7 +57,7 @@ class Arena {
   /// damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
-  /// Allocates in the same way, but the block begins at a cache line if there is room for that.
+  /// Does the same, but the block begins at a cache line if there is room for that.
   std::uint32_t allocate_lines(std::uint32_t count) noexcept;
 
   /// Returns whether allocate(count) would find a block.
@@ -69,16 +68,16 @@ class Arena {
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block. Announces the reuse first, so that a reader still in the block starts again. Returns the
-  /// beginning of the free block that contains it now, or 0 on damage. REQUIRES: no chain reaches the block any more.
+  /// beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Releases a block but keeps it whole, as the only spare block, which the next allocate() of its size takes
-  /// directly. Merges the previous spare block with its free neighbours.
+  /// Releases a block, but keeps it whole as the only spare block, which the next allocate() of its size uses directly.
+  /// Merges the previous spare block with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Returns the spare block, or 0 if there is none.
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
-  /// Returns whether the spare block is a block of `count` granules. Trusts no word of it.
+  /// Returns whether the spare block is a valid block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
   /// Returns the granules of the spare block if it begins at `block`, else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
@@ -86,18 +85,18 @@ class Arena {
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Replaces, in one step, an allocate() that returned the spare block and a keep() of another block of the same size.
-  /// REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Does in one step the work of an allocate() that returned the spare block and of a keep() of another block of the
+  /// same size. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.
   void settle() noexcept;
 
-  /// Releases a block of a cut-off chain. Returns the block after it.
+  /// Releases a block of a chain that was cut off. Returns the block after it.
   template <class Fields>
   std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// REQUIRES: a block begins at `block`.
+  /// Returns whether the block is free. REQUIRES: a block begins at `block`.
   bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
   /// Returns the granules of the free block that begins at `block`, or 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
@@ -110,7 +109,7 @@ class Arena {
 
   /// Empties the bins, for a rebuild by add_free().
   void clear_bins() noexcept;
-  /// Adds a free run between two used blocks. REQUIRES: its free bits are clear.
+  /// Adds a free run between two used blocks. REQUIRES: the run's free bits are clear.
   void add_free(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Returns whether the bins, their map and their blocks are consistent. Calls `see(block)` for each block. Terminates
@@ -118,12 +117,12 @@ class Arena {
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Returns whether memory was short while locks or permits were in use: some of this memory may belong to dead
+  /// Returns whether memory was short while locks or permits were in use. Some of their memory may belong to dead
   /// processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// Returns the run that was not found. Also sets `crowded`, so that one check covers both.
+  /// Returns the run that was not found. Setting it also sets `crowded`, so that one check covers both.
   Shortage shortage() const noexcept { return shortage_; }
   void set_shortage(Shortage shortage) noexcept {
     shortage_ = shortage;
@@ -184,7 +183,7 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// Its words must agree, so that an overwritten word does not give an entry's memory away.
+// Checks that the words of the spare block agree, so that an overwritten word does not give an entry's memory away.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);
@@ -192,7 +191,7 @@ inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noex
          words[SpareWords::kSeal].load(kRelaxed) == ~count && words[SpareWords::kShape].load(kRelaxed) == 0;
 }
 
-// Clear the type before releasing the block, so that a circular chain does not release it twice.
+// Clear the type before releasing the block, so that a circular chain cannot release it twice.
 template <class Fields>
 std::uint32_t Arena::release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t next = fields.next.load(kRelaxed);

@@ -12,7 +12,8 @@ namespace holdfast {
 
 namespace {
 
-/// A set of blocks, compared by count and sum of squares: no single overwritten word makes another set equal in both.
+/// A set of blocks, compared by count and sum of squares. After a single overwritten word, no other set is equal in
+/// both.
 struct Tally {
   std::uint32_t count = 0;
   std::uint64_t sum = 0;
@@ -102,7 +103,8 @@ class Audit {
   bool foreign_ = false;  // an entry was cut off
 };
 
-// A shard that was used must not pass for an unused one: repair counts only used ones.
+// Checks a shard that is marked as unused. A shard that was used must not be mistaken for an unused one, because repair
+// counts only used shards.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)
@@ -200,7 +202,8 @@ bool Audit::reach_holder(std::uint32_t block, const EntryView& view, EntryView& 
   return true;
 }
 
-// Numbers that are not lost descend. A shortcut leads to the next holder that has one.
+// Checks the holders of an entry. Numbers that are not lost must descend. A shortcut must lead to the next holder that
+// has this shortcut.
 bool Audit::walk_holders(const EntryView& view) noexcept {
   const PermitFields& permits = view.permits();
   std::array<std::uint32_t, kShortcuts> next{};

@@ -17,11 +17,13 @@ namespace holdfast {
 
 namespace {
 
-/// For a shard that others change. No benchmark covers it: none runs a check. check_test.cc does, with such changes.
+/// The number of tries, for a shard that other processes change. No benchmark covers this constant, because none runs a
+/// check. check_test.cc does, with such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 
-/// Words of the header that the audit reads or that change with them. The mutex's cache line has counts of waiting.
+/// The words of the header that the audit reads, or that change with them. The mutex's cache line contains counts of
+/// waits.
 constexpr std::size_t kHeaderWords = sizeof(ShardHeader) / 8;
 constexpr std::size_t kMutexWords = sizeof(ShmtxState) / 8;
 /// Private memory with the alignment of a segment.
@@ -37,12 +39,12 @@ class ShardCheck {
 
   void run(holdfast_health& health) {
     ++health.used;
-    std::uint64_t holder = mutex();  // 0 once it was free, or held by another owner
+    std::uint64_t holder = mutex();  // 0 once the mutex was free, or was held by another owner
     for (int look = 0; look < kLooks; ++look) {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner no longer changes anything, but may have left a change half done: that is no damage.
+      // A dead or idle owner no longer changes anything, but may have left a change incomplete, which is not damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();
@@ -76,7 +78,7 @@ class ShardCheck {
     platform::copy_from_shared(reinterpret_cast<char*>(room_.data()), words(), bytes / 8);
   }
 
-  /// The audit repairs some of what it finds, in the copy.
+  /// Audits the copy. The audit repairs some of what it finds, in the copy.
   bool audit_copy() {
     auto* const base = reinterpret_cast<std::byte*>(room_.data());
     auto& state = reinterpret_cast<ShardHeader*>(base)->mutex;

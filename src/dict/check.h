@@ -1,9 +1,9 @@
-// Checks whether a dictionary is intact, and reports this to people. The check takes no mutex and changes nothing.
+// Checks whether a dictionary is intact, and reports the result. The check takes no mutex and changes nothing.
 //
 // It copies each shard into private memory, and audits the copy (dict/repair.h). A copy may be torn while other
-// processes change the shard. So a fault counts only if nothing that the audit reads has changed during the copy: the
-// mutex was free before and after the copy, and the header is unchanged. Each change of the structure changes a count
-// in the header.
+// processes change the shard. So a fault counts only if nothing that the audit reads has changed during the copy. That
+// is so if the mutex was free before and after the copy, and the header is unchanged. Each change of the structure
+// changes a count in the header.
 #pragma once
 
 #include "base/status.h"
@@ -12,8 +12,8 @@
 
 namespace holdfast {
 
-/// Returns ok, removed or no_memory, and counts the shards. Takes about a millisecond for each shard, and 1/20 s for a
-/// busy one.
+/// Counts the shards by their state. Returns ok, removed or no_memory. Takes about a millisecond for each shard, and
+/// 1/20 s for a busy shard.
 Code check(Dictionary& dictionary, holdfast_health& health);
 
 }  // namespace holdfast

@@ -11,8 +11,8 @@ namespace holdfast {
 
 namespace {
 
-// The granules that a cold pass moves before the sweep starts a warm one: a multiple of the request, plus a constant.
-// Benchmarks: Hits.
+// The number of granules that a cold pass moves before the sweep starts a warm pass: a multiple of the request, plus a
+// constant. The benchmark is "Hits".
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -25,7 +25,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
-    // The last lap begins somewhere in the arena. It continues for one more lap, for a window across its beginning.
+    // The last lap begins at some point of the arena. It continues for one more lap, for a window across that point.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
@@ -58,7 +58,7 @@ void ClockSweep::next_pass() noexcept {
 ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
   if (!has_key(view.type)) return Kind::pinned;
-  // A lock behind a gate may be free while programs wait for the gate to let them in.
+  // A lock behind a gate may be free while programs wait for the gate to grant it.
   const bool has_gate = view.type == EntryType::lock && view.value_size > sizeof(LockFields);
   if (has_gate && view.is_waited_for()) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
@@ -66,7 +66,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;
 }
 
-// Describes the block at `at`; false on damage. REQUIRES: a block begins there.
+// Describes the block at `at`. Returns false on damage. REQUIRES: a block begins there.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   block.was_unowned = false;
@@ -85,8 +85,8 @@ bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   return true;
 }
 
-// The granules that the block may add to the window. A list's nodes become free when the list does, which is too rare
-// to count on in a cold pass.
+// Returns how many granules the block may add to the window. The nodes of a list become free with the list, but this is
+// too rare to rely on in a cold pass.
 std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
@@ -101,11 +101,11 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before removing anything: whether a window fits at all, and before the next pinned block ---
+// --- before anything is removed: whether a window fits at all, and before the next pinned block ---
 
-// Returns whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries
-// between them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block.
-// Scans first ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass can clear a window. It can in two cases. Either a run of removable neighbours is long
+// enough. Or the entries between such runs can be moved, because the smallest of them fits into a run, and there are
+// enough granules before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -130,8 +130,9 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Others change the shard during this walk, so it may meet what is not a block. Such a walk is repeated: it ended
-// inside the arena, or behind its end. A misled walk that still reaches the end is only a wrong hint.
+// Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
+// is not a block. If the walk then ends inside the arena, or behind its end, it is repeated. A misled walk that reaches
+// the end anyway is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;
@@ -170,7 +171,7 @@ bool ClockSweep::reach() noexcept {
   return true;
 }
 
-// Continues after the pinned block, or the end of the arena, that reach() met.
+// Continues after the pinned block, or after the end of the arena, that reach() has met.
 void ClockSweep::skip_pinned() noexcept {
   met_held_ = true;
   walked_ += seen_ - at_;
@@ -196,7 +197,7 @@ void ClockSweep::visit(Block block) noexcept {
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
-    // Decide with a state that can no longer change.
+    // Decide from a state that can no longer change.
     block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }
@@ -228,12 +229,12 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
   word.store(uses - 1, kRelaxed);
-  // Do not give up the present window because too little follows before the next pinned block.
+  // Do not give up the present window because too little memory follows before the next pinned block.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }
 
-// Keeps the block: moves it to the left end of the window, else to a gap elsewhere, else starts a new window after it.
+// Keeps the block: moves it to the left end of the window, or to a gap elsewhere, or starts a new window after it.
 void ClockSweep::keep(const Block& block) noexcept {
   if (run_ != 0 && block.granules <= run_) {
     if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
@@ -257,14 +258,14 @@ void ClockSweep::pass(std::uint32_t granules) noexcept {
   if (at_ >= seen_) forget_ahead();
 }
 
-// REQUIRES: a lock was copied to `block`.
+// Returns the fields of the lock. REQUIRES: a lock was copied to `block`.
 LockFields& ClockSweep::lock_at(std::uint32_t block) const noexcept {
   EntryView view{};
   shard_.inspect(block, view);
   return view.lock();
 }
 
-// The link in the chain that leads to the entry; null on damage.
+// Returns the link in the chain that leads to the entry, or null on damage.
 Word32* ClockSweep::link_to(const Block& block) const noexcept {
   return shard_.link_to(block.view.entry, block.view.entry->hash.load(kRelaxed), kRelaxed);
 }
@@ -283,12 +284,12 @@ void ClockSweep::remove(const Block& block) noexcept {
   }
   if (block.at == own_) own_ = 0;
   absorb(reclaimer_.discard(block.at, block.view), block.at + block.granules);
-  // The nodes of a list, or the waiters and holders that were removed with the entry, may have been anywhere.
+  // The nodes of a list, and the waiters and holders that were removed with the entry, may have been anywhere.
   if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
-// Copies the block to `to`, which was allocated for it, and replaces the block by the copy with one store. False on
-// damage: then nothing leads to the block.
+// Copies the block to `to`, which was allocated for it, and replaces the block with the copy by one store. Returns
+// false on damage; in that case no link leads to the block.
 bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   // Only the owner of the mutex writes into either block.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
@@ -305,10 +306,10 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
-    // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
+    // Stamp the copy with the present epoch, because readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned) release_word(lock_at(to));  // only now that it is linked. The old one stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // only now that it is linked; the old lock stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;
@@ -317,8 +318,8 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   return true;
 }
 
-// Makes the free block that begins at `start` the window. It contains everything up to `old_end`, and maybe a free run
-// after it.
+// Makes the free block that begins at `start` the window. This block contains everything up to `old_end`, and perhaps a
+// free run after it.
 void ClockSweep::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
   const std::uint32_t size = start != 0 ? arena_.size_at(start) : 0;
   if (size == 0) return arena_.set_damaged();

@@ -1,15 +1,16 @@
-// The clock sweep frees memory: a hand moves over a shard's arena from left to right and clears a window, a free run of
-// the requested length. It removes dead entries, and live entries that were not used since its last visit. It keeps
-// used entries, and moves them to the left end of the window or elsewhere, so that the free memory is contiguous.
+// The clock sweep frees memory: a hand moves over a shard's arena from left to right and clears a window, which is a
+// free run of the requested length. It removes dead entries, and live entries that were not used since its last visit.
+// It keeps used entries, and moves them to the left end of the window or elsewhere, so that the free memory is
+// contiguous.
 //
-// So entries are evicted in the order of CLOCK with counters of up to 3, which keeps a scan from evicting the entries
-// in use. The sweep goes over addresses and not over buckets because only neighbours make a window. Held locks are
-// moved but never removed. Holders, and entries with waiters, are not even moved, because processes know waiters by
-// their block. The sweep removes nothing before it knows that no such block ends the window too soon. The key's own old
-// value is removed last.
+// So entries are evicted in the order of CLOCK with counters of up to 3, which keeps a scan of all keys from evicting
+// the entries in use. The sweep follows addresses and not buckets, because only neighbours make a window. Held locks
+// are moved but never removed. Holders, and entries with waiters, are not even moved, because processes know waiters by
+// their block. Before the sweep removes anything, it makes sure that no such block ends the window too soon. The key's
+// own old value is removed last.
 //
-// Removing a block and moving it are one store each, to the link that leads to the block. So after every step all other
-// keys of the shard are unchanged.
+// Removing a block and moving it are one store each, to the link that leads to the block. So all other keys of the
+// shard are unchanged after every step.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -24,8 +25,8 @@ namespace holdfast {
 
 class ClockSweep {
  public:
-  /// `own` is the block of the key that needs the memory, or 0 if the key has none. This block is removed only if
-  /// nothing else helps.
+  /// Makes a sweep. `own` is the block of the key that needs the memory, or 0 if the key has none. This block is
+  /// removed only if nothing else helps.
   ClockSweep(Reclaimer& reclaimer, Evict evict, std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
         shard_(reclaimer.shard()),
@@ -35,19 +36,20 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Returns whether there is now a free block of `count` granules. The sweep takes at most a few laps.
+  /// Makes a free block of `count` granules, in at most a few laps. Returns whether there is one now.
   bool clear(std::uint32_t count) noexcept;
 
   /// Checks whether a free block of `count` granules could be made. The check only reads, and needs no mutex.
   Prospect foresee(std::uint32_t count) noexcept;
 
-  /// Returns whether a search that failed seemed possible.
+  /// Returns whether the search seemed possible but failed.
   bool seemed_possible() const noexcept { return possible_; }
   /// Returns whether a live entry other than `own` was removed.
   bool evicted() const noexcept { return evicted_; }
   /// Returns whether entries were removed or moved while locks, permits or waiters were in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
-  /// Returns whether a grant was in the way that is being completed at this moment, and so will soon be out of the way.
+  /// Returns whether an incomplete grant was in the way. Such a grant is completed soon, and is then no longer in the
+  /// way.
   bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
@@ -56,8 +58,8 @@ class ClockSweep {
     dead,    // expired, flushed, or held by nobody, unless it is a lock behind a gate with waiters
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
-    node,    // of a list: lists are evicted whole, when the sweep meets their entry
-    pinned,  // a waiter, a holder, an entry with waiters, which watch its words, or a lock that is being taken now
+    node,    // a node of a list; a list is evicted whole, when the sweep meets its entry
+    pinned,  // a waiter, a holder, an entry with waiters (which watch its words), or a lock that is being taken now
   };
   struct Block {
     std::uint32_t at;
@@ -75,7 +77,7 @@ class ClockSweep {
   Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
-  /// Has the runs and windows that a walk from left to right has found.
+  /// The runs and windows that a walk from left to right has found.
   struct Windows {
     std::uint32_t run = 0;
     std::uint32_t window = 0;
@@ -84,7 +86,7 @@ class ClockSweep {
     std::uint32_t smallest_kept = ~0U;
 
     void add(const Block& block, std::uint32_t gained) noexcept;
-    /// Returns whether the entries in a window, of which the smallest fits into a run, can be moved.
+    /// Returns whether the entries in a window can be moved, given that the smallest of them fits into a run.
     bool joinable(std::uint32_t count) const noexcept { return longest_run >= smallest_kept && widest_window >= count; }
   };
 
@@ -120,10 +122,10 @@ class ClockSweep {
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;
-  std::uint32_t at_ = 0;         // the hand: a block begins here
-  std::uint32_t run_start_ = 0;  // the window so far: a free block that ends at the hand
+  std::uint32_t at_ = 0;         // the hand, where a block begins
+  std::uint32_t run_start_ = 0;  // beginning of the window so far: a free block that ends at the hand
   std::uint32_t run_ = 0;        // its granules
-  std::uint32_t seen_ = 0;       // no block from the hand up to here is pinned; never left of the hand
+  std::uint32_t seen_ = 0;       // no block from the hand to here is pinned; never left of the hand
   std::uint32_t ahead_ = 0;      // granules between the hand and seen_ that may become free
   std::uint64_t walked_ = 0;     // granules, in this lap
   std::uint64_t moved_ = 0;      // granules

@@ -7,7 +7,8 @@
 
 namespace holdfast {
 
-// If the slot has another token now, the owner is certainly dead. Keep it, not the slot's present token.
+// Adds the owner. If its slot has another token now, the owner is certainly dead. Keep this owner, not the slot's
+// present token.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
@@ -21,7 +22,7 @@ std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, Ent
   std::uint32_t walked = 0;
   EntryView view{};
   while (walked < shard.granules() && shard.inspect(block, view) && view.type == type) {
-    // In a waiter, as in a holder, the owner is the first word of the value.
+    // The owner is the first word of the value, both in a waiter and in a holder.
     add(view.value()->load(kRelaxed));
     walked += view.granules;
     block = view.entry->next.load(kRelaxed);
@@ -33,7 +34,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  // Add a process that has many locks only once: the rest of its token is in another cache line.
+  // Add a process that has many locks only once, because the rest of its token is in another cache line.
   if (const std::uint32_t owner = load_word_of(view.lock()).owner(); owner != last_owner_) {
     last_owner_ = owner;
     add(owner_of(world_, view.lock()));
@@ -42,7 +43,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   return waiters;
 }
 
-// An incomplete grant may have the end of the grant before it.
+// Returns whether the entry has ended. An incomplete grant may still have the end of the previous grant.
 bool DeadOwners::has_ended(const EntryView& view) const noexcept {
   if (view.is_free()) return true;
   const std::uint64_t expiry = view.entry->expiry.load(kRelaxed);
@@ -51,8 +52,8 @@ bool DeadOwners::has_ended(const EntryView& view) const noexcept {
   return ended && !view.is_incomplete();
 }
 
-// Runs without the mutex, so it may see words of different moments. This is enough: it only decides which processes to
-// ask about, and whether to search with the mutex.
+// Runs without the mutex, so it may see words of different moments. This is enough, because the result only decides
+// which processes to ask about, and whether to search with the mutex.
 DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {

@@ -1,12 +1,12 @@
-// Finds what a shard may reclaim: things held by dead processes, their waiters, and locks and permits that ended
-// without the shard's mutex.
+// Finds what a shard may reclaim: what dead processes held, their waiters, and locks and permits that ended without the
+// shard's mutex.
 //
-// It keeps one owner for each process slot, the oldest, so each check finds some dead owners however many there are.
+// It keeps one owner for each process slot, the oldest. So each check finds some dead owners, however many there are.
 // After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full of
 // locks of living processes stays fast.
 //
 // The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
-// count as dead; they stay dead, because a token is never reused.
+// count as dead. They stay dead, because a token is never reused.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,14 @@ class World;
 
 class DeadOwners {
  public:
-  /// Scans the shard, which belongs to a dictionary at this flush epoch, and asks about each owner once. REQUIRES: the
-  /// caller does not hold a shmtx.
+  /// Scans a shard of a dictionary at this flush epoch, and asks the kernel once about each owner. REQUIRES: the caller
+  /// holds no shmtx.
   DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept;
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
-    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // there is no such slot: never given
+    return token != kNobody &&
+           (slot >= kSlots || chosen_[slot] == token);  // there is no such slot, so the token was never issued
   }
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
@@ -48,7 +49,7 @@ class DeadOwners {
   const std::uint64_t now_ms_;
   std::uint32_t ended_ = 0;
   std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
-  /// One owner of each slot: a dead owner if there is any. If several owners are dead, the next check finds the others.
+  /// One owner of each slot, preferably a dead one. If several owners are dead, the next check finds the others.
   std::array<Token, kSlots> chosen_{};
 };
 

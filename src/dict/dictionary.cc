@@ -20,7 +20,7 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   std::string gate_name = next->gate_name();
   std::shared_ptr<Segment> shared(std::move(next));
-  const platform::ForkGuard no_fork;  // a child must not find a half-finished change
+  const platform::ForkGuard no_fork;  // a child must not find an incomplete change
   gate_name_ = std::move(gate_name);
   gate_.store(shared->gate(), kRelaxed);
   was_cut_short_.store(false, kRelaxed);
@@ -30,8 +30,8 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return present_.get();
 }
 
-// The dictionary was removed. From here on no call finds the segment; its memory stays for the calls that have found
-// it.
+// Forgets a segment whose dictionary was removed. From now on no call finds the segment; its memory stays for the calls
+// that already use it.
 void Dictionary::let_go(const Segment& removed) noexcept {
   const std::uint32_t why = removed.header().file.retired.load(kRelaxed);
   const platform::ForkGuard no_fork;
@@ -42,8 +42,8 @@ void Dictionary::let_go(const Segment& removed) noexcept {
   retire(std::move(present_));
 }
 
-// The dictionary was removed, or its world ended. A new one is created only after the end of its world. So a lock
-// behind a gate never becomes a local one, and a local one never gets a gate.
+// Finds the next segment after the dictionary was removed, or its world ended. Creates a new dictionary only after the
+// end of its world. So a lock behind a gate never becomes a local lock, and a local lock never gets a gate.
 Segment* Dictionary::refresh() noexcept {
   const EpochGuard inside;
   try {
@@ -55,7 +55,7 @@ Segment* Dictionary::refresh() noexcept {
                                                         : Segment::attach(world_, name_);
     if (!next || (*next)->gate_name() != gate_name_) return nullptr;
     return adopt(std::move(*next));
-  } catch (...) {  // no memory for the bookkeeping
+  } catch (...) {  // no memory for this
     return nullptr;
   }
 }

@@ -1,6 +1,5 @@
 // The operations of a dictionary. Each operation becomes visible through one store (docs/design.md has the table). If a
-// process is killed at any instruction, the key is in its state from before or from after the operation, never in
-// between.
+// process is killed at any instruction, the key has its state from before or after the operation, never one in between.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
 // it finds the next dictionary of the same name, or returns `removed`. It keeps nothing of the removed dictionary,
@@ -34,14 +33,14 @@ namespace holdfast {
 
 enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 };
 
-/// Effects of an operation on other keys.
+/// The effects of an operation on other keys.
 struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
 class Dictionary {
  public:
-  /// Makes a handle. With `options` of size 0, opens whatever exists under the name.
+  /// Makes a handle. If `options` has the size 0, opens whatever exists under the name.
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
@@ -66,8 +65,8 @@ class Dictionary {
   std::uint64_t free_space() noexcept;
   /// Returns the bytes of the largest key and value together that fit.
   std::uint64_t room_for_one() noexcept;
-  /// Returns the bytes of the largest value that fits under an ordinary key. The second call answers for a dictionary
-  /// of this size that is made for the largest possible values.
+  /// Returns the bytes of the largest value that fits under an ordinary key. value_max_if_asked_for() returns it for a
+  /// dictionary of this size that is made for the largest possible values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
@@ -105,10 +104,10 @@ class Dictionary {
   /// dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
-  /// Returns whether it was removed because a part of its file was missing (platform/bus_guard.h).
+  /// Returns whether the dictionary was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept { return was_cut_short_.load(kRelaxed); }
 
-  /// Returns ok if the dictionary has this size and mutex. Creates the dictionary again if it was removed.
+  /// Checks that the dictionary has this size and mutex. Creates the dictionary again if it was removed.
   Status reopen(const DictionaryOptions& options);
 
   // --- for src/lock ---
@@ -125,7 +124,7 @@ class Dictionary {
     return now;
   }
 
-  /// Returns the same segment, kept for longer.
+  /// Returns a reference to the same segment, which may be kept for longer.
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
     const Segment* const now = segment();
@@ -135,16 +134,17 @@ class Dictionary {
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
   /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, or after
-  /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory when
-  /// memory of dead processes was looked for, at most kLooksMax times.
+  /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory, at most
+  /// kLooksMax times, after a search for memory of dead processes.
   ///
-  /// `granules` is what the operation may have to allocate in one block, or 0 if that fits in any dictionary. Returns
-  /// too_large, without taking the mutex, if that never fits. `unopened` says whether to open a shard that was never
-  /// used; if not, such a shard returns not_found. Other codes: removed, timeout, busy, system, no_memory.
+  /// `granules` is the largest block that the operation may have to allocate, or 0 if it fits in any dictionary.
+  /// Returns too_large, without taking the mutex, if this block never fits. `unopened` says whether to open a shard
+  /// that was never used; if not, such a shard returns not_found. Other codes: removed, timeout, busy, system,
+  /// no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// Does the same in that segment, removed or not, for an operation that is already inside it.
+  /// Does the same in that segment, removed or not, for an operation that already uses it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
@@ -163,10 +163,10 @@ class Dictionary {
     Segment* const now = segment();
     return now != nullptr ? read(*now) : none;
   }
-  // REQUIRES: the thread holds an EpochGuard.
+  // REQUIRES, for the calls below: the thread holds an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
-  // The key is passed by value, so that the key of a plain read can stay in registers.
+  // Finds the key again. The key is passed by value, so that the key of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(Segment& segment, Key key, const ValueOut& out) noexcept;
@@ -180,10 +180,10 @@ class Dictionary {
   /// An incomplete grant that blocks an operation.
   struct UnsettledGrant {
     LockWord grant{LockWord::kNone};
-    LockWord abandoned{LockWord::kNone};  // the same, once its owner was found dead
-    std::uint64_t end_ns = 0;             // when to give up waiting for it; 0: it is the first time
+    LockWord abandoned{LockWord::kNone};  // the same grant, once its owner was found dead
+    std::uint64_t end_ns = 0;             // when to give up waiting for the grant; 0: not waiting yet
   };
-  /// The blockers of an attempt at an operation.
+  /// The obstacles to an attempt at an operation.
   struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena reports, here and below
@@ -224,11 +224,11 @@ class Dictionary {
   std::atomic<Segment*> segment_{nullptr};  // of `present_`
   std::atomic<const Gate*> gate_{nullptr};  // of the last segment
   std::atomic<bool> was_cut_short_{false};
-  platform::LongMutex refreshing_;  // guards the four below, which change only inside a ForkGuard
+  platform::LongMutex refreshing_;  // guards the next four members, which change only inside a ForkGuard
   DictionaryOptions options_;
   std::string gate_name_;             // of the last segment
   std::shared_ptr<Segment> present_;  // null: it was removed
-  bool ended_with_world_ = false;     // if so: why
+  bool ended_with_world_ = false;     // if the segment was removed: whether the world's end was the reason
   std::string quoted_name_;
   LockPlaces lock_places_;
 };
@@ -258,7 +258,7 @@ template <class Body>
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
-// Runs an operation with the mutex held, and once more if it met damage.
+// Runs an operation with the mutex held, and once more if it found damage.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                 Blockers& blockers) noexcept {
@@ -278,7 +278,7 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
   return result;
 }
 
-// This runs with the mutex held, and releases it.
+// Runs an operation until nothing blocks it. REQUIRES: the mutex is held. Releases the mutex.
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                             std::uint64_t timeout_ns) noexcept {

@@ -1,5 +1,5 @@
-// The reads of a dictionary. They take no mutex, except after repeated torn reads, and if a holder of permits is dead
-// and others may live.
+// The reads of a dictionary. They take no mutex, with two exceptions: after repeated torn reads, and if a holder of
+// permits is dead and other holders may live.
 #include <algorithm>
 
 #include "base/token_set.h"
@@ -16,24 +16,24 @@ namespace holdfast {
 
 namespace {
 
-/// Tries before a reader takes the mutex. No benchmark covers these two: where several processes write, the values are
-/// numbers, which are overwritten in place.
+/// The number of tries before a reader takes the mutex. No benchmark covers these two constants: where several
+/// processes write, the values are numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
-/// This many bytes count as another try.
+/// A copy of this many bytes counts as another try.
 constexpr std::size_t kBytesPerTry = 32768;
 /// How long to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
 /// kReadGivesUpNs.
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call reads: a constant, and a number for each requested key. Benchmark: `holdfast
-// locks` (bench-look).
+// The most buckets that one scan call reads: a constant, plus a number for each requested key. The benchmark is
+// "`holdfast locks`" (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// Returns the seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease,
-// round down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end
-// since the read.
+// Returns the seconds left, in whole milliseconds. A value that was stored just now has exactly its exptime left. For a
+// lease, the result is rounded down. It is never 0, which would mean "never ends". It is negative exactly if `stale`,
+// even if the end has passed since the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);
@@ -52,7 +52,8 @@ constexpr bool is_there(Shard::Read result) noexcept {
   return result == Shard::Read::found || result == Shard::Read::no_room;
 }
 
-// Counts the locks and permits that are free. Takes no mutex: approximate while others change the shard.
+// Counts the locks and permits that are free. Takes no mutex, so the result is approximate while other processes change
+// the shard.
 std::uint32_t count_free(const Shard& shard) noexcept {
   std::uint32_t count = 0;
   if (shard.header().perhaps_free.load(kRelaxed) == 0) return 0;
@@ -63,10 +64,10 @@ std::uint32_t count_free(const Shard& shard) noexcept {
   return count;
 }
 
-/// Bounds the work of a reader that is disturbed repeatedly. Reads the clock only after kReadRounds rounds.
+/// Limits the work of a reader that is disturbed repeatedly. Reads the clock only after kReadRounds rounds.
 class ReadLimit {
  public:
-  /// Call before each round.
+  /// Returns whether the limit is reached. Call it before each round.
   bool over() noexcept {
     if (rounds_++ < kReadRounds) return false;
     const std::uint64_t now = platform::monotonic_ns();
@@ -86,7 +87,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
   if (is_whole(result)) return Code::ok;
-  repair(shard);  // no writer is active: the chain is damaged
+  repair(shard);  // no writer is active, so the chain is damaged
   result = shard.read(key, out);
   return Code::ok;
 }
@@ -102,8 +103,9 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return read_again(shard, key.copy(), out, result);
 }
 
-// Repeatedly torn reads mean that writers are active, so the mutex will become free. If its owner was stopped instead,
-// no process writes and the next read is whole. Apparent damage may be in the part by which the arena has grown.
+// Reads again after a torn read. Repeatedly torn reads mean that writers are active, so the mutex will become free. If
+// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be in the part
+// by which the arena has grown.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadLimit limit; !limit.over();) {
@@ -119,8 +121,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result;
 }
 
-// Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others. If there are
-// many, one of them is assumed to live.
+// Returns whether any holder lives. Takes the mutex only if the holder that was read is dead and there are other
+// holders. If there are many, assumes that one of them lives.
 [[gnu::noinline]] bool Dictionary::is_held(Segment& segment, Key key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
@@ -143,7 +145,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Inline, like read(), find_any() and get_any(): a call to any of them would take 7 % of a get.
+// Inlined, like read(), find_any() and get_any(), because a call to any of them would take 7 % of the time of a get.
 [[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
                                                          bool& stale) noexcept {
   stale = false;
@@ -166,8 +168,9 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// A change may move the end of an entry between its load and the clock read, so an end has passed only if the next read
-// finds it again. An end that is moved each time, and has passed each time, is believed in the end.
+// Reads again an entry that seems to have ended. A change may move the end of an entry between the load of the end and
+// the read of the clock. So an end has passed only if the next read finds the same end. If the end is moved each time,
+// and has passed each time, the last try decides.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;
@@ -176,7 +179,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   }
 }
 
-// Finds the key, live or not: `stale` says whether its entry has ended.
+// Finds the key, live or not. `stale` says whether its entry has ended.
 [[gnu::always_inline]] inline Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out,
                                                         bool& stale) noexcept {
   const Key key(bytes, segment.seed());
@@ -191,8 +194,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The
-// benchmark "get, one number" judges it.
+// Returns the remainder of a division by kReadCounts - 1, for a 16-bit number, as every slot is. This takes half the
+// steps of a 32-bit division. The benchmark is "get, one number".
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
   constexpr int kShift = 22;
@@ -204,9 +207,9 @@ static_assert([] {
   return true;
 }());
 
-// Reads need no identity: processes without one share the last count, by atomic operations. The others use a plain load
-// and store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a
-// few of each other's reads.
+// Counts a read. Reads need no identity: processes without one share the last count, and use atomic operations. All
+// others use a plain load and store. Two such processes share a count only if more than kReadCounts - 1 processes live,
+// and threads of one process may lose a few of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const auto count_in = [&](std::uint32_t place) -> Word64& {
@@ -288,12 +291,12 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
     if (!guard.held()) continue;
     if (copy == Shard::Copy::damaged) repair(shard);
     if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) return Code::ok;
-    repair(shard);  // no writer is active: the chain is damaged
+    repair(shard);  // no writer is active, so the chain is damaged
   }
   return Code::timeout;
 }
 
-// The keys of the buckets from `from` to `end`, until there are enough. `from` is then the next bucket.
+// Adds the keys of the buckets from `from` to `end`, until there are enough. Afterwards `from` is the next bucket.
 Code Dictionary::keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough,
                               const KeyFilter& filter, PackedKeys& packed) noexcept {
   UsedBuckets used(shard, from, end);
@@ -333,7 +336,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
       Shard& shard = segment.shards()[at / buckets];
       const std::uint64_t first = at - at % buckets;
       if (!shard.open_if_used()) {
-        last = std::min(end, last + first + buckets - at);  // they cost nothing
+        last = std::min(end, last + first + buckets - at);  // empty buckets cost nothing
         at = first + buckets;
         continue;
       }
@@ -359,7 +362,8 @@ Code Dictionary::stats(holdfast_stats& stats) noexcept {
       shard.catch_up();
       const ShardHeader& header = shard.header();
       const std::uint32_t entries = header.entries.load(kRelaxed);
-      stats.entries += entries - std::min(entries, count_free(shard));  // read at two moments
+      stats.entries +=
+          entries - std::min(entries, count_free(shard));  // the two numbers were read at different moments
       stats.evictions += header.evictions.load(kRelaxed);
       stats.expirations += header.expirations.load(kRelaxed);
       stats.repairs += header.repairs.load(kRelaxed);

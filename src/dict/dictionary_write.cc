@@ -1,4 +1,5 @@
-// The changes of a dictionary: of one entry, or of all; and reclaiming memory from dead processes when memory is short.
+// The changes of a dictionary: changes of one entry, changes of all entries, and reclaiming memory from dead processes
+// when memory is short.
 #include <bit>
 
 #include "base/failpoint.h"
@@ -15,10 +16,12 @@ namespace holdfast {
 
 namespace {
 
-/// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
+/// How long to wait for the mutex of a shard to reclaim its memory. It is no longer than a lock attempt waits for the
+/// mutex.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Others may change the shard during a scan. No benchmark covers kLooks: none has a dictionary full of held locks.
+// Checks how a run could be made. Other processes may change the shard during a scan, so it is repeated. No benchmark
+// covers kLooks, because none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -57,9 +60,10 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
-/// Returns the granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
+/// Returns the granules of the value's entry, to check whether the entry can ever fit. Returns 0 if it fits in any
+/// dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  // Limit for each of the two. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
+  // This limit applies to the key and to the value. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;
   if ((key.size() | value_size) < kFitsAnywhere) return 0;
   return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
@@ -72,10 +76,10 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 
 }  // namespace
 
-// Like transact() with the operation that `make()` returns. But first, with the mutex held, it tries
+// Does the same as transact() with the operation that `make()` returns. But before that, with the mutex held, it tries
 // `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. The rest is in a
-// separate function, and works on copies made for it, so that the short path needs few registers. They are passed by
-// reference: a second copy would wait for the narrower stores of the first one.
+// separate function, and works on copies that are made for it, so that the short path needs few registers. The copies
+// are passed by reference, because a second copy would wait for the narrower stores of the first copy.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
@@ -185,9 +189,9 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   return code;
 }
 
-// One atomic operation for all shards: every entry of another epoch is flushed. The epoch has 20 bits. Before it could
-// wrap to an epoch that an entry still carries, a sweep removes the dead entries. If this process is killed during the
-// sweep, the next flush starts it again.
+// Flushes all shards by one atomic operation, because every entry of another epoch is flushed. The epoch has 20 bits.
+// Before it can wrap to an epoch that an entry still has, a sweep removes the dead entries. If this process is killed
+// during the sweep, the next flush starts it again.
 Code Dictionary::flush_all() noexcept {
   return in_segment([&](Segment& segment) {
     Word32& epoch = segment.header().flush_epoch;
@@ -198,8 +202,8 @@ Code Dictionary::flush_all() noexcept {
       if (code != Code::ok) return code;
     }
     HOLDFAST_FAILPOINT("flush.looked");
-    // If another process has advanced the epoch in the meantime, that flushed everything that existed when this call
-    // began. Do not advance it again: that could skip the sweep.
+    // If another process has advanced the epoch in the meantime, it has flushed everything that existed when this call
+    // began. Do not advance the epoch again, because that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
     post_to_everyone(world_);  // it has ended what they wait for
     return Code::ok;
@@ -220,7 +224,7 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
     const DeadOwners dead(shard, world_, segment.flush_epoch());
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, so audit
+    // Repair before the sweep, which must free nothing twice. An audit that finds a broken chain misses keys, so audit
     // twice.
     for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
     Arena arena(shard);
@@ -230,8 +234,9 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
   return Code::ok;
 }
 
-// Runs after an operation that met an incomplete grant. Usually its owner was preempted, and has completed it by now;
-// or it died. False if the owner is stopped and the time for it is over. No benchmark covers kSleepNs.
+// Runs after an operation that met an incomplete grant. Usually the grant's owner was preempted, and has completed the
+// grant by now, or it died. Returns false if the owner is stopped and the timeout is over. No benchmark covers
+// kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
@@ -264,7 +269,7 @@ std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code res
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
-// run again: if there is no memory, it must do with the present arena.
+// run again. If there is no memory, the operation must use the present arena.
 bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
@@ -279,8 +284,9 @@ bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeou
 std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept {
   const bool needed = result == Code::no_memory;
   const int looks = blockers.looks++;
-  // Always run again after the first search: other processes may have reclaimed memory after this operation failed.
-  // Then only while searches find something: others may have taken it, and died since then.
+  // Always run again after the first search, because other processes may have reclaimed memory after this operation
+  // failed. After that, run again only if the search found something: other processes may have taken it, and died since
+  // then.
   if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
   const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
@@ -288,8 +294,8 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   return std::nullopt;
 }
 
-// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Returns a code
-// other than ok if it does not get the mutex. Sets `found`: whether the operation may succeed now.
+// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns a code
+// other than ok if it does not get the mutex. Sets `found` to whether the operation may succeed now.
 //
 // A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
 // after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
@@ -307,21 +313,21 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
     if (!guard.held()) return guard.code();
     const bool damaged = needed && !rests && !audit(shard, segment.seed());
     if (damaged) repair(shard);
-    if (needed && !rests) arena.forget_shortage();  // its words may have been overwritten
+    if (needed && !rests) arena.forget_shortage();  // the recorded shortages may have been overwritten
     const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
     blockers.found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
-    reclaimer.note_asked(swept.dead != 0);  // more of the dead may be found
+    reclaimer.note_asked(swept.dead != 0);  // more dead owners may be found
   }
   HOLDFAST_FAILPOINT("reclaim.done");
   return Code::ok;
 }
 
-// Finds out, without the mutex, how to make the run that was refused; `ended`: the granules of locks and permits that
-// are now free. Takes the mutex only if a search seems to succeed. If removing a few blocks is enough, touches only
-// these.
+// Finds out, without the mutex, how to make the run that was refused. `ended` is the granules of locks and permits that
+// are free now. Takes the mutex only if a search is likely to succeed. If it is enough to remove a few blocks, touches
+// only these blocks.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // The fraction of the arena from which a full sweep is worth its time. No benchmark has that many locks;
+  // A full sweep is worth its time if it frees at least this fraction of the arena. No benchmark has that many locks;
   // reclaimer_test.cc has.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
@@ -347,7 +353,7 @@ Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t end
     arena.forget_shortage();
     blockers.found = true;  // the operation itself evicts what is necessary
   } else if (blockers.found && !shortage.may_evict()) {
-    shard.header().no_run.store(0, kRelaxed);  // more free memory may be merged now
+    shard.header().no_run.store(0, kRelaxed);  // more free memory may be contiguous now
   }
   if (arena.damaged()) {
     repair(shard);

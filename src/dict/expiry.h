@@ -1,4 +1,4 @@
-// Says when an entry ends: by its exptime, or by a flush of the whole dictionary.
+// Computes when an entry ends: at its exptime, or at a flush of the whole dictionary.
 //
 // The expiry word:
 //
@@ -7,20 +7,20 @@
 //
 // It is one word, so that one store changes it. A value is gone once its exptime has passed, so its end is rounded
 // down: to the millisecond or, for an exptime of a second or more, to the last tick of the clock. A lease never ends
-// early, so its end is rounded up. Leases end by the system's clock. Values end by the clock of the host's event loop
-// if the host named one.
+// early, so its end is rounded up. The end of a lease is compared with the system's clock. The end of a value is
+// compared with the clock of the host's event loop, if the host has one.
 //
-// The end of a lease is counted from the exact clock. Only leases of ten seconds or more on the fast path count from
-// the coarse clock plus one second, which saves 24 ns of some 80. The kernel promises no bound on the lag of the coarse
-// clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
+// The end of a lease is counted from the exact clock. The only exception is a lease of ten seconds or more on the fast
+// path. It counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel promises no bound on
+// the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 //
-// If the host has an event loop, values end by the loop's own time. This time stands still while a handler runs. So a
-// value ends exactly when a timer of the same length fires that was set in the same handler.
+// If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
+// a handler runs. So a value ends exactly when a timer of the same length fires that was set in the same handler.
 //
-// Suppose that values counted from the loop's time and ended by the clock. A handler that has run for 10 ms would then
-// not find the value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value for
-// that much longer, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx,
-// is not followed.
+// Suppose that values counted from the loop's time and ended by the system's clock. Then a handler that has run for 10
+// ms would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a
+// value for that much longer, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such as the
+// loop of a process forked off nginx.
 //
 // Thread safety: any thread may make any call at any time.
 #pragma once
@@ -34,51 +34,51 @@
 
 namespace holdfast {
 
-/// Milliseconds of CLOCK_MONOTONIC.
+/// A pointer to a loop's time in milliseconds of CLOCK_MONOTONIC.
 using LoopClock = const volatile std::uintptr_t*;
 
 inline constinit std::atomic<LoopClock> followed_clock{nullptr};
 
-/// The most that the coarse clock may lag. The kernel states 4 ms. The clock was seen 16 ms behind, and 246 ms in a
-/// virtual machine whose clock-keeping processor did not run.
+/// The largest lag of the coarse clock that is tolerated. The kernel states 4 ms. The clock was seen 16 ms behind, and
+/// 246 ms in a virtual machine whose clock-keeping processor did not run.
 inline constexpr std::uint64_t kCoarseLagMs = 1000;
-/// The longest that a loop may stand still. A loop that stands still for longer, or is gone, as in a forked child, is
-/// not followed.
+/// The longest time for which a loop's time may stop. If it stops for longer, or the loop no longer exists, as in a
+/// forked child, the loop's time is ignored.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
-/// Returns whether the word is a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
+/// Returns whether the word can be a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
 inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Sets the clock to follow; null, the default, follows no clock. REQUIRES: the word stays at its address for the life
-/// of the process.
+/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address for the
+/// life of the process.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
 /// Returns the loop's time, or 0 if there is none to follow. A time that is ahead, for example because a clock was set,
-/// is not a loop's time and is not followed.
+/// is not followed.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
     return 0;
   const std::uint64_t ms = __atomic_load_n(clock, __ATOMIC_RELAXED);
   const std::uint64_t latest = platform::coarse_monotonic_ns() / 1'000'000 + kCoarseLagMs;
-  return latest - ms > kLoopLagMaxMs + kCoarseLagMs ? 0 : ms;  // ahead: wraps
+  return latest - ms > kLoopLagMaxMs + kCoarseLagMs ? 0 : ms;  // if `ms` is ahead, the difference wraps
 }
 
-// --- the time in 32 bits: for words of shared memory, and for a process's record of a refusal ---
+// --- the time in 32 bits: for words of shared memory, and for recording refusals ---
 
-/// Milliseconds. They repeat after 49 days, so compare by difference.
+/// Returns the time in milliseconds. It repeats after 49 days, so compare times by their difference.
 inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// A process that was refused memory waits this long before it asks again, so that a full file system is not asked at
+/// How long a process that was refused memory waits before it asks again, so that it does not ask a full file system at
 /// each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
-/// Returns the time of a refusal. 0 means none.
+/// Returns the time of a refusal that happens now. It is never 0, which means no refusal.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
 
 // --- ends ---
@@ -100,7 +100,7 @@ constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 
 
 constexpr bool is_endless(double seconds) noexcept { return seconds == 0.0 || !(seconds <= kLongest); }
 
-/// REQUIRES, here and below: `seconds` is not endless, not negative and not NaN.
+/// Converts seconds to nanoseconds. REQUIRES, here and below: `seconds` is not endless, not negative and not NaN.
 constexpr std::uint64_t to_ns(double seconds) noexcept { return static_cast<std::uint64_t>(seconds * 1e9); }
 
 /// Returns the time (ms) at which a lease of `seconds` from now ends. `now_ns` comes from the exact clock.
@@ -112,15 +112,15 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
   return is_endless(seconds) ? kExpiryNever : end_of_lease(seconds, platform::monotonic_ns());
 }
 
-/// Returns where a value's exptime counts from (ms): the loop's time, or for a long exptime the last tick of the
-/// system's clock, or 0 for neither. Both times lag, so the value never outlives its exptime.
+/// Returns the time (ms) from which a value's exptime counts: the loop's time; or, for a long exptime, the last tick of
+/// the system's clock; or 0 for neither. Both times lag, so the value never outlives its exptime.
 inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
 }
 
-/// Returns the time (ms) at which a value that lives for `seconds` from now ends. From a rough start the exptime is
-/// rounded down to whole milliseconds, as a loop does with its sleeps.
+/// Returns the time (ms) at which a value that lives for `seconds` from now ends. If it counts from a rough start, the
+/// exptime is rounded down to whole milliseconds, as a loop rounds its timers.
 inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t start = rough_start_of_value(seconds);
@@ -129,13 +129,13 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Returns whether a lease that was to end at `before_ms` now ends earlier, so that its waiters know a wrong time.
+/// Returns whether a lease that was to end at `before_ms` now ends earlier, so that its waiters know a wrong end.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }
 
-/// Returns whether that time has come. Reads the coarse clock, which is cheap, and reads the exact clock only when the
-/// time is near.
+/// Returns whether that time has passed. Reads the coarse clock, which is cheap, and the exact clock only if the time
+/// is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -143,20 +143,20 @@ inline bool time_passed(std::uint64_t ms) noexcept {
   return platform::monotonic_ns() / 1'000'000 >= ms;
 }
 
-/// Returns the present time (ms) of the clock by which values end.
+/// Returns the present time (ms) of the clock with which the ends of values are compared.
 inline std::uint64_t value_ms() noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
 }
 
-/// Returns the same for the end of a value.
+/// Returns whether a value with that end has ended.
 inline bool value_passed(std::uint64_t ms) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
 /// Returns the end of a holder that belongs to an entry: the earlier of the two ends. A holder of another epoch than
-/// its entry's is flushed, because the entry's word is the later one.
+/// its entry's is flushed, because the entry's word was written later.
 constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
   if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
   return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;
@@ -173,7 +173,7 @@ inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// Returns the same for a value.
+/// Returns the same for a value with this word.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

@@ -1,11 +1,11 @@
 // The gate of a dictionary decides whether this machine may grant a lock that other machines also use.
 //
-// A plain dictionary has no gate, and pays nothing for it. The only gate belongs to cluster/, and the library may be
+// A plain dictionary has no gate, and gates cost it nothing. The only gate belongs to cluster/, and the library may be
 // built without cluster/. Such a library cannot open a dictionary that has a gate.
 //
-// The gate keeps its data in GateHeader, in the header page, and in GateFields, which follow the fields of each lock.
-// The library reads only the name. A lock with a gate is never granted or released without the shard's mutex: its word
-// stays MUTEX_OWNED (dict/lock_word.h).
+// The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. The
+// library itself reads only the name. A lock with a gate is never granted or released without the shard's mutex: its
+// word stays MUTEX_OWNED (dict/lock_word.h).
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ class Segment;
 
 /// The gate's data at the end of a dictionary's header page. All words are zero in a plain dictionary.
 struct alignas(64) GateHeader {
-  std::array<char, kClusterNameMax + 1> name;  // ended by zeros, constant; empty: a plain dictionary
-  std::uint64_t name_seal;                     // its hash, complemented, constant; 0 if it is empty
+  std::array<char, kClusterNameMax + 1> name;  // padded with zeros, constant; empty in a plain dictionary
+  std::uint64_t name_seal;                     // the complement of the name's hash, constant; 0 if the name is empty
   std::array<Word64, 23> own;
 };
 static_assert(sizeof(GateHeader) == 256);
@@ -40,21 +40,23 @@ static_assert(sizeof(GateFields) == 32);
 struct Gate {
   /// Returns whether the lock may be granted now. Without the shard's mutex the result is a hint.
   bool (*may_grant)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns for how many seconds the present grant counts, or 0 if it does not count. Without the shard's mutex the
-  /// result is a hint.
+  /// Returns for how many seconds the present grant is still valid, or 0 if it is not valid. Without the shard's mutex
+  /// the result is a hint.
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
   /// Returns the fencing number of the next grant. REQUIRES: the shard's mutex.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
-  /// Returns why a wait that began at `arrival_ns` ends without the lock, or ok if it continues. The code unsupported
-  /// ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's mutex.
+  /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it continues. The code
+  /// unsupported ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's
+  /// mutex.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
-  /// Notifies the gate that the key with that hash is wanted.
+  /// Tells the gate that a process wants the key with that hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
-  /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. `seconds` receives how long the
-  /// present grants count. The message, which may be set even if the code is ok, is for a caller whose wait failed.
+  /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to how long the
+  /// present grants are still valid. The message, which may be set even if the code is ok, is for a caller whose wait
+  /// failed.
   Status (*state)(Dictionary& dictionary, double& seconds);
-  /// Returns whether the present grant counts, for an observer, and writes nothing to shared memory. `revision` is the
-  /// beginning of the grant's number.
+  /// Returns whether the present grant is valid, for an observer, and writes nothing to shared memory. `revision`
+  /// receives the beginning of the grant's number.
   bool (*is_seen_to_count)(const Segment& segment, const GateFields& fields, std::uint64_t& revision) noexcept;
   /// Forgets everything that was granted, because the dictionary comes from another world (runtime directory).
   void (*forget)(const Segment& segment) noexcept;
@@ -69,20 +71,20 @@ Expected<const Gate*> find_gate(const std::string& dictionary, const std::string
 
 /// Writes the name and its seal. REQUIRES: the name is empty, or check_cluster_name() accepts it.
 void name_gate(GateHeader& header, std::string_view name) noexcept;
-/// Returns whether the name is unchanged since it was written.
+/// Returns whether the name has not changed since it was written.
 bool is_gate_name_sound(const GateHeader& header) noexcept;
 /// Returns the name; it is empty in a plain dictionary.
 std::string_view gate_name(const GateHeader& header) noexcept;
 
-/// Returns ok if a dictionary with the gate `found` suits a process with `declared` in HOLDFAST_CLUSTER, else mismatch.
-/// An empty name means no gate.
+/// Returns ok if a dictionary with the gate `found` suits a process that has declared the gate `declared` in
+/// HOLDFAST_CLUSTER, otherwise mismatch. An empty name means no gate.
 // A dictionary that is declared to belong to a cluster is never used as a local dictionary, or as a dictionary of
 // another cluster.
 Status check_gate(const std::string& dictionary, const std::string& found, const std::string& declared);
-/// Chooses the gate for a caller that asks for `asked`, which may be empty. Fails with mismatch if another gate is
+/// Chooses the gate for a caller that asks for `asked`, which may be empty. Fails with mismatch if a different gate is
 /// declared.
 Status choose_gate(const std::string& dictionary, std::string& asked, const std::string& declared);
-/// Returns " in the cluster "main"" for a message, or nothing if there is no gate.
+/// Returns ` in the cluster "main"` for a message, or an empty text if there is no gate.
 std::string describe_gate(const std::string& name);
 
 }  // namespace holdfast

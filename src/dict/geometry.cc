@@ -12,14 +12,14 @@ namespace holdfast {
 
 namespace {
 
-// About 16,000 small entries: a shard that repair rebuilds within a millisecond (benchmark: repair_full_shard), with an
-// arena that still takes large values.
+// About 16,000 small entries. Repair rebuilds such a shard within a millisecond (benchmark: repair_full_shard), and its
+// arena can still store large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 // Benchmarks: get, 100k numbers; bytes per entry.
 constexpr std::uint64_t kBytesPerBucket = 64;
-// The largest shard, for a dictionary for large values. A larger dictionary has shards of more than half of this size,
-// even if it has the fewest possible.
+// The largest shard, in a dictionary for large values. A larger dictionary has shards of more than half this size, even
+// with the fewest shards that are possible.
 constexpr std::uint64_t kShardMost = std::uint64_t{16} << 30;
 static_assert(kShardMost / 4 > kValueMax, "half of such a shard takes any value that an entry can tell");
 static_assert(kShardMost / kGranule <= std::uint64_t{1} << 30, "the sum of two numbers of granules does not wrap");
@@ -77,8 +77,8 @@ Geometry Geometry::of(std::uint64_t size, std::uint32_t shards) noexcept {
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 
   g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);
-  // The part before the arena has a free bit for each granule, and a use count for each four granules
-  // (kGranulesPerUses).
+  // The part before the arena contains a free bit for each granule, and a use count for every kGranulesPerUses
+  // granules.
   const std::uint64_t left = g.shard_bytes - g.free_bits_at;
   const std::uint64_t at_most = align_up(left / kGranule, 64);
   g.uses_at = g.free_bits_at + at_most / 8;

@@ -1,9 +1,9 @@
-// Says how a segment of a given size and number of shards is divided. Always compute the division from these two
-// numbers, on creation and on each attach; never read any other part of it from shared memory.
+// Computes how a segment is divided, from its size and its number of shards. Always compute the division from these two
+// numbers, both on creation and on each attach. Never read any other part of it from shared memory.
 //
-// A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. A
-// program that asks for larger values gets fewer, larger shards, down to one. A shard has at most 16 GB (2^30
-// granules), so that the sum of two granule numbers does not overflow 32 bits. A value has at most 4 GB.
+// A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. For
+// larger values there are fewer, larger shards, down to one. A shard has at most 16 GB (2^30 granules), so that the sum
+// of two granule numbers does not overflow 32 bits. A value has at most 4 GB.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace holdfast {
 
 struct Geometry {
-  std::uint64_t size;          // of the segment; whole pages
+  std::uint64_t size;          // of the segment, in whole pages
   std::uint32_t shards;        // power of two
   std::uint32_t buckets;       // per shard, power of two
-  std::uint32_t granules;      // per shard's arena
+  std::uint32_t granules;      // in the arena of each shard
   std::uint64_t shards_at;     // where the first shard begins
-  std::uint64_t shard_bytes;   // distance between shards
+  std::uint64_t shard_bytes;   // distance between two shards
   std::uint64_t free_bits_at;  // this and the next two: offsets inside a shard
   std::uint64_t uses_at;
   std::uint64_t arena_at;
@@ -26,15 +26,15 @@ struct Geometry {
   static Geometry of(std::uint64_t size) noexcept;
   /// Makes the geometry with that number of shards. REQUIRES: is_possible(size, shards).
   static Geometry of(std::uint64_t size, std::uint32_t shards) noexcept;
-  /// Makes the geometry with the default number of shards, or with fewer if a value of `largest` bytes needs that. If
-  /// such a value cannot fit, uses the fewest shards.
+  /// Makes the geometry with the default number of shards, or with fewer shards if a value of `largest` bytes needs
+  /// them. If no number of shards is enough, uses the fewest.
   static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
   /// Returns whether a segment of this size may have that number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
-  /// Returns whether memory is reserved as it is used (dict/reserved.h). If so, one byte for each shard, between the
-  /// header page and the shards, says whether the shard was ever opened. A small dictionary, whose default number of
-  /// shards is 1, is reserved as a whole when it is made.
+  /// Returns whether memory is reserved when it is first used (dict/reserved.h). If it is, a byte for each shard,
+  /// between the header page and the shards, says whether the shard was ever opened. A small dictionary, whose default
+  /// number of shards is 1, is reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
   /// Returns the bytes of the file that are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
@@ -45,12 +45,12 @@ struct Geometry {
   std::uint64_t value_max() const noexcept;
 };
 
-/// The length that hardly any key exceeds.
+/// The length, in bytes, that hardly any key exceeds.
 inline constexpr std::uint64_t kOrdinaryKey = 256;
 
 inline constexpr std::uint64_t kSizeMin = 12288;
 
-/// Rounds up to whole pages.
+/// Rounds the size up to whole pages.
 std::uint64_t round_size(std::uint64_t size) noexcept;
 
 }  // namespace holdfast

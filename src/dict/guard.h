@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  /// Takes the mutex. Inline, because every change runs this code, and a call would take a tenth of the time of the
-  /// shortest change. REQUIRES: the shard is open.
+  /// Takes the mutex. It is inlined, because every change runs this code, and a call would take a tenth of the time of
+  /// the shortest change. REQUIRES: the shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
     // This fence precedes all stores of this critical section. A reader that reads one of these stores, in memory that
@@ -35,11 +35,11 @@ class ShardGuard {
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
 
-  /// Leaves the mutex held when this guard ends. REQUIRES: the mutex is held.
+  /// Leaves the mutex held when this guard ends, for another guard. REQUIRES: the mutex is held.
   void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
-  /// Returns ok if the mutex is held.
+  /// Returns ok if the mutex is held; otherwise the reason why not.
   Code code() const noexcept {
     switch (result_) {
       case LockResult::acquired:

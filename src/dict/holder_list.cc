@@ -35,8 +35,8 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
 }
 
-// A number that is not smaller than a later one was overwritten. Only the first holder can be checked, and that is
-// enough: the others were first once.
+// Sets the first holder's number to 0 if it is not smaller than a later number, because it was then overwritten. Only
+// the first holder can be checked. This is enough, because every holder was first once.
 void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
   EntryView view{};
   if (!inspect(first, view) || holder_of(view).sequence.load(kRelaxed) < later) [[likely]]
@@ -71,8 +71,9 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Returns whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger than `sequence`,
-// though smaller than the last one. If the number after it fits both, the larger one is in doubt, and it comes next.
+// Returns whether `sequence` was overwritten, as the number at `next` shows. That number is larger than `sequence`,
+// though smaller than the last number before it. If the number after it fits both, the larger of the two is in doubt,
+// and it is checked next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -156,7 +157,7 @@ void HolderList::Cursor::advance() noexcept {
   look();
 }
 
-// Records that the search passes this holder. The numbers that it passes descend, so it terminates.
+// Records that the search passes this holder. The numbers that the search passes descend, so it terminates.
 inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
   if (number >= passed_) [[unlikely]] {
     set_damaged();
@@ -189,7 +190,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
     }
   if (holders.arena_.damaged()) [[unlikely]]
     return;
-  // No shortcut is skipped here: the next one leads further.
+  // Do not follow shortcuts here, because the next shortcut leads further.
   for (look(); found(); links_[0] = &view_.entry->next, look()) {
     const std::uint64_t number = this->sequence();
     if (number == 0) [[unlikely]]  // lost
@@ -198,8 +199,8 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// The search ended between two neighbours. It was misled if one of their numbers was overwritten: then that number is
-// out of order, and the search for it ends elsewhere.
+// Returns whether the absence of the number is certain. The search ended between two neighbours. It was misled if one
+// of their numbers was overwritten. In that case this number is out of order, and a search for it ends elsewhere.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;
@@ -241,7 +242,7 @@ void HolderList::Cursor::give_back(std::uint32_t block) noexcept {
   holders_.arena_.release(block, view_.granules);
 }
 
-// Returns whether the shortcuts that must lead to this block do.
+// Returns whether the shortcuts that must lead to this block do so.
 bool HolderList::Cursor::fits_shortcuts() noexcept {
   if (holders_.shortcuts_ == nullptr) return true;
   const std::uint32_t levels = shortcut_levels(sequence());

@@ -1,19 +1,19 @@
 // The holders of an entry are blocks of the shard's arena, chained to the entry.
 //
-// On a permits entry the chain is the truth: a grant of permits is a block in it. On a lock's entry the chain has at
-// most one block, which gives the reason why the lock is held; the lock's owner word says which process holds it.
+// On a permits entry the chain is the truth: each grant of permits is a block in it. On a lock's entry the chain has at
+// most one block, which contains the reason why the lock is held. The lock's owner word says which process holds it.
 //
 // A block is filled, then added by one store to the chain's first link. It is removed by one store to the link that
-// leads to it, then released. In between only its expiry, its count and its task change, by one store each. Each block
-// carries the hash of its entry's key, so that an overwritten link does not lead into another chain.
+// leads to it, then released. In between, only its expiry, its count and its task change, each by one store. Each block
+// contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added in front, and each fencing number is larger than all earlier numbers. So along the chain of a
-// permits entry the numbers descend. Shortcuts, derived from the chain, skip about 32 and about 1024 holders, so the
-// holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger numbers than
-// the number that is searched for, so an overwritten shortcut costs time, or is detected. An overwritten number
-// misleads a search only where it is out of order.
+// Each block is added at the front, and each fencing number is larger than all earlier numbers. So along the chain of a
+// permits entry the numbers descend. Shortcuts, which are derived from the chain, skip about 32 and about 1024 holders,
+// so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger numbers
+// than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An overwritten
+// number misleads a search only where it is out of order.
 //
-// Nothing here trusts what it loads: an inconsistent block ends a walk and has the shard repaired.
+// Nothing here trusts what it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -31,7 +31,7 @@ namespace holdfast {
 
 class DeadOwners;
 
-/// Entry::shape of a holder, and the mask of its meaningful bits.
+/// The Entry::shape of a holder, and the mask of its meaningful bits.
 inline constexpr std::uint32_t kHolderShape = Entry::make_shape(0, EntryType::holder);
 inline constexpr std::uint32_t kHolderShapeMask = 0xFFFFFF;
 
@@ -59,7 +59,7 @@ class HolderList {
   /// Makes the list of a permits entry's holders. `hash` is the lower half of the hash of the entry's key.
   HolderList(const Shard& shard, Arena& arena, PermitFields& permits, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(permits.holders), shortcuts_(permits.shortcuts.data()), hash_(hash) {}
-  /// Makes the list of a lock's holder. `first` is the link to the only block.
+  /// Makes the list of a lock's holder. `first` is the link to its only block.
   HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(first), shortcuts_(nullptr), hash_(hash) {}
 
@@ -72,13 +72,13 @@ class HolderList {
   /// Allocates and fills a block that is in no chain. Returns 0 if there is no free run for it. REQUIRES: `reason` has
   /// at most kReasonMax bytes.
   static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
-  /// Fills a block that is in no chain. REQUIRES: the block was allocated, with granules() for the reason.
+  /// Fills a block that is in no chain. REQUIRES: the block was allocated with granules() for the reason.
   static void fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept;
 
   /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all numbers in the chain.
   void add(std::uint32_t block) noexcept;
 
-  /// Adds the shortcuts to the only block of the chain, when a new entry was made with that block.
+  /// Sets the shortcuts to the only block of the chain, when a new entry was made with that block.
   void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
@@ -91,7 +91,7 @@ class HolderList {
 
     /// Returns whether the cursor is on a block. Returns false at the end, and at an inconsistent block.
     bool found() const noexcept { return block_ != 0; }
-    // All calls below REQUIRE: found().
+    // REQUIRES, for all calls below: found().
     void advance() noexcept;
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
@@ -103,10 +103,10 @@ class HolderList {
     Holder copy() const noexcept;
     /// Copies the reason, or as many bytes of it as fit. Returns its length.
     std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
-    /// Removes and releases the block, and moves on to the next block. On damage, changes nothing.
+    /// Removes and releases the block, and advances to the next block. On damage, changes nothing.
     void remove() noexcept;
-    /// Replaces this block by `block`, by one store, and releases this one. The cursor is then on `block`. On damage,
-    /// changes nothing. REQUIRES: create() returned `block`, with the number of this block.
+    /// Replaces this block with `block` by one store, and releases this block. The cursor is then on `block`. On
+    /// damage, changes nothing. REQUIRES: create() returned `block`, with the number of this block.
     void replace(std::uint32_t block) noexcept;
 
    private:
@@ -120,25 +120,26 @@ class HolderList {
     void give_back(std::uint32_t block) noexcept;
 
     const HolderList& holders_;
-    std::array<Word32*, kShortcuts + 1> links_;  // `next`, then shortcuts: the links that lead to this block or over it
+    std::array<Word32*, kShortcuts + 1>
+        links_;  // `next`, then the shortcuts: the links that lead to this block or past it
     std::uint32_t block_ = 0;
     EntryView view_{};
     std::uint32_t steps_ = 0;
-    std::uint32_t passed_block_ = 0;  // in a search: the last holder that was passed, and its number
+    std::uint32_t passed_block_ = 0;  // in a search: the last holder that the cursor passed, and its number
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// Returns the cursor at the holder of that grant, or at the end. REQUIRES: the chain belongs to permits.
+  /// Returns a cursor on the holder of that grant, or at the end. REQUIRES: the chain belongs to permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
   void clear() noexcept;
-  /// Removes the blocks of dead owners. Returns how many there were.
+  /// Removes the blocks of dead owners. Returns how many it removed.
   std::uint32_t remove_dead(const DeadOwners& dead) noexcept;
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// Keeps, for a repair of permits, the longest beginning of the chain in which all blocks are consistent. A number
+  /// Keeps, in a repair of permits, the longest beginning of the chain in which all blocks are consistent. A number
   /// that is out of order was overwritten, and becomes 0. `occupy(block, granules) -> bool` marks memory as occupied;
   /// it returns false if something else occupies it.
   struct Kept {
@@ -177,7 +178,7 @@ class HolderList {
   const Shard& shard_;
   Arena& arena_;
   Word32& first_;
-  Word32* const shortcuts_;  // null: of a lock
+  Word32* const shortcuts_;  // null for a lock
   const std::uint32_t hash_;
 };
 
@@ -186,8 +187,8 @@ inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// This does the work of Shard::inspect() and is_holder() in fewer steps, because each release of permits checks each
-// holder that it passes.
+// Does the work of Shard::inspect() and is_holder() in fewer steps, because each release of permits checks each holder
+// that it passes.
 inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
   if (!shard_.holds_header(block)) return false;
   Entry& e = shard_.entry(block);

@@ -22,7 +22,8 @@ inline std::uint64_t load_word(const char* from) noexcept {
   return word;
 }
 
-/// Returns the `count` (0 to 7) bytes at `from` as a zero-padded word, without a call and without reading beyond them.
+/// Returns the `count` (0 to 7) bytes at `from` as a zero-padded word. Makes no call, and reads nothing beyond these
+/// bytes.
 inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   if (count >= 4) {
     std::uint32_t low = 0;
@@ -36,7 +37,7 @@ inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   return byte(0) | byte(count / 2) | byte(count - 1);
 }
 
-/// Stores bytes, as the reverse of load_tail, for 1 to 7 bytes.
+/// Stores 1 to 7 bytes of a word, as the reverse of load_tail.
 inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept {
   if (count >= 4) {
     const auto low = static_cast<std::uint32_t>(word);
@@ -54,7 +55,7 @@ inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept
 struct Key {
   const char* data;
   std::uint32_t length;
-  std::uint32_t tail_at;  // bytes before the tail: whole words
+  std::uint32_t tail_at;  // bytes before the tail, in whole words
   std::uint64_t tail;
   std::uint64_t hash;
 
@@ -78,8 +79,8 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// Returns a copy for a rare call, member by member, because an object that is copied as a whole does not stay in
-  /// registers.
+  /// Returns a copy for a call that happens rarely. It copies each member, because an object that is copied as a whole
+  /// does not stay in registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 
   std::string_view bytes() const noexcept { return {data, length}; }
@@ -105,7 +106,7 @@ inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noe
   if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
 }
 
-/// Returns the address after the key.
+/// Stores the key, and returns the address after it.
 inline Word64* store_key(Word64* words, const Key& key) noexcept {
   store_bytes(words, key.data, key.tail_at);
   words += key.tail_at / 8;

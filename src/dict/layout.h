@@ -1,19 +1,18 @@
-// The layout of a dictionary's segment. docs/format.md describes the layout byte by byte; change both files together.
+// The layout of a dictionary's segment. docs/format.md has the offsets and the geometry; change both files together.
 //
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// The bytes of shards, one for each shard, say whether that shard was ever opened. They exist if there are several
+// The bytes of shards, one for each shard, say whether a shard was ever opened. They exist only if there are several
 // shards.
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
-// rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
-// Everything marked "hint" may be wrong without harm to any key.
+// rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died. Everything
+// marked "hint" may be wrong without harm to any key.
 //
-// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first granule.
-// Granule 0 is never allocated, so 0 can mean "none". Every block that is not free is an Entry (in a chain, or a
-// waiter, watcher or holder) or a ListNode. Both kinds of block contain their size, so an arena can be read from left
-// to right.
+// An arena is divided into granules of 16 bytes. A block is a run of granules, and is identified by the number of its
+// first granule. Granule 0 is never allocated, so 0 means "none". Every block that is not free is an Entry (in a chain,
+// or a waiter, watcher or holder) or a ListNode. Both contain their size, so an arena can be read from left to right.
 #pragma once
 
 #include <array>
@@ -29,34 +28,34 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a use count. The benchmark is "Hits".
+/// The number of granules that share a use count. The benchmark is "Hits".
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page: one count for each of kReadCounts process slots, so that no process writes into
-/// the cache line of another process.
+/// Counts of reads, in the header page, so that up to kReadCounts - 1 processes do not write into the same cache line.
+/// A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the last record.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
 };
 inline constexpr std::uint32_t kReadCounts = 56;
 
-/// The header page, after the FileHeader.
+/// The part of the header page after the FileHeader.
 struct DictionaryHeader {
   FileHeader file;
 
-  // Constant after creation.
+  // These words are constant after creation.
   std::uint32_t strategy;  // MutexStrategy
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Each word is changed by one atomic operation, unless it is constant. The first cache line changes rarely.
+  // One atomic operation changes each word below, unless the word is constant. The first cache line changes rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
-  std::uint64_t seed_complement;    // of `seed`: a process with another seed would find none of the locks
+  std::uint64_t seed_complement;    // of `seed`: a process with a wrong seed would find none of the locks
   Word32 counted_units;             // bits of units of the statistics that were ever reserved
-  std::uint32_t shards_complement;  // of `shards`, constant: nothing else says how many there are
-  alignas(64) Word64 sequence;      // last fencing number given (dict/fencing.h)
-  Word64 range;                     // the range of `sequence`, unless that was overwritten
+  std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
+  alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
+  Word64 range;                     // the range of `sequence`, unless one of them was overwritten
   Word64 range_copy;                // sealed (world/fencing.h)
   Word64 given;                     // the last fencing number again, written after `sequence`
 
@@ -66,11 +65,12 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1..63 granules have a bin for each size; longer blocks have four bins for each power of two.
+/// Free blocks of 1 to 63 granules have a bin for each size. Longer blocks have four bins for each power of two: number
+/// 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size.
 /// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
-/// No block has 0 granules, so this bin has the spare block (Arena::keep), if there is one. The bin has no bit in the
-/// map.
+/// No block has 0 granules, so this bin contains the spare block (Arena::keep), if there is one. The map has no bit for
+/// this bin.
 inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -78,48 +78,49 @@ inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 struct ShardHeader {
   ShmtxState mutex;
 
-  /// Says how much of the arena is reserved, as a mark of dict/reserved.h. It is 0 in a dictionary of one shard, and in
-  /// a shard that was never used. It is written with the mutex held, and each owner of the mutex reads it.
+  /// Says how much of the arena is reserved, as a ReservedMark (dict/reserved.h). It is 0 in a dictionary of one shard,
+  /// and in a shard that was never used. It is written with the mutex held, and each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
   /// Counts how often memory that a chain once reached was released. A reader that finds the count unchanged has read
   /// only memory that was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
-  // Counts of events, for people. They are written with the mutex held, and only when a waiter is involved, because
-  // every reader loads the epoch, which shares their cache line.
+  // Counts of events, shown to users. They are written with the mutex held, and only if a waiter is involved, because
+  // they share the cache line of the epoch, which every reader loads.
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
-  Word32 no_room;           // smallest size that no search has found, even with eviction; 0: unknown. Derived
-  Word32 failed;            // hint: when a search failed that seemed possible (µs, lower half); 0: not lately
+  Word32 no_room;           // the smallest size that a search failed to find even with eviction; 0: unknown. Derived
+  Word32 failed;            // hint: when a search last failed that seemed possible (µs, lower half); 0: not lately
 
   // The mutex guards the words below. They are derived: repair rebuilds or resets them. There are two exceptions:
   // `repairs`, `evictions` and `expirations` count events and survive a repair, and `reclaim_flush` is a hint, which
   // repair leaves unchanged.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
-  Word32 perhaps_free;   // locks, which become free without the mutex, and permits that are free: memory to reclaim
+  Word32 perhaps_free;   // free permits, and locks, which become free without the mutex: memory to reclaim
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
   Word32 waiters;        // waiter and watcher blocks; at most a quarter of the arena is for them
-  Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: of the arena
-  Word32 no_run;         // as no_room, without eviction
-  Word32 rest_until;     // next allowed sweep (ms, lower half), unless nothing else helps: the last one found little
-  Word64 evictions;      // live entries that were removed for others
+  Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: at the beginning of the arena
+  Word32 no_run;         // the same as no_room, but without eviction
+  Word32 rest_until;     // time of the next allowed sweep (ms, lower half) unless nothing else helps, because the last
+                         // sweep found little
+  Word64 evictions;      // live entries that were removed to make room
   Word64 expirations;    // expired or flushed entries that were reclaimed
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
   Word32 in_use;  // 0: never used; then all zero but mutex and mark, and its arena is one unmarked free run
-  Word32 asked;   // hint: when dead owners were last looked for without success (µs, lower half); 0: not lately
+  Word32 asked;   // hint: when a search for dead owners last found none (µs, lower half); 0: not lately
 };
 
 // docs/format.md states these offsets.
 static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, no_room) == 96 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
-/// `table` is a table that the host has serialised.
+/// The type of an entry. `table` is a table that the host has serialised.
 enum class EntryType : std::uint8_t {
   boolean = 1,
   number = 3,
@@ -134,7 +135,7 @@ enum class EntryType : std::uint8_t {
   watcher = 13,  // not in a chain, but in a lock's queue of watchers, which only wait for a grant to end
 };
 
-/// Returns whether entries of this type may be in a chain, under a key.
+/// Returns whether an entry of this type may be in a chain, under a key.
 constexpr bool has_key(EntryType type) noexcept {
   switch (type) {
     case EntryType::boolean:
@@ -149,13 +150,14 @@ constexpr bool has_key(EntryType type) noexcept {
       return false;
   }
 }
-/// Returns whether entries of this type are held, not stored. A free entry of such a type stays until its memory is
+/// Returns whether an entry of this type is held, not stored. A free entry of such a type stays until its memory is
 /// needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
-/// An entry of a chain, or a waiter, watcher or holder. The header is followed by the key, then the value, each padded
-/// with zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry.
-/// Exceptions: a number, a list's ends and the fields of a lock or of permits change by single stores to their words.
+/// An entry of a chain, or a waiter, watcher or holder. The key follows the header, then the value, each padded with
+/// zero bytes to a multiple of 8. Everything except next and expiry is constant while a chain reaches the entry, with
+/// three exceptions: a number, the ends of a list, and the fields of a lock or of permits change by single stores to
+/// their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
@@ -177,22 +179,23 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-/// An element of a list, followed by the value, padded. Its first four words have the same layout as an Entry's. It is
-/// constant while the list reaches it, except next and previous.
+/// An element of a list, followed by its value, padded. Its first four words have the same layout as those of an Entry.
+/// Everything except next and previous is constant while the list reaches the element.
 struct ListNode {
   Word32 next;        // block of the next node; meaningless in the last node
   Word32 hash;        // lower half of the hash of the list's key
   Word32 shape;       // EntryType::node in bits 16..23, the value's EntryType (number or string) in bits 24..31
   Word32 value_size;  // bytes
-  Word32 previous;    // block of the node before; meaningless in the first node. Derived
+  Word32 previous;    // block of the previous node; meaningless in the first node. Derived
   Word32 spare;
 };
 static_assert(sizeof(ListNode) == 24);
 
-/// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
-/// first by `length` - 1 steps along `next`. The last node follows from these: Entry::flags has its block, derived.
+/// The value of a list entry. It is one word, so that every change of the list is one store. The list consists of the
+/// first node and the nodes reached by `length` - 1 steps along `next`. The last node follows from these; Entry::flags
+/// contains its block, derived.
 struct ListFields {
-  Word64 word;  // of ListEnds: first, length
+  Word64 word;  // ListEnds: first, length
 };
 
 struct ListEnds {
@@ -207,58 +210,59 @@ struct ListEnds {
   static constexpr std::uint32_t length_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 };
 
-/// The waiters of an entry, as the ends of a chain of waiter blocks. The queue is derived, and only a hint, because
-/// repair empties it.
+/// The waiters of an entry: the ends of a chain of waiter blocks. The queue is derived and only a hint, because repair
+/// empties it.
 struct QueueFields {
   Word32 head;
   Word32 tail;
 };
 
-/// Value of a lock entry. dict/lock_word.h says which of its words may change when. The value is padded so that the
-/// entry fills whole cache lines, and processes with separate locks do not disturb each other.
+/// The value of a lock entry. dict/lock_word.h says which of its words may change when. The value is padded so that the
+/// entry fills whole cache lines. So processes with separate locks do not disturb each other.
 struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
   QueueFields watchers;    // waiters for the end of a grant, which do not want the lock
-  Word32 sequence_high;    // upper half of the grant's fencing number; the word has the lower one
+  Word32 sequence_high;    // upper half of the grant's fencing number; the word contains the lower half
   Word32 limit;            // the last turn of the lock's block of fencing numbers
-  Word32 granted;          // the turn that these fields belong to
-  Word32 generation_high;  // of the owner's generation: the bits that do not fit into the word
-  Word32 reserved;         // not 0: granted by a release to this waiter of the owner, which has not claimed it
+  Word32 granted;          // the turn to which these fields belong
+  Word32 generation_high;  // bits of the owner's generation that do not fit into the word
+  Word32 reserved;         // not 0: a release granted the lock to this waiter of the owner, which has not claimed it
   Word32 task;             // task of the owner that counts as the holder; 0: none
   Word32 reason;           // block of a holder with the reason why the lock is held; 0: none
-  Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
-  Word64 since;            // Since: the time of the grant, and whether its length is measured
+  Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it only affects fairness
+  Word64 since;            // Since: when the grant was made, and whether its length is measured
 };
 static_assert(sizeof(LockFields) == 64);
 
-/// Value of a waiter block. Its number is in Entry::flags, its deadline in Entry::expiry, and its traits in
-/// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
-/// to react to a wake-up. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
-/// watcher `want` and `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and
-/// `first` are 0.
+/// The value of a waiter block. Entry::flags contains the waiter's number, Entry::expiry its deadline, and Entry::stamp
+/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. The bits
+/// from 3 on say how long its loop takes to react to a wake-up. That time, `woken` and `first` are in units of 1024 ns;
+/// `woken` and `first` wrap. In a watcher, `want` and `overtakes` are the lower and the upper half of the grant's
+/// fencing number, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
-  Word32 want;       // permits it wants
-  Word32 overtakes;  // the entry's, when this became the first
-  Word32 woken;      // when it was woken, to claim what is free or granted to it; 0: it was not, or has come since
-  Word32 first;      // when it became the first of the queue; 0: not known to be the first
+  Word32 want;       // permits that the waiter wants
+  Word32 overtakes;  // the entry's `overtakes` when this waiter became the first
+  Word32 woken;  // when it was woken to claim what is free or granted to it; 0: not woken, or it has responded since
+  Word32 first;  // when it became the first of the queue; 0: not known to be the first
 };
 static_assert(sizeof(WaiterFields) == 32);
 
-/// The value of Entry::flags of a permits entry.
+/// The value of Entry::flags in a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 /// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
-/// Shortcuts along a chain of holders, derived from it. About one in 32 holders has a link to the next such holder, in
-/// Entry::flags. About one in 32 of these has a second link, to the next holder with a second link, in Entry::stamp.
-/// Benchmarks: Many holders of one key, "release".
+/// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
+/// link to the next such holder, in Entry::flags. About one in 32 of these has a second link, to the next holder with a
+/// second link, in Entry::stamp. A link without a target is 0, and so are the words of a holder that has no links. The
+/// benchmark is "Many holders of one key", row "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// Returns how many links besides `next` the holder with that fencing number has. Consecutive numbers, and every n-th
-/// number, are spread evenly. Number 0 has none.
+/// Returns how many links besides `next` the holder with that fencing number has. The result is evenly distributed over
+/// consecutive numbers, and over every n-th number. Number 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;
   constexpr std::uint32_t kMask = (1U << kBits) - 1;
@@ -274,14 +278,14 @@ inline Word32& shortcut_of(Entry& holder, std::uint32_t level) noexcept {
   return level == 1 ? holder.flags : holder.stamp;
 }
 
-/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is never
-/// earlier than the expiry of any holder.
+/// The value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is
+/// never earlier than the expiry of any holder.
 struct PermitFields {
   Word32 total;
   Word32 holders;  // block of the first holder; 0: no permit is taken
   QueueFields queue;
   Word32 used;                               // derived: the sum of the holders' counts
-  Word32 overtakes;                          // as in a lock
+  Word32 overtakes;                          // as in a lock entry
   std::array<Word32, kShortcuts> shortcuts;  // derived: block of the first holder with that many links besides `next`
   Word32 number;                             // derived: the number of holders
   Word32 looked;                             // derived: when all holders were last checked (ms, lower half); 0: unknown
@@ -289,15 +293,15 @@ struct PermitFields {
 };
 static_assert(sizeof(PermitFields) == 48);
 
-/// The largest number of bytes in a reason, the text that says why something is held.
+/// The most bytes in a reason, which is the text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
-/// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash. The reason follows
-/// the block. Along a chain of holders the fencing numbers descend, except for lost numbers.
+/// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
+/// follows the block. Along a chain of holders the fencing numbers descend, except for lost numbers.
 struct HolderFields {
   Word64 owner;     // Token
-  Word64 sequence;  // fencing number of the grant; 0: it was overwritten and is lost
-  Word64 since;     // as in a lock
+  Word64 sequence;  // fencing number of the grant; 0: overwritten and lost
+  Word64 since;     // as in a lock entry
   Word32 count;     // permits of this grant
   Word32 task;      // task of the owner that counts as the holder; 0: none
 };
@@ -305,9 +309,9 @@ static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 
-/// The largest value in bytes that an entry can express (Entry::value_size).
+/// The largest value, in bytes, that an entry can express (Entry::value_size).
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
-/// Granules of a cache line.
+/// The number of granules in a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
 /// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`
 /// adds GateFields.
@@ -318,7 +322,7 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
-/// A number of granules that no arena reaches. Other numbers of granules can be added to it without overflow.
+/// More granules than any arena has. Other numbers of granules can be added to it without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// Returns the granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax

@@ -1,12 +1,12 @@
 // A list consists of nodes in the shard's arena, attached to an entry. Every change commits by one store to the entry's
 // word, or to the link that leads to a node that moves (dict/layout.h).
 //
-// `first`, `length`, and `next` of all nodes but the last define the list. `last`, and `previous` of all nodes but the
-// first, follow from them, and are right whenever the mutex is free. `next` of the last node and `previous` of the
-// first are meaningless, so a push may write them before it commits.
+// `first`, `length`, and the `next` of all nodes but the last define the list. `last`, and the `previous` of all nodes
+// but the first, follow from these, and are correct whenever the mutex is free. The `next` of the last node and the
+// `previous` of the first node are meaningless, so a push may write them before it commits.
 //
-// Nothing here trusts what it loads. A call that meets damage changes nothing and reports it; repair() leaves lists
-// that every call works with.
+// Nothing here trusts what it loads. A call that finds damage reports it and changes nothing. repair() leaves lists in
+// a state in which every call works.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,9 +30,9 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value, which is in no list so far. Returns 0 if there is no free block for it.
+  /// Allocates a node with the value. The node is in no list yet. Returns 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
-  /// Returns the value of a list with this one node.
+  /// Returns the value of a list that consists of this node.
   static ValueIn only(std::uint32_t node) noexcept {
     return {EntryType::list, node, ListEnds{node, node, 1}.word(), nullptr, sizeof(ListFields)};
   }
@@ -49,18 +49,18 @@ class List {
   /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// Keeps, for a repair, the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
+  /// Keeps, in a repair, the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
   /// parts. `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else
   /// occupies it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
   std::uint32_t repair(Occupy&& occupy) noexcept;
 
-  /// Replaces the node `from` in its list by the copy at `to`, by one store, wherever it is. Returns false and changes
-  /// nothing if the node is in no list that can be found. REQUIRES: the two do not overlap.
+  /// Replaces the node `from`, at any position of its list, with the copy at `to`, by one store. Returns false and
+  /// changes nothing if the node's list cannot be found. REQUIRES: the two nodes do not overlap.
   ///
-  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only then
-  /// are `previous` of the node after it, and `last`, set to `to`. If the process dies in between, repair does this,
-  /// and either copy is whole.
+  /// The deciding store is to the `next` of the previous node or, for the first node, to the entry's word. Only then
+  /// are the `previous` of the next node, and `last`, set to `to`. If the process dies in between, repair sets them,
+  /// and either copy is complete.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
@@ -73,7 +73,8 @@ class List {
   };
 
   ListEnds ends() const noexcept { return list_.list_ends(); }
-  /// Commits the change by the store of the word. A process that dies before the other store leaves it to repair().
+  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes that
+  /// store.
   void change(const ListEnds& then) noexcept {
     commit(list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);
@@ -86,7 +87,7 @@ class List {
   const Shard& shard_;
   Arena& arena_;
   const EntryView list_;
-  std::uint32_t hash_;  // of the key; the nodes have it too
+  std::uint32_t hash_;  // of the key; the nodes contain it, too
 };
 
 template <class Occupy>

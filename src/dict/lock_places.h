@@ -1,5 +1,5 @@
-// Remembers where the locks are that this process has taken lately, so that a release need not look them up. The places
-// are only hints, and only for this process.
+// Remembers where the locks are that this process has taken lately, so that a release need not look them up. These
+// places are only hints, and are private to this process.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace holdfast {
 
-/// The block of a lock, and the reuse epoch of its shard when the block was in its chain. While no memory of the shard
-/// is released, the block is still there.
+/// The block of a lock, and the reuse epoch of its shard when the block was in its chain. As long as no memory of the
+/// shard is released, the block is still in its chain.
 struct LockPlace {
   std::uint64_t epoch;
   std::uint32_t shard;
-  std::uint32_t block;  // 0: none; no lock is there
+  std::uint32_t block;  // 0: unknown
 
-  static constexpr int kBlockBits = 21;  // for any arena but the large ones of a dictionary for large values
+  static constexpr int kBlockBits = 21;  // enough for any arena except the large ones of a dictionary for large values
   static constexpr int kShardBits = 16;
   static constexpr int kEpochBits = 64 - kBlockBits - kShardBits;
 
   bool is_of(std::uint64_t now) const noexcept { return ((now ^ epoch) & ((std::uint64_t{1} << kEpochBits) - 1)) == 0; }
 };
 
-/// The places by fencing number. Each place is one word, so threads may share them.
+/// The places, by fencing number. Each place is one word, so threads may share them.
 class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {

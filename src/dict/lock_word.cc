@@ -19,13 +19,13 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept {
   return seen.complete || seen.word.is_free() ? seen.owner : world.token_of(seen.word.owner());
 }
 
-// An owner that is about to complete its grant is inside a section (lock/fast_path.cc). An owner that has left it has
-// completed the grant, so check the grant again.
+// Completes the grant unless its owner is about to do so. An owner that is about to complete its grant is inside a
+// section (lock/fast_path.cc). An owner that has left the section has completed the grant, so check the grant again.
 void mend_incomplete(World& world, LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   if (word.is_free() || is_complete(lock, word)) [[likely]]
     return;
-  // This thread is inside, because it has the mutex.
+  // This thread is inside a section, because it has the mutex.
   const std::uint64_t self = word.owner() == owner_bits(world.known_token()) ? 1 : 0;
   if (count_inside(world, word.owner()) > self || is_complete(lock, word)) return;
   lock.granted.store(word.turn(), kRelaxed);

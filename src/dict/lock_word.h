@@ -1,18 +1,18 @@
-// The word of a lock has the lock's owner, and the number of its grant. One compare-and-swap takes a free lock, and
-// another releases it, without the mutex of the shard (lock/fast_path.h). Everything else happens under the mutex, with
-// the bit MUTEX_OWNED set:
+// The word of a lock contains the lock's owner, and the number of its grant. A compare-and-swap of this word takes a
+// free lock, and another releases it, without the mutex of the shard (lock/fast_path.h). All other changes are made
+// under the mutex, with the bit MUTEX_OWNED set:
 //
 // - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
 //   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
 //   reserved grant. The next operation under the mutex clears a MUTEX_OWNED bit that a dead process has left.
 // - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
-// - The fields of a grant count once `granted` equals its turn. From the compare-and-swap until then only the owner of
-//   the lock writes them; afterwards only the owner of the mutex does. In between the grant is incomplete: the lock is
-//   held, and its entry must not be moved or released unless the owner is dead.
-// - An entry is cut from its chain and moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
-//   stays MUTEX_OWNED. So a process that still uses that memory changes nothing there. FREE has bits that no other
-//   content is likely to have, in case the memory is reused at that very moment.
+// - The fields of a grant are valid once `granted` equals its turn. From the compare-and-swap until then, only the
+//   owner of the lock writes them; afterwards, only the owner of the mutex does. In between, the grant is incomplete:
+//   the lock is held, and its entry must not be moved or released unless the owner is dead.
+// - An entry is cut from its chain or moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
+//   stays MUTEX_OWNED. So a process that still uses that memory changes nothing there. FREE contains bits that other
+//   content is unlikely to have, in case the memory is reused at that very moment.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;  // the word of no grant, which names no process
-  /// Owner bits that name a slot that no process has.
+  static constexpr std::uint64_t kNone = 0;  // the word of no grant; it names no process
+  /// Owner bits of a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 
   static constexpr LockWord make(std::uint32_t owner, std::uint32_t turn) noexcept {
@@ -48,7 +48,7 @@ struct LockWord {
   constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
-  /// Returns whether the word names no process. An overwritten word may name none without being FREE.
+  /// Returns whether the word names no process. An overwritten word may name no process without being FREE.
   constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
   constexpr bool operator==(const LockWord&) const = default;
 
@@ -60,13 +60,13 @@ inline LockWord load_word_of(const LockFields& lock, std::memory_order order = k
   return {lock.word.load(order)};
 }
 
-/// Returns the fencing number of the grant with this word. REQUIRES: the word is loaded from this lock.
+/// Returns the fencing number of the grant with this word. REQUIRES: the word was loaded from this lock.
 inline std::uint64_t sequence_of(const LockFields& lock, LockWord word) noexcept {
   return std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | word.turn();
 }
 
 /// Returns whether the fields belong to the grant with this word.
-// The acquire order pairs with the release of `granted` by the owner, after the fields.
+// The acquire order pairs with the release store of `granted`, which the owner makes after storing the fields.
 inline bool is_complete(const LockFields& lock, LockWord word) noexcept {
   return lock.granted.load(kAcquire) == word.turn();
 }
@@ -81,14 +81,14 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
   return make_token(slot_of_owner(word.owner()), high << kOwnerSlotShift | generation_of_owner(word.owner()));
 }
 
-/// Returns the owner, or kNobody if the lock is free. For an incomplete grant, returns the process that has the word's
-/// owner bits now.
+/// Returns the owner, or kNobody if the lock is free. If the grant is incomplete, returns the process that has the
+/// word's owner bits now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// The most fencing numbers in a block; fewer may be left. The benchmark is "lock + unlock, same object".
+/// The most fencing numbers in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kBlockNumbers = 1024;
-/// Returns whether the lock's block has a number for the next turn. If a process died while it wrote a block, the block
-/// is behind the word, and the difference is too large.
+/// Returns whether the lock's block has a number for the next turn. If a process died while it wrote a new block, the
+/// limit is behind the word, and the difference is too large.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
 }
@@ -96,17 +96,17 @@ inline bool has_number(const LockFields& lock, LockWord word) noexcept {
 /// A grant that was read without the mutex.
 struct SeenGrant {
   LockWord word;
-  bool complete;           // if false, the lock is held, without an end, and only the word is known
+  bool complete;           // if false, the lock is held, has no end yet, and only the word is known
   Token owner;             // if complete
   std::uint64_t sequence;  // fencing number
   std::uint32_t task;      // if complete
   std::uint64_t expiry;    // if complete: the entry's word
 };
 
-/// Reads the grant of a lock. Returns false if the grant changed in the meantime; the word is still valid for one
+/// Reads the grant of a lock. Returns false if the grant changed in the meantime; even then, the word is valid for one
 /// moment.
-// The fields of a later grant are written after a release fence, after the word has changed: a reader that sees one of
-// them sees another word after the acquire fence.
+// The fields of a later grant are written after a release fence, which follows the change of the word. So a reader that
+// sees such a field also sees another word after the acquire fence.
 inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& seen) noexcept {
   seen.word = load_word_of(lock, kAcquire);
   seen.complete = is_complete(lock, seen.word);
@@ -118,21 +118,21 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
   return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
-/// Returns the owner, like owner_of(world, lock).
+/// Returns the owner, as owner_of(world, lock) does.
 Token owner_of(World& world, const SeenGrant& seen) noexcept;
 
 // REQUIRES, for all calls below: the shard's mutex.
 
-/// Gives the word to the owner of the mutex, and returns its previous value.
+/// Makes the owner of the mutex the owner of the word, and returns the word's previous value.
 // The acquire order makes visible what the last owner did on the fast path. The release order makes sure that a process
-// that sees MUTEX_OWNED sees what came before it.
+// that sees MUTEX_OWNED also sees the stores before it.
 inline LockWord take_over(LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
-  // A word with MUTEX_OWNED already belongs to the mutex owner.
+  // A word with MUTEX_OWNED already belongs to the owner of the mutex.
   return word.is_mutex_owned() ? word : LockWord{lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)};
 }
 
-/// Completes a grant that nobody is about to complete, because one of its words was overwritten. REQUIRES: the lock is
+/// Completes a grant that no process will complete, because one of its words was overwritten. REQUIRES: the lock is
 /// taken over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
@@ -154,7 +154,7 @@ inline void release_word(LockFields& lock) noexcept {
 }
 
 /// Ends a grant. REQUIRES: the lock is taken over, and the grant is complete or its owner is dead.
-// The release order makes sure that whoever takes the free lock sees what its last owner did.
+// The release order makes sure that a process that takes the free lock sees what its last owner did.
 inline void end_grant_of(LockFields& lock) noexcept {
   commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).mutex_owned().bits);
 }

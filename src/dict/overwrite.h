@@ -1,6 +1,6 @@
-// Makes the most frequent change: replaces a value by another with the same key, type and size. It does to shared
-// memory what a transaction would do, in half of the instructions. It leaves anything unusual, above all damage, to a
-// transaction, and in that case changes nothing.
+// Makes the most frequent change: replaces a value with another of the same key, type and size. It does to shared
+// memory what a transaction would do, with half the instructions. It leaves anything unusual, especially damage, to a
+// transaction, and then changes nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -23,10 +23,10 @@ constexpr bool is_word(EntryType type) noexcept { return type == EntryType::numb
 /// An entry that may be overwritten, and the link that leads to it.
 struct Overwritable {
   Word32* link = nullptr;
-  std::uint32_t block = 0;  // 0: there is none
+  std::uint32_t block = 0;  // 0: not found
 };
 
-/// Finds the key's entry, if the entry has this type and size and is near the beginning of its chain.
+/// Finds the key's entry, if the entry has this type and size, and is near the beginning of its chain.
 [[gnu::always_inline]] inline Overwritable find_overwritable(const Shard& shard, const Key& key, EntryType type,
                                                              std::size_t value_size) noexcept {
   constexpr std::uint32_t kSteps = 16;  // Benchmark: set, 100k numbers
@@ -43,7 +43,7 @@ struct Overwritable {
   return found;
 }
 
-/// Overwrites the word of a number or a boolean, if nothing else of its entry changes.
+/// Overwrites the word of a number or a boolean, if nothing else in its entry changes.
 [[gnu::always_inline]] inline bool overwrite_word(const Shard& shard, const Key& key, const ValueIn& value,
                                                   std::uint64_t expiry) noexcept {
   const std::uint32_t block = find_overwritable(shard, key, value.type, sizeof(Word64)).block;
@@ -69,8 +69,8 @@ struct Overwritable {
   return true;
 }
 
-/// Puts a string or a table into the spare block, if that block has its size, and links it instead of the old block,
-/// which becomes the spare block. `end_ms` is when the value ends.
+/// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
+/// block, which becomes the spare block. `end_ms` is when the value ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);

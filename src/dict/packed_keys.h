@@ -1,5 +1,5 @@
-// Keys for a caller of the C interface, in the caller's memory: each key is a uint32_t length and the bytes. Adding a
-// key allocates nothing, so keys can be added with a mutex held.
+// Keys for a caller of the C interface, in the caller's memory. Each key is a uint32_t length followed by the bytes.
+// Adding a key allocates nothing, so keys can be added with a mutex held.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class PackedKeys {
     std::uint32_t count;
   };
   Mark mark() const noexcept { return {size_, count_}; }
-  /// Forgets what was added after that point.
+  /// Removes what was added after that mark.
   void back_to(Mark mark) noexcept {
     size_ = mark.size;
     count_ = mark.count;
@@ -50,7 +50,8 @@ class PackedKeys {
     return to + sizeof length;
   }
 
-  // Copies whole words, if there is room, because the next key overwrites what follows this key.
+  // Copies whole words if there is room. The bytes after this key are free to use, because the next key overwrites
+  // them.
   void copy(const Word64* key, char* to, std::uint32_t length) const noexcept {
     if (length >= kLongCopy || capacity_ - size_ < 8) return load_bytes(key, to, length);
     for (std::uint32_t at = 0; at < length; at += 8, ++key) {

@@ -21,15 +21,15 @@ namespace holdfast {
 namespace {
 
 // A sweep reads every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not start another
-// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No benchmark covers it:
-// none is short of memory while values expire. reclaimer_test.cc is.
+// sweep soon. Otherwise, in a dictionary with many short exptimes, each set would scan the whole shard. No benchmark
+// covers this, because none is short of memory while values expire. reclaimer_test.cc is.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// How long a shard pauses after a search for dead owners that found none: a second for 1 MB, at most a minute. The
-// hints have the lower half of the time, which repeats after 71 minutes. No benchmark covers it: none has a shard full
-// of held locks.
+// How long a shard pauses after a search for dead owners that found none: a second for 1 MB, but at most a minute. The
+// hints contain the lower half of the time, which repeats after 71 minutes. No benchmark covers this constant, because
+// none has a shard full of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;
@@ -43,7 +43,8 @@ std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::
 
 }  // namespace
 
-// Posts to each process once: it then finds out by itself which of its watchers have lost their positions in the queue.
+// Posts once to each process. The process then finds out by itself which of its watchers have lost their positions in
+// the queue.
 void Reclaimer::wake_watchers(WaitQueue watchers) noexcept {
   std::bitset<kSlots> woken;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
@@ -76,8 +77,8 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Returns whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken
-// again, until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
+// Returns whether a sweep for free locks and permits is worthwhile. As long as the arena can grow they may keep their
+// memory, because they are taken again. A few of them are left to the clock sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
@@ -85,7 +86,7 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-// Returns whether the shard still pauses after the time in the hint.
+// Returns whether the shard still pauses, according to the time in the hint.
 bool Reclaimer::is_lately(const Word32& hint) const noexcept {
   const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());
@@ -120,8 +121,8 @@ std::uint32_t Reclaimer::take_permits_from_dead(const EntryView& view, const Dea
   return found;
 }
 
-// Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns how many of all
-// these there were.
+// Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns how many grants,
+// waiters and watchers there were.
 std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
   std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
   if (view.type == EntryType::lock)
@@ -141,7 +142,7 @@ std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners&
   return found;
 }
 
-// False on damage.
+// Sweeps a chain. Returns false on damage.
 bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   Word32* link = &shard_.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
@@ -191,9 +192,9 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// A search that found nothing is remembered, because a full dictionary must not search itself again, with the mutex
-// held, for each key that does not fit. Dictionary::reclaim_from_dead() finds out without the mutex whether a search
-// has become possible.
+// Returns whether a search is known to fail. A search that found nothing is remembered, because a full dictionary must
+// not be searched again, with the mutex held, for each key that does not fit. Dictionary::reclaim_from_dead() finds
+// out, without the mutex, whether a search has become possible.
 bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const auto known = [count](const Word32& least) {
@@ -223,7 +224,7 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
   return cleared;
 }
 
-// A search that fails though it seemed possible would fail again at each call.
+// Records a search that failed though it seemed possible, because it would fail again at each call.
 void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
   if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us() | 1, kRelaxed);
 }
@@ -233,7 +234,7 @@ bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header(
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");
   arena_.settle();
-  // The hand names the beginning of a block, so check that there is an entry.
+  // The hand must name the beginning of a block, so check that there is an entry.
   if (prospect.entry != 0 && shard_.link_to(&shard_.entry(prospect.entry), prospect.hash, kRelaxed) != nullptr)
     shard_.header().hand.store(prospect.entry, kRelaxed);
   ClockSweep sweep(*this, Evict::no, 0);
@@ -253,7 +254,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
   bool swept = (any_dead() || (many_may_be_free(evict) && !is_impossible(count, evict))) && !rests();
   if (swept) sweep();
   for (;; swept = true) {
-    // The sweep may have removed or moved the entry that `position` names.
+    // The sweep may have removed or moved the entry that `position` describes.
     if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (arena_.can_allocate(count)) return Code::ok;
     if (shard_.can_grow()) {

@@ -1,4 +1,4 @@
-// Frees memory for a new block of a shard: reclaims dead entries, and evicts the least used entries.
+// Frees memory for a new block in a shard: reclaims dead entries, and evicts the least used entries.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -18,19 +18,19 @@ class ClockSweep;
 class DeadOwners;
 class World;
 
-/// Whether live entries may be removed to make room.
+/// Says whether live entries may be removed to make room.
 enum class Evict { no, yes };
 
-/// How a run of free granules might be made.
+/// Says how a run of free granules could be made.
 struct Prospect {
   enum class Way {
     none,
     unknown,  // the shard changed during the scan
-    moving,   // perhaps by moving what is held together
+    moving,   // perhaps by moving entries that are held
     removal,  // by removing neighbours
   };
   Way way = Way::none;
-  std::uint32_t entry = 0;  // by removal: the first entry of the run, if it has one, and its hash; only hints
+  std::uint32_t entry = 0;  // for removal: the first entry of the run, if it has one, and its hash; only hints
   std::uint32_t hash = 0;
   bool evictable = false;  // whether there were values that may be evicted, if eviction is allowed
 };
@@ -44,34 +44,34 @@ class Reclaimer {
   Arena& arena() const noexcept { return arena_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Makes sure that a free block of `count` granules exists. Removes dead entries first, then moves entries so that
-  /// the free memory is contiguous, then, with Evict::yes, removes the least used entries. Locks and permits in use
-  /// stay.
+  /// Makes sure that a free block of `count` granules exists. First removes dead entries, then moves entries so that
+  /// the free memory is contiguous, then, with Evict::yes, removes the least used entries. Keeps locks and permits in
+  /// use.
   ///
-  /// Finds `position`, which is the key's, again, because entries move. Sets `evicted` if a live entry other than the
-  /// key's own was removed, else leaves it unchanged. Returns ok, no_memory, corrupt.
+  /// Updates `position`, which is the key's, because entries move. Sets `evicted` if a live entry other than the key's
+  /// own was removed; otherwise does not change it. Returns ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
-  /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, holders. Wakes
-  /// its waiters and watchers. Returns the beginning of the free block that now contains the entry's block, or 0 on
-  /// damage.
+  /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, and holders.
+  /// Wakes the entry's waiters and watchers. Returns the beginning of the free block that now contains the entry's
+  /// block, or 0 on damage.
   std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
   struct Swept {
-    std::uint32_t expired = 0;  // or flushed
+    std::uint32_t expired = 0;  // expired or flushed entries
     std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Removes dead entries, but at most `max` expired and flushed entries. Ends grants and waiters of processes in
-  /// `dead` first.
+  /// Removes dead entries, but at most `max` expired and flushed entries. Before that, ends the grants and waits of the
+  /// processes in `dead`.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
-  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. Returns false if
-  /// this is no longer possible.
+  /// Makes a free run of `count` granules where a scan found that this is possible without evicting anything. Returns
+  /// false if it is no longer possible.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
-  // The next three calls use only hints, and need no mutex.
-  /// Returns whether dead owners were looked for during the last second, in a shard of 1 MB.
+  // The next calls use only hints, and need no mutex.
+  /// Returns whether a search for dead owners took place during the last second (in a shard of 1 MB).
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
   /// Returns whether a search failed during the last second although it seemed possible.

@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Returns whether it can be opened, or an open reports why not. A temporary dictionary of another world that no
-/// process uses does not count.
+/// Returns whether the file is a dictionary that can be opened, or whose open reports why not. A temporary dictionary
+/// of another world that no process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -54,8 +54,8 @@ Registry& Registry::get() {
   return *registry;
 }
 
-// Create it when the library is loaded. Otherwise a child forked while another thread creates it would wait for that
-// thread forever.
+// Create the registry when the library is loaded. Otherwise a child that is forked while another thread creates it
+// would wait for that thread forever.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
@@ -67,10 +67,10 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-// Says what to do about a largest value that is too large.
+// Returns what to do about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
-  // In a dictionary of one shard, less than a tenth is used for anything but values.
+  // In a dictionary of one shard, less than a tenth is used for anything except values.
   return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
 }
 
@@ -93,13 +93,14 @@ static Status bad_declaration(const std::string& name) {
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 
-// Returns the declaration in $HOLDFAST_DICTS; not_found: none.
+// Returns the declaration in $HOLDFAST_DICTS, or not_found if there is none.
 static Expected<Declaration> find_declared(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// A kept dictionary of another size, or for smaller values, is replaced by the declared one, unless a process uses it.
+// Makes way for the declared dictionary: retires a kept dictionary that has another size, or is for smaller values,
+// unless a process uses it.
 static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
   auto world = World::current();
@@ -122,8 +123,8 @@ static Status make_way(const std::string& name, const Declaration& declared) {
   return retired.code == Code::exists ? Status{} : retired;
 }
 
-// For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. A
-// declared dictionary ends with its world.
+// Chooses the size for a caller that asks for none. It is the size of the dictionary that exists or is declared, or
+// else the default. A declared dictionary ends with its world.
 Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
   auto declared = find_declared(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
@@ -163,7 +164,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
-  // For a dictionary that is declared with this size, by programs that may not know the declaration.
+  // The dictionary may be declared with this size, and the program may not know the declaration.
   if (auto known = find_declared(name); known && round_size(known->bytes) == round_size(options.size))
     options.declared_largest = known->largest;
   if (Status large = check_largest(name, options.size, std::max(options.largest, options.declared_largest));
@@ -212,7 +213,8 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   }
   if (declared && declared->bytes >= kSizeMin && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
-  // One in use counts, whatever size the declaration says: the process that created it may have known better.
+  // Prefer a dictionary in use, whatever size the declaration says, because the process that created it may have known
+  // better.
   auto existing = open_locked(name, {});
   if (existing) {
     if (Status wrong = check_declared(**existing, *gate); !wrong.ok()) return wrong;
@@ -231,9 +233,9 @@ Status Registry::remove(const std::string& name) {
   if (!world) return world.status();
   const platform::LongMutex::Hold lock(mutex_);
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
-  if (removed.ok()) post_to_everyone(**world);  // some may wait for a lock in it
+  if (removed.ok()) post_to_everyone(**world);  // some processes may wait for a lock in it
   const auto known = dictionaries_.find(name);
-  if (known != dictionaries_.end()) known->second->segment();  // notices the removal, and releases the memory
+  if (known != dictionaries_.end()) known->second->segment();  // detects the removal, and releases the memory
   return removed;
 }
 

@@ -1,5 +1,5 @@
-// The registry knows the dictionaries of a world (runtime directory) by name, and the dictionaries that this process
-// has open. The process has one handle for each name, until it exits.
+// The registry knows the dictionaries of a world (runtime directory) by name, and contains the handles of the
+// dictionaries that this process has open. The process has one handle for each name, until it exits.
 //
 // Thread safety: any thread may make any call.
 #pragma once
@@ -15,22 +15,22 @@
 
 namespace holdfast {
 
-/// Returns the names in order, without opening any dictionary. A name made or removed in the meantime may be among
-/// them.
+/// Returns the names in order, without opening any dictionary. The result may or may not contain a name that is made or
+/// removed in the meantime.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {
  public:
-  /// Returns the only registry. It is never destroyed, because threads may be inside calls while the process runs its
-  /// exit handlers.
+  /// Returns the only registry, which is never destroyed, because threads may be inside calls while the process runs
+  /// its exit handlers.
   static Registry& get();
 
   /// Opens the dictionary, or creates it if there is none. Returns mismatch if a dictionary with another size, mutex or
-  /// cluster exists, or if $HOLDFAST_CLUSTER names another cluster. Without a cluster in `options`, the declared one
-  /// counts.
+  /// cluster exists, or if $HOLDFAST_CLUSTER names another cluster. If `options` names no cluster, uses the declared
+  /// cluster.
   Expected<Dictionary*> open(const std::string& name, DictionaryOptions options);
-  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else returns
-  /// not_found. Returns mismatch if the dictionary is not in the cluster that $HOLDFAST_CLUSTER names.
+  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS. Returns not_found
+  /// if there is none; mismatch if the dictionary does not belong to the cluster that $HOLDFAST_CLUSTER names.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 
@@ -38,7 +38,7 @@ class Registry {
   Registry() = default;
   Expected<Dictionary*> open_locked(const std::string& name, const DictionaryOptions& options);
   Status choose_size(const std::string& name, DictionaryOptions& options);
-  /// 0: there is none.
+  /// Returns the size of the existing dictionary, or 0 if there is none.
   Expected<std::uint64_t> present_size(const std::string& name);
 
   platform::LongMutex mutex_;  // guards dictionaries_, which changes only inside a ForkGuard

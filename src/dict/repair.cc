@@ -29,8 +29,8 @@ class Occupied {
     return true;
   }
 
-  /// Returns the first granule from `from` on that is occupied (or is not); the number of granules if there is none.
-  /// Searches no further than `end`.
+  /// Returns the first granule, beginning at `from`, that is occupied, or that is not, as `occupied` says. Searches up
+  /// to `end`. Returns the number of granules if there is no such granule.
   std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
     while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);
@@ -64,7 +64,7 @@ struct Census {
   std::uint32_t entries = 0;
   std::uint32_t perhaps_free = 0;
   std::uint32_t cuts = 0;
-  std::uint32_t dropped = 0;  // lists that have no node left: cut, but still marked as occupied
+  std::uint32_t dropped = 0;  // lists without any node left: cut, but still marked as occupied
 };
 
 /// Repairs the list. Returns whether anything is left of it.
@@ -76,9 +76,9 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
   return list.length() != 0;
 }
 
-/// Keeps a lock's reason while the grant lasts that it was written for. Returns the number of cuts. The reason of
-/// another grant does not count as one: a process that died between releasing the lock and releasing the reason leaves
-/// one, which is no damage.
+/// Keeps a lock's reason if the grant for which it was written still lasts. Returns the number of cuts. The reason of
+/// another grant does not count as a cut, because it is not damage: a process that died between releasing the lock and
+/// releasing the reason has left it behind.
 template <class Occupy>
 std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& occupy) noexcept {
   LockFields& lock = view.lock();
@@ -101,10 +101,10 @@ void forget(QueueFields& queue) noexcept {
   queue.tail.store(0, kRelaxed);
 }
 
-/// Repairs the queues and holders of a lock or of permits: empties the queues, keeps the holders.
+/// Repairs the queues and holders of a lock or of permits: empties the queues, and keeps the holders.
 void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   if (view.type == EntryType::lock) {
-    take_over(view.lock());  // it stays so until the next operation on it
+    take_over(view.lock());  // the lock stays taken over until the next operation on it
     forget(view.lock().watchers);
   }
   forget(view.queue());
@@ -124,12 +124,13 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   if (view.type == EntryType::lock || view.is_free()) ++census.perhaps_free;
 }
 
-// Never write to a block that is cut off: readers may be in it until the next epoch.
+// Walks the chain, and cuts it at the first inconsistent link. Never writes to a block that is cut off, because readers
+// may use it until the next epoch.
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
-    // A circular chain ends here too, at a block that is already occupied.
+    // A circular chain also ends here, at a block that is already occupied.
     if (!shard.inspect_in(bucket, block, view) || !occupied.occupy(block, view.granules)) {
       commit(*link, 0U);
       ++census.cuts;
@@ -154,8 +155,8 @@ Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   return census;
 }
 
-// Turns the map of occupied granules into free blocks, from left to right: behind `at` the bits have their final form,
-// ahead of it they are still the map.
+// Turns the map of occupied granules into free blocks, from left to right. Before `at` the bits have their final form;
+// after it they are still the map.
 void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
   Arena arena(shard);
   arena.clear_bins();
@@ -163,7 +164,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
     const std::uint32_t gap = occupied.find(at, false);
     occupied.set(at, gap - at, false);
     if (gap == shard.granules()) break;
-    const std::uint32_t end = occupied.find(gap + 1, true);  // not from gap: its part of the map may be overwritten
+    const std::uint32_t end = occupied.find(gap + 1, true);  // not from `gap`, whose part of the map may be overwritten
     arena.add_free(gap, end - gap);
     at = end;
   }
@@ -173,7 +174,8 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
 
 std::uint32_t repair(const Shard& shard) noexcept {
   ShardHeader& header = shard.header();
-  // Memory that is about to be overwritten may have been reachable a moment ago: the same order as in Arena::release.
+  // Memory that is about to be overwritten may have been reachable a moment ago, so use the same order as in
+  // Arena::release.
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
@@ -184,7 +186,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   if (census.dropped != 0) census = walk_all(shard, occupied);  // dropped lists are free now
   if (cuts != 0) {
     HOLDFAST_FAILPOINT("repair.cut");
-    // Readers may be in the parts that were cut off.
+    // Readers may still use the parts that were cut off.
     header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
     std::atomic_thread_fence(kRelease);
   }

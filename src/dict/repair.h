@@ -1,7 +1,7 @@
-// Repair rebuilds everything derived from the chains, after the owner of a shard's mutex died or damage was met.
+// Rebuilds everything that is derived from the chains, after the owner of a shard's mutex died or damage was found.
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
-// inconsistent node. Then it frees everything that is not reached. It writes only derived state and cuts, so it may be
+// inconsistent node. Then it frees everything that is not reached. It writes only derived state and cuts. So it may be
 // killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about 20 ns for each
 // entry.
 //
@@ -16,12 +16,12 @@
 
 namespace holdfast {
 
-/// Repairs the shard. Returns the number of chains and lists that were cut: 0 after a mere crash, more only if memory
-/// was overwritten.
+/// Repairs the shard. Returns the number of chains and lists that were cut. This is 0 after a mere crash, and more only
+/// if memory was overwritten.
 std::uint32_t repair(const Shard& shard) noexcept;
 
 /// Returns whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys match
-/// their hashes. Finds damage that no operation has met so far, such as an entry behind a lost link, a free block in no
+/// their hashes. Finds damage that no operation has found yet, such as an entry behind a lost link, a free block in no
 /// bin, or a wrong count. Cuts off every entry whose hash is not its key's hash. If audit() returns false, repair()
 /// makes it return true.
 ///

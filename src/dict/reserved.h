@@ -1,9 +1,9 @@
-// Says how much of a shard's memory is reserved, that is, allocated from the file system.
+// Says how much of a shard's memory is reserved, which means allocated from the file system.
 //
 // The file of a dictionary of several shards begins as a hole: only the part before the shards is reserved when it is
-// made. The first change of a key in a shard opens the shard: everything before its arena is reserved, and the
-// beginning of the arena is reserved. The arena then grows in steps until it is complete. Memory is reserved before it
-// is touched, so a full file system makes the call that needed memory fail, and never causes a SIGBUS.
+// made. The first change of a key in a shard opens the shard: everything before its arena and the beginning of the
+// arena are reserved. The arena then grows in steps until it is complete. Memory is reserved before it is touched, so a
+// full file system makes the call that needed memory fail, and never causes a SIGBUS.
 //
 //   step                                            | a process killed after it leaves
 //   ------------------------------------------------+------------------------------------------------------------------
@@ -12,15 +12,15 @@
 //   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
 //   3. the new part becomes a free block            | nothing else
 //
-// The kernel is asked without the mutex, because the kernel takes about a microsecond for each page. The operation
-// releases the mutex, reserves, and runs again. A process that is refused does not ask again for 100 ms. In the
-// meantime the arena counts as complete: values are evicted, and safe_set returns `no memory`. A process that may no
-// longer write to the file, because its user or group has changed, asks for each page, because mincore() then reports
-// all pages as present.
+// The kernel is asked for memory without the mutex, because it takes about a microsecond for each page. The operation
+// releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
+// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A process that
+// may no longer write to the file, because its user or group has changed, asks for each page. It has to, because
+// mincore() then reports all pages as present.
 //
 // The mark is a hint that is checked: a process touches only memory that it has found to exist
-// (platform::reserve_pages). If a mark was overwritten by an invalid mark, or by a smaller mark than this process
-// knows, it is repaired. Reserved memory stays reserved.
+// (platform::reserve_pages). A mark that was overwritten is repaired if it is invalid, or smaller than a mark that this
+// process knows. Reserved memory stays reserved.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +30,9 @@
 
 namespace holdfast {
 
-/// The mark is a number of units of the arena, below a check that most other words fail. A unit is a page of 4 KB. A
-/// dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power of two with
-/// which the mark can count the whole arena.
+/// The mark is a number of units of the arena, with a check above it that most other words fail. A unit is a page of 4
+/// KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power of two
+/// with which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
@@ -57,8 +57,8 @@ struct ReservedMark {
   }
 };
 
-/// How much of an arena is reserved at first, and the most that it grows by in one step, unless a unit is larger or
-/// more is needed. A step doubles the arena, so a dictionary of few keys stays small, and one step takes a fraction of
+/// How much of an arena is reserved at first, and the most by which it grows in one step, unless a unit is larger or
+/// more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a fraction of
 /// a millisecond. The benchmark of both constants is "Opening a new dictionary".
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
@@ -67,8 +67,8 @@ constexpr std::uint32_t first_reserved(std::uint32_t all) noexcept {
   return std::min(std::max(kFirstGranules, ReservedMark::unit(all)), all);
 }
 
-/// Returns how far to reserve an arena of `all` granules, with `reserved` already reserved, for a run of `count` more
-/// granules.
+/// Returns how many granules of an arena of `all` granules to reserve for a run of `count` more granules, if `reserved`
+/// granules are already reserved.
 constexpr std::uint32_t next_reserved(std::uint32_t reserved, std::uint32_t count, std::uint32_t all) noexcept {
   const std::uint64_t unit = ReservedMark::unit(all);
   const std::uint64_t target = std::uint64_t{reserved} + std::max(std::min(reserved, kGranulesPerStep), count);

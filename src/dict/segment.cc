@@ -26,13 +26,13 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   name_gate(header.gate, options.gate);
 }
 
-/// `size`: 0 if nobody asks for one.
+/// Describes a dictionary. `size` is 0 if nobody asks for a size.
 std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate) {
   return (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex) +
          describe_gate(gate);
 }
 
-// No process can open it now, and it may have to be kept.
+// Returns the error for a damaged dictionary. No process can open it now, and it may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt, "dictionary " + quoted + ": " + what +
@@ -89,7 +89,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
-  const std::uint64_t size = header.file.size - kStatisticsBytes;  // for a smaller file, too much
+  const std::uint64_t size = header.file.size - kStatisticsBytes;  // wraps if the file is smaller
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return damaged(name, "impossible size " + std::to_string(header.file.size));
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
@@ -107,7 +107,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
-  // A damaged file may have a hole where none is allowed. This is not checked for a file that is reserved as a whole.
+  // A damaged file may have a hole where none is allowed. This is not checked if the file is reserved as a whole.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate});
@@ -119,7 +119,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
 
 // Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
 // locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing numbers cannot
-// wait for that and are reset here. If this process is killed, the next one starts again.
+// wait for that, and are reset here. If this process is killed, the next process starts again.
 Status Segment::adopt(const OpenedFile& file) {
   for (Shard& shard : shards_) {
     if (!shard.open_if_used() || shard.header().in_use.load(kRelaxed) == 0) continue;
@@ -128,7 +128,7 @@ Status Segment::adopt(const OpenedFile& file) {
     repair(shard);
   }
   if (gate() != nullptr) gate()->forget(*this);
-  // Continue in a range of this world, above all numbers that the other world gave here.
+  // Continue in a range of this world, above all numbers that the other world gave out in this dictionary.
   number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
 }
@@ -141,7 +141,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   DictionaryHeader* header = nullptr;
   auto gate = find_gate(name, options.gate);
   if (!gate) return gate.status();
-  // The gate says who has its locks, and forgets that when its processes end.
+  // The gate knows who has its locks, and forgets this when its processes end.
   const bool is_kept_behind_gate = options.persist == kKept && *gate != nullptr;
   const NewFile file{FileKind::dictionary,
                      geometry.size + kStatisticsBytes,
@@ -152,15 +152,15 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        auto held = hold_new_name(world.directory(), file_name(name), inode);
                        if (!held) return held.status();
                        name_use = std::move(*held);
-                       // Not earlier: otherwise a dictionary of this name that was made and removed in between would
+                       // Not earlier. Otherwise a dictionary of this name that was made and removed in between would
                        // have the larger numbers.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
                      geometry.size - geometry.reserved_at_first() + kStatisticsBytes,
                      kStatisticsBytes};
-  // The rest is zero, as in shards that were never used (ShardHeader::in_use), or a hole, if it is reserved as it is
-  // used. So it takes no time to make a dictionary of any size.
+  // Everything else is zero, as in shards that were never used (ShardHeader::in_use), or a hole, if memory is reserved
+  // when it is first used. So it takes no time to make a dictionary of any size.
   auto mapping = create_world_file(world.directory(), file_name(name), file, [&](std::byte* base) {
     header = reinterpret_cast<DictionaryHeader*>(base);
     initialise(*header, geometry, options);
@@ -179,7 +179,8 @@ Expected<std::uint64_t> Segment::present_size(World& world, const std::string& n
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
                                                  const DictionaryOptions& options) {
-  // After losing the race to create, attach to the winner's; after losing the race against a removal, create.
+  // After losing a race to create the segment, attach to the winner's segment. After losing a race against a removal,
+  // create one.
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto existing = attach(world, name);
     if (existing) {
@@ -187,7 +188,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
       if (same.ok()) return existing;
       if (World::observes() || !(*existing)->gives_way()) return same;
       const platform::FileId judged = (*existing)->mapping_.file();
-      existing->reset();  // this process no longer uses it
+      existing->reset();  // this process no longer uses the existing segment
       const Status retired = retire_unused_file(world.directory(), file_name(name), judged);
       if (retired.code == Code::exists) return same;
       if (!retired.ok()) return retired;
@@ -196,7 +197,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     if (existing.status().code != Code::not_found) return existing;
     auto created = create(world, name, options);
     const Code code = created ? Code::ok : created.status().code;
-    if (code != Code::exists && code != Code::not_found) return created;  // not_found: already removed
+    if (code != Code::exists && code != Code::not_found) return created;  // not_found: the file was already removed
   }
   return Status{Code::busy,
                 "dictionary " + quote_name(name) + " keeps being created and removed by other processes; try again"};
@@ -213,8 +214,8 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
 
-// If several processes open a dictionary, the longest requested life counts. Relaxed: the word is judged when no
-// process uses the file any longer, from the file.
+// Raises the life of the file. If several processes open a dictionary, the longest requested life counts. Relaxed is
+// enough, because the word is read from the file when no process uses the file any more.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
   if (persist == kKept && gate() != nullptr) return;

@@ -1,11 +1,11 @@
-// A dictionary's segment, mapped into this process. This class creates or attaches the segment, and divides it into
+// A dictionary's segment, mapped into this process. The class Segment creates or attaches it, and divides it into
 // shards.
 //
-// After the removal of its dictionary a segment stays valid, shared with the other processes that are inside, until the
-// last call of this process has left it (sync/epoch.h). So a call that began before the removal ends as if it came
-// entirely before the removal: the values that it stores, the lists that it changes and the locks that it releases
-// belong to the removed dictionary. A grant is reported only if it was made before the removal:
-// was_removed_before_commit().
+// After the removal of its dictionary a segment stays valid until the last call of this process has left it
+// (sync/epoch.h). Until then it also stays shared with the other processes that still use it. So a call that began
+// before the removal has the effects of a call that ended before the removal. The values that it stores, the lists that
+// it changes and the locks that it releases belong to the removed dictionary. A grant is reported only if it was made
+// before the removal: was_removed_before_commit().
 #pragma once
 
 #include <memory>
@@ -33,14 +33,14 @@ struct DictionaryOptions {
   MutexStrategy mutex = MutexStrategy::futex;
   std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept means kTemporary
   std::uint32_t mode = 0600;
-  std::string gate;                    // name of its gate; empty: none
-  bool any_size = false;               // nobody asks for `size`: a dictionary that exists may have another one
-  std::uint64_t largest = 0;           // bytes of the largest value that it must hold; 0: any
-  std::uint64_t declared_largest = 0;  // the same, from a declaration: counts when the dictionary is made
+  std::string gate;                    // name of the gate; empty: none
+  bool any_size = false;               // the caller asks for no size: an existing dictionary may have any size
+  std::uint64_t largest = 0;           // bytes of the largest value that the dictionary must accept; 0: any
+  std::uint64_t declared_largest = 0;  // the same, from a declaration; used only when the dictionary is made
 };
 
-/// Returns whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size` means that nobody
-/// asked for its size.
+/// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size` says
+/// that no caller has asked for its size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
@@ -52,8 +52,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Returns the size of the existing segment, whether or not it may be used, or 0 if there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
   /// Attaches to the segment, or creates it if there is none. Returns mismatch if the segment has another size or
-  /// mutex, unless it is kept and not in use; such a segment is made again. If nobody has asked for the segment's size,
-  /// it serves all callers that ask for no more.
+  /// mutex, unless it is kept and not in use; such a segment is made again. If no caller has asked for the segment's
+  /// size, it serves all callers that ask for at most that size.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -71,8 +71,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
-  /// false, the removal, and all fencing numbers of a dictionary that was made after it, come after the commit.
-  /// REQUIRES: the thread has done an atomic read-modify-write of shared memory since the commit, or as the commit.
+  /// it returns false, the removal, and all fencing numbers of a later dictionary, come after the commit. REQUIRES:
+  /// since the commit, or as the commit, the thread has done an atomic read-modify-write of shared memory.
   // On x86 that operation is a full barrier. The barrier orders the commit before the load, and pairs with the
   // sequentially consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {
@@ -89,21 +89,21 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
 
   World& world() const noexcept { return world_; }
 
-  /// See world/file_use.h. Other codes: removed.
+  /// Calls keep_dictionary_file() of world/file_use.h. May also return removed.
   Expected<platform::FileDescriptor> keep_use() const;
 
-  /// Leaves the name to the next dictionary. REQUIRES: the segment is retired.
+  /// Releases the name for the next dictionary. REQUIRES: the segment is retired.
   void release_name() noexcept { name_use_.reset(); }
 
-  /// Checks the segment for an open with these options. Returns mismatch if the dictionary does not match them.
-  /// Otherwise the dictionary lives as long as they say, if that is longer.
+  /// Checks that the dictionary matches these options, and returns mismatch if it does not. Otherwise makes the
+  /// dictionary last as long as the options say, if that is longer.
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Returns whether an open with other options may replace the dictionary while nobody uses it, because nobody has
-  /// asked to keep it permanently.
+  /// Returns whether an open with other options may replace the dictionary while nobody uses it. It may if nobody has
+  /// asked to keep the dictionary permanently.
   bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;
@@ -131,7 +131,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Traits traits_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
-  Shard* shard_array_;  // of shards_: finding the shard of a hash needs no division
+  Shard* shard_array_;  // of shards_, for finding the shard of a hash without a division
   Statistics statistics_;
 };
 

@@ -15,14 +15,16 @@ namespace holdfast {
 
 namespace {
 
-/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No benchmark
-/// covers these two: where several processes write, the values are numbers, which are overwritten in place.
+/// The size, in bytes, from which it pays to check whether a copy is consistent although the epoch has changed. No
+/// benchmark covers these two constants: where several processes write, the values are numbers, which are overwritten
+/// in place.
 constexpr std::size_t kLargeValue = 2048;
-/// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
+/// A second check takes a fraction of a microsecond. So after a few tries it fits between two changes by other
+/// processes.
 constexpr int kLookBackTries = 64;
 /// The epochs that a stamp of 32 bits can distinguish.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
-/// Not a valid mark: the first owner of the mutex in each process checks in detail.
+/// An invalid mark. With it, the first owner of the mutex in each process checks in detail.
 constexpr std::uint32_t kUnknownMark = 0xD3C0FFEE;
 static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
@@ -60,8 +62,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No
-// benchmark covers kLooks: none reads such a lock.
+// Copies the holder of a lock. A lock that changes all the time is reported as about to be taken by the owner of the
+// word, which was true at that moment. No benchmark covers kLooks, because none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
@@ -79,7 +81,8 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The shortcuts skip holders with larger numbers. Anything inconsistent ends a shortcut: they are derived.
+// Follows the shortcuts, which skip holders with larger numbers. An inconsistent shortcut ends the search, because
+// shortcuts are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
   Entry* passed = nullptr;
@@ -98,10 +101,11 @@ std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequenc
   return (passed != nullptr ? passed->next : permits.permits().holders).load(kAcquire);
 }
 
-// All words of a holder but its expiry and count are constant while the chain reaches it. Its end is not later than the
-// entry's. If only one of the two is flushed, it is the holder (src/lock/permits.h).
+// Copies the first holder. All words of a holder except its expiry and its count are constant while the chain reaches
+// it. Its end is not later than the entry's end. If only one of the two is flushed, it is the holder
+// (src/lock/permits.h).
 Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
-  out.flags = 0;  // the entry's are not the user's
+  out.flags = 0;  // the flags of the entry are not the user's
   const std::uint32_t first = view.permits().holders.load(kAcquire);
   if (out.wanted != 0) {
     const Read read = copy_holder(view, first, link_before(view, out.wanted), out.wanted, out);
@@ -110,7 +114,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first holder that fits, from `block` on. Does not go beyond the number `least`.
+// Copies the first matching holder, from `block` on. Does not continue beyond the number `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
@@ -134,7 +138,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports anything inconsistent as damaged; the epoch then says whether it is damage or a torn read.
+// Reports anything inconsistent as damaged. The epoch then says whether it is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;
@@ -149,7 +153,7 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   return unchanged_since(start) ? result : disturbed(result, position.view, out, key.short_hash(), start);
 }
 
-// The result of a read during which the epoch changed.
+// Returns the result of a read during which the epoch changed.
 Shard::Read Shard::disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
                              std::uint64_t epoch) const noexcept {
   HOLDFAST_FAILPOINT("read.copied");
@@ -162,18 +166,19 @@ Word32* Shard::link_to(const Entry* sought, std::uint32_t hash, std::memory_orde
   return walk_chain(hash, granules(), order, link, at) == Walk::stopped ? link : nullptr;
 }
 
-// A copy may be whole although memory elsewhere was released in the meantime. If its own entry is still in its chain,
-// and was filled before `epoch`, the entry's memory was never released during the copy. (docs/design.md has the proof.)
+// Returns whether a copy is consistent although memory elsewhere was released in the meantime. If the entry is still in
+// its chain, and was filled before `epoch`, its memory was never released during the copy. (docs/design.md has the
+// proof.)
 bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
-    // Acquire, as at the beginning of a read. The fence of unchanged_since() came before this load.
+    // Acquire, as at the beginning of a read. The fence of unchanged_since() precedes this load.
     const std::uint64_t now = header_->reuse_epoch.load(kAcquire);
     if (now - epoch > kStampRange) return false;
     const bool reached = link_to(view.entry, hash, kAcquire) != nullptr;
     const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
     const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
     if (!unchanged_since(now)) continue;
-    // An age of 0 means filled in this very epoch, so maybe after it began.
+    // An age of 0 means that the entry was filled in this very epoch, so perhaps after the epoch began.
     return reached && same && age - 1 < kStampRange;
   }
   return false;
@@ -190,9 +195,9 @@ bool Shard::is_in_use(const EntryView& view, std::uint32_t flush) noexcept {
   return is_holdable(view.type) && (view.queue().head.load(kRelaxed) != 0 || counts(view, flush));
 }
 
-// --- memory, reserved as it is used ---
+// --- memory that is reserved when it is first used ---
 
-// Reserves the arena up to `end`, and lets this process touch it.
+// Reserves the arena up to `end`, and allows this process to touch it.
 bool Shard::reserve_to(std::uint32_t end) noexcept {
   const std::uint32_t begin = granules();
   if (end <= begin) return true;
@@ -203,7 +208,7 @@ bool Shard::reserve_to(std::uint32_t end) noexcept {
 }
 
 Code Shard::open(Unopened unopened) noexcept {
-  // Relaxed: everything else becomes visible with the mutex, or with the links that readers load.
+  // Relaxed is enough: everything else becomes visible with the mutex, or with the links that readers load.
   const bool is_new = opened_->load(kRelaxed) == 0;
   if (is_new && unopened == Unopened::leave) return Code::not_found;
   const std::uint32_t first = first_reserved(all_granules_);
@@ -223,8 +228,8 @@ void Shard::note_opened() noexcept {
 
 bool Shard::catch_up() noexcept {
   if (opened_ == nullptr) return false;
-  // Acquire: pairs with the release in add_reserved(). A reader that followed a link of a later critical section beyond
-  // what it knows sees the mark that was written before that link.
+  // Acquire: pairs with the release in add_reserved(). A reader may have followed a link of a later critical section,
+  // beyond the memory that it knows. Such a reader sees the mark that was written before that link.
   const std::uint32_t end = ReservedMark::granules_of(header_->reserved().load(kAcquire), all_granules_);
   return end > granules() && reserve_to(end);
 }
@@ -238,8 +243,8 @@ void Shard::follow_mark() noexcept {
   put_mark_right();
 }
 
-// The mark of a shard that is used for the first time is 0. Any other mark here was overwritten: it covers less than
-// this process knows, covers memory that cannot be reserved, or is invalid.
+// Repairs the mark. The mark of a shard that is used for the first time is 0. Any other mark here was overwritten: it
+// covers less than this process knows, covers memory that cannot be reserved, or is invalid.
 void Shard::put_mark_right() noexcept {
   Word32& mark = header_->reserved();
   const std::uint32_t word = mark.load(kRelaxed);
@@ -247,7 +252,7 @@ void Shard::put_mark_right() noexcept {
   if (opened_ != nullptr && !is_unused &&
       (word == 0 || ReservedMark::granules_of(word, all_granules_) == 0 ||
        ReservedMark::granules_of(word, all_granules_) > granules())) {
-    // Reserved memory still exists, so it is enough to continue until memory runs out.
+    // Reserved memory still exists, so it is enough to continue until memory is exhausted.
     for (std::uint32_t end = granules(); end < all_granules_ && reserve_to(end);)
       end = next_reserved(end, 1, all_granules_);
   }
@@ -282,7 +287,7 @@ void Shard::add_reserved(std::uint32_t end) noexcept {
   HOLDFAST_FAILPOINT("shard.marked");
   granules_.raise(end);
   known_mark_.store(mark);
-  // If the shard was never used, its first allocation makes one free run of everything (Reclaimer::make).
+  // If the shard was never used, its first allocation makes one free run of the whole arena (Reclaimer::make).
   if (header_->in_use.load(kRelaxed) == 0) return;
   Arena arena(*this);
   arena.release(begin, end - begin);

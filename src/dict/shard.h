@@ -1,11 +1,11 @@
-// One shard as a process sees it, with addresses, range checks and chains. A Shard owns nothing.
+// One shard, with its addresses in this process, range checks and chains. A Shard owns nothing.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
-// is dead or stopped. The same is true of touch(), and of every call that only reads, if it may see the changes of
-// other processes. Every other call REQUIRES the shard's mutex.
+// is dead or stopped. The same is true of touch(), and of every call that only reads, if its caller tolerates the
+// changes of other processes. Every other call REQUIRES the shard's mutex.
 //
-// Nothing here trusts what it loads: a link or a length that points outside the arena counts as damage, which repair()
-// (dict/repair.h) cuts away.
+// Nothing here trusts what it loads. A link or a length that points outside the arena counts as damage, and repair()
+// (dict/repair.h) cuts it off.
 //
 // REQUIRES, for every call that reads shared memory: the shard is open in this process (is_open).
 #pragma once
@@ -27,18 +27,18 @@ namespace holdfast {
 
 class PackedKeys;
 
-/// A copy of a value, as the output of a read.
+/// The result of reading a value: a copy of the value.
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;      // boolean, number: the word; list: its word; lock, permits: the token of a holder
-  bool incomplete;         // lock: the owner is about to take it; `bits` are its owner bits (base/token.h)
+  std::uint64_t bits;      // boolean, number, list: the word; lock, permits: the token of a holder
+  bool incomplete;         // lock: the owner is about to complete its grant; `bits` are the owner's bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
-  std::uint64_t wanted;    // in: for permits, the fencing number of the grant to find; 0: any that has not expired
-  bool shared;             // permits: there are other holders
-  char* buffer;            // in: where the bytes of a string or table go
-  std::size_t capacity;    // in
-  std::size_t size;        // of the string or table, even if it did not fit
+  std::uint64_t wanted;  // in: for permits, the fencing number of the grant to find; 0: any grant that has not expired
+  bool shared;           // permits: there are other holders
+  char* buffer;          // in: where the bytes of a string or table go
+  std::size_t capacity;  // in
+  std::size_t size;      // of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
 
@@ -51,8 +51,8 @@ struct ValueIn {
   std::size_t size;    // bytes that the value takes in the entry
 };
 
-/// A view of an entry whose lengths were loaded once and found to be inside the arena. All access uses these copies, so
-/// whatever another process writes into the entry afterwards cannot lead outside.
+/// A view of an entry whose lengths were loaded once and were inside the arena. All access uses these copies. So
+/// whatever another process writes into the entry afterwards, no access leaves the arena.
 struct EntryView {
   Entry* entry;
   EntryType type;
@@ -61,29 +61,30 @@ struct EntryView {
   std::uint32_t granules;  // of the block
 
   Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
-  /// REQUIRES: type is list.
+  /// Returns the list. REQUIRES: the type is list.
   ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
-  /// REQUIRES: type is list. Without the mutex, its parts may come from different moments.
+  /// Returns the ends of the list. Without the mutex, the parts may come from different moments. REQUIRES: the type is
+  /// list.
   ListEnds list_ends() const noexcept { return ListEnds::of(list().word.load(kRelaxed), entry->flags.load(kRelaxed)); }
-  /// REQUIRES: type is lock.
+  /// Returns the lock. REQUIRES: the type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
-  /// REQUIRES: type is permits.
+  /// Returns the permits. REQUIRES: the type is permits.
   PermitFields& permits() const noexcept { return *reinterpret_cast<PermitFields*>(value()); }
-  /// REQUIRES: type is holder.
+  /// Returns the holder. REQUIRES: the type is holder.
   HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
-  /// REQUIRES: the type is holdable.
+  /// Returns the queue of waiters. REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
-  /// Returns whether there are waiters or watchers, according to the entry's own words. REQUIRES: the type is holdable.
+  /// Returns whether the entry has waiters or watchers, according to its own words. REQUIRES: the type is holdable.
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
   }
-  /// Returns whether it is a lock with an incomplete grant (dict/lock_word.h).
+  /// Returns whether the entry is a lock with an incomplete grant (dict/lock_word.h).
   bool is_incomplete() const noexcept {
     if (type != EntryType::lock) return false;
     const LockWord word = load_word_of(lock());
     return !word.is_free() && !is_complete(lock(), word);
   }
-  /// Returns whether it is free, according to the entry's own words. REQUIRES: the type is holdable.
+  /// Returns whether the entry is free, according to its own words. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
     return type == EntryType::lock ? load_word_of(lock()).is_free() : permits().holders.load(kRelaxed) == 0;
   }
@@ -96,7 +97,7 @@ struct Position {
   EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// Which keys to list: live keys, or locks and permits that somebody holds or waits for.
+/// Says which keys to list: live keys, or keys whose lock or permits are held or waited for.
 enum class Listed { live, in_use };
 
 /// Selects keys that begin with `prefix`, until there are `max` keys.
@@ -107,7 +108,7 @@ struct KeyFilter {
   Listed listed = Listed::live;
 };
 
-/// A word that belongs to this process and that its threads share. It must not be copied once threads share it.
+/// A word that belongs to this process and is shared by its threads. It must not be copied once threads share it.
 class ProcessWord {
  public:
   explicit ProcessWord(std::uint32_t value) noexcept : word_(value) {}
@@ -126,30 +127,32 @@ class ProcessWord {
 
 class Shard {
  public:
-  /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved as it is used, else null.
+  /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved when it is first used, otherwise
+  /// null.
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
   /// Returns the name of its dictionary, for tracers.
   const char* name() const noexcept { return name_; }
-  /// REQUIRES: `name` lives as long as the shard.
+  /// Sets that name. REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
   /// Returns the granules of the arena that may be touched, which are the reserved granules that this process knows of.
-  /// The number never decreases. With the mutex held, it is all granules of the arena.
+  /// The number never decreases. With the mutex held, it is the number of granules in the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
-  /// Returns the granules that the arena may grow to.
+  /// Returns the number of granules to which the arena may grow.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
   /// Returns the free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
-  // --- memory, reserved as it is used (dict/reserved.h) ---
+  // --- memory that is reserved when it is first used (dict/reserved.h) ---
 
   /// Returns whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
-  /// Opens the shard to this process. Returns not_found if no process has opened the shard and it has to stay so, or
-  /// no_memory. REQUIRES: no shmtx is held, as always when memory is reserved, unless something was overwritten.
+  /// Opens the shard to this process. Returns not_found if no process has opened the shard and `unopened` says to leave
+  /// it so, or no_memory. REQUIRES: the thread holds no shmtx. (The same is true whenever memory is reserved, unless
+  /// something was overwritten.)
   Code open(Unopened unopened) noexcept;
   /// Opens the shard to this process if any process has opened it. Otherwise the shard is all zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
@@ -159,16 +162,16 @@ class Shard {
 
   /// Returns whether the mark matches what this process knows. REQUIRES: the mutex.
   bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
-  /// Updates what this process knows from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
+  /// Updates this process's view from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
   void follow_mark() noexcept;
-  /// Updates what this process knows from the mark. Returns whether more memory may be touched now. This is for readers
-  /// that met a link into memory that they do not know, and takes no mutex.
+  /// Updates this process's view from the mark, without the mutex. Returns whether more memory may be touched now. This
+  /// is for readers that found a link into memory that this process does not know.
   bool catch_up() noexcept;
 
-  /// Returns whether the arena can grow, according to what this process knows.
+  /// Returns whether the arena can grow, as far as this process knows.
   bool can_grow() const noexcept;
   /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end, or 0 if there is
-  /// no memory. Runs without the mutex, because it takes long.
+  /// no memory. Runs without the mutex, because it takes a long time.
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
   /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;
@@ -181,7 +184,7 @@ class Shard {
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
   /// Returns whether that granule may begin a block.
   bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
-  /// REQUIRES: the block number is inside the arena.
+  /// Returns the entry at `block`. REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
     return *reinterpret_cast<Entry*>(arena_ + std::size_t{block} * kGranule);
   }
@@ -190,7 +193,7 @@ class Shard {
   }
   /// Makes the view of the entry at `block`. Returns false if the entry is not inside the arena or has no known type.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
-  /// Does the same, but also returns false if the type may not be in a chain.
+  /// Does the same as inspect(), but also returns false if the type may not be in a chain.
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
   /// Does the same as inspect_keyed(), but also returns false if the entry may not be in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
@@ -202,33 +205,34 @@ class Shard {
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// in the meantime: the count is only a hint, and the count's memory has no other use.
+  /// in the meantime, because the count is only a hint, and its memory has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// Returns how often the entry was used lately, 0 to kUsesMax. The benchmark of the limit is "Hits".
+  /// Returns how often the entry was used lately, from 0 to kUsesMax. The benchmark of this limit is "Hits".
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Returns whether the entry counts, which means that it is not expired, not flushed, and not a lock or permits
-  /// without a holder.
+  /// Returns whether the entry is live. It is not live if it has expired, was flushed, or is a lock or permits without
+  /// a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
   /// Returns whether the entry is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
-  /// How a walk along a chain ended. Without the mutex, `damaged` may also mean that other processes change the chain.
+  /// Says how a walk along a chain ended. Without the mutex, `damaged` may also mean that other processes are changing
+  /// the chain.
   enum class Walk { stopped, end, damaged };
   /// The value that `at` returns to stop the walk.
   static constexpr std::uint32_t kStop = 0;
   /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly that hash. at() returns how many
-  /// granules the walk has passed there, or kStop. `link` then leads to the block at which the walk ended.
+  /// granules the walk has passed there, or kStop. Afterwards `link` leads to the block at which the walk ended.
   ///
-  /// The walk ends whatever the words contain: all entries of a chain belong to its bucket and are distinct, so
-  /// together they take no more granules than the arena has. `most` may be less.
+  /// The walk always ends, whatever the words contain: all entries of a chain belong to its bucket and are distinct, so
+  /// together they take no more granules than the arena has. `most` may be a smaller limit.
   template <class At>
   Walk walk_chain(std::uint32_t hash, std::uint32_t most, std::memory_order order, Word32*& link,
                   At&& at) const noexcept;
@@ -238,7 +242,7 @@ class Shard {
   /// Finds the key's position. Returns false on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// Returns the link in the chain of that hash that leads to the entry now, or null if no link does. `order` is as in
+  /// Returns the link in the chain of that hash that now leads to the entry, or null if there is none. `order` is as in
   /// walk_chain().
   Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
 
@@ -246,38 +250,38 @@ class Shard {
   /// is in no chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  /// `torn`: memory was released in the meantime, so a writer is active; try again. `damaged`: nothing was released,
-  /// and what was read is inconsistent; the shard must be repaired.
+  /// The result of a read. torn: memory was released in the meantime, so a writer is active; try again. damaged:
+  /// nothing was released, and what was read is inconsistent, so the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
-  /// The same, in dict/shard_read.h.
+  /// Does the same, inline (dict/shard_read.h).
   Read read_inline(const Key& key, ValueOut& out) const noexcept;
 
-  /// Looks up the key's lock without the mutex. Returns its block, or 0 if there is none or if it was not found. The
-  /// block was in its chain if unchanged_since() is true afterwards, with the epoch() from before.
+  /// Looks up the key's lock without the mutex. Returns its block, or 0 if the lock does not exist or was not found.
+  /// The block was in its chain if unchanged_since() then returns true for an epoch() that was loaded before.
   std::uint32_t find_lock_block(const Key& key) const noexcept;
-  /// Returns whether there is a lock with this key at `block`. Trusts nothing.
+  /// Returns whether the block is a lock with this key. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
   /// Returns the fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
-  // The acquire order pairs with the release store of the epoch. A reader that sees this epoch also sees the links cut
-  // before it.
+  // Returns the reuse epoch. The acquire order pairs with the release store of the epoch. A reader that sees this epoch
+  // also sees that the links were cut before it.
   std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }
-  // The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence
-  // between the writer's new epoch and its first store into the released memory (Arena::release).
+  // Returns whether no memory was released since that epoch. The acquire fence orders the loads of the read before the
+  // load of the epoch. It pairs with the release fence between the writer's new epoch and its first store into the
+  // released memory (Arena::release).
   bool unchanged_since(std::uint64_t epoch) const noexcept {
     std::atomic_thread_fence(kAcquire);
     return header_->reuse_epoch.load(kRelaxed) == epoch;
   }
 
   enum class Copy { whole, torn, damaged };
-  /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` unchanged. Takes no lock. In
-  /// dict/shard_read.h, as add_keys.
+  /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` unchanged. Takes no lock.
   Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
-  /// Prefetches an entry with a key of up to 16 bytes. Any block number is allowed.
+  /// Prefetches the entry at `block`, if its key has up to 16 bytes. Any block number is allowed.
   void prefetch(std::uint32_t block) const noexcept {
     if (!holds_header(block)) return;
     const auto* at = reinterpret_cast<const char*>(&entry(block));
@@ -287,20 +291,21 @@ class Shard {
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
-  /// Does the same as the public function. `shape` is the word loaded from the entry. REQUIRES: an Entry at `block` is
-  /// inside the arena.
+  /// Does the same as the public function. `shape` was loaded from the entry. REQUIRES: an Entry at `block` is inside
+  /// the arena.
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
   /// Returns whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
-  // The view is passed by value, so that the view of a plain read can stay in registers.
+  // Copies the holder of a lock. The view is passed by value, so that it can stay in registers during a plain read.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
   Read copy_permits(EntryView view, ValueOut& out) const noexcept;
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with that number may begin: far along the chain, but not behind that holder.
+  /// Returns where a search for the holder with that number may begin, which is far along the chain but not behind that
+  /// holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
@@ -319,15 +324,14 @@ class Shard {
   ProcessWord known_mark_;
   std::uint32_t all_granules_;
   Shmtx mutex_;
-  Word8* opened_;           // null: all is reserved
-  ProcessWord refused_ms_;  // when memory was last refused (lower half); 0: never
+  Word8* opened_;           // null: all of the shard is reserved
+  ProcessWord refused_ms_;  // when a request for memory was last refused (lower half); 0: never
   const char* name_ = "";
 };
 
 // --- inline: on the path of every operation ---
 
-/// The sizes of the values of a type: from `least` to `least + more`. An unknown type has a size that no arena can
-/// hold.
+/// The sizes of values of a type: from `least` to `least + more`. An unknown type has a size that no arena can hold.
 struct Sizes {
   std::uint32_t least = ~0U;
   std::uint32_t more = 0;
@@ -382,7 +386,7 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
   return inspect_keyed(block, view) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
 }
 
-/// REQUIRES: the entry's key, of the same length, is inside the arena.
+/// Returns whether the entry has this key. REQUIRES: the entry's key has the same length, and is inside the arena.
 [[gnu::always_inline]] inline bool key_equals(Entry& entry, const Key& key) noexcept {
   const Word64* words = Shard::key_words(entry);
   for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
@@ -396,8 +400,8 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
          key_equals(entry(block), key);
 }
 
-// `order` is acquire, which pairs with commit(), so that the entry behind a link is complete. The mutex's owner uses
-// relaxed.
+// `order` is acquire, which pairs with commit(), so that the entry behind a link is complete. The owner of the mutex
+// uses relaxed.
 template <class At>
 [[gnu::always_inline]] inline Shard::Walk Shard::walk_chain(std::uint32_t hash, std::uint32_t most,
                                                             std::memory_order order, Word32*& link,
@@ -421,9 +425,9 @@ template <class At>
   return block == 0 ? Walk::end : Walk::damaged;
 }
 
-// This runs for every lock and unlock, so it compares with what a lock's entry must be, instead of interpreting any
-// entry. The key is compared after the walk, which then needs fewer registers: another key of the same hash and length
-// hides the lock.
+// This runs for every lock and unlock. So it only compares the entry with what a lock's entry must be, and does not
+// interpret entries of other types. The key is compared after the walk, which then needs fewer registers. The price is
+// that another key of the same hash and length hides the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;
@@ -436,7 +440,7 @@ template <class At>
   return is_lock(found, key) ? found : 0;
 }
 
-// The granules of an entry whose key is compared count in full: all compared keys together are no longer than the
+// The granules of an entry whose key is compared count in full, so all compared keys together are no longer than the
 // arena.
 [[gnu::always_inline]] inline Shard::Walk Shard::walk_to_key(const Key& key, std::memory_order order,
                                                              Position& position) const noexcept {

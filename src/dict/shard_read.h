@@ -1,4 +1,4 @@
-// Reads a shard without its mutex. The code is inline, because this is most of the work of a get.
+// Reads a shard without its mutex. The code is inlined, because it is most of the work of a get.
 #pragma once
 
 #include "base/failpoint.h"
@@ -8,10 +8,10 @@
 
 namespace holdfast {
 
-/// The length that a chain hardly ever exceeds. The benchmark is "get, 100k numbers".
+/// The number of entries that a chain hardly ever exceeds. The benchmark is "get, 100k numbers".
 inline constexpr std::uint32_t kPlainSteps = 16;
 
-// REQUIRES: an entry with a key.
+// Copies the value of an entry. REQUIRES: the entry has a key.
 [[gnu::always_inline]] inline Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexcept {
   out.type = view.type;
   out.flags = view.entry->flags.load(kRelaxed);
@@ -29,8 +29,8 @@ inline constexpr std::uint32_t kPlainSteps = 16;
   return Read::found;
 }
 
-// This handles a short chain without damage and without another key of the same hash and length. It leaves anything
-// else to read(), which starts again.
+// This handles a short chain without damage and without another key of the same hash and length. It leaves all other
+// cases to read(), which starts from the beginning.
 [[gnu::always_inline]] inline Shard::Read Shard::read_inline(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
   std::uint32_t found = 0;
@@ -65,7 +65,7 @@ inline bool begins_with(const EntryView& view, std::string_view prefix) noexcept
                                                    PackedKeys& packed) const noexcept {
   // The acquire order pairs with commit(), so the entry behind a link is complete.
   std::uint32_t block = bucket(index).load(kAcquire);
-  std::uint32_t walked = 0;  // granules: the entries of a chain are distinct
+  std::uint32_t walked = 0;  // in granules: the entries of a chain are distinct
   while (block != 0 && packed.count() < filter.max) {
     EntryView view{};
     if (!inspect_in(index, block, view)) return false;

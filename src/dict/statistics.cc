@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
-/// The same without an atomic operation: if several run at once, only one may count.
+/// Does the same without an atomic operation. If several calls run at the same time, only one may count.
 void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---
@@ -37,7 +37,7 @@ struct KeptKey {
   }
 };
 
-/// Makes sure that the record has the text of the key.
+/// Makes sure that the record contains the text of the key.
 void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noexcept {
   const KeptKey kept(key);
   const std::uint32_t shape = kept.length | static_cast<std::uint32_t>(kind) << 16;
@@ -48,10 +48,11 @@ void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noe
   record.check.store(check, kRelaxed);
 }
 
-/// Returns the order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
+/// Returns the weight by which keys are ordered. A refusal counts as a microsecond, and so does a wait of less than a
+/// microsecond.
 std::uint64_t weight_of(const Contended& key) noexcept { return key.wait_ns / kNsPerUs + key.waits + key.refused; }
 
-// Returns false if the record is not in use, or about to get another key.
+// Returns false if the record is not in use, or is about to get another key.
 bool read_record(const ContendedFields& record, Contended& out) noexcept {
   if (record.hash.load(kRelaxed) == 0) return false;
   const KeptKey key(record);
@@ -97,12 +98,13 @@ bool Statistics::reserve(const void* place) noexcept {
     refused_ms_.store(given ? 0 : refused_now(), kRelaxed);
     if (!given) return false;
   }
-  // After the memory: a reader that sees the bit finds it reserved. Written again in case the word was overwritten.
+  // Set the bit after the memory is reserved, so that a reader that sees the bit finds reserved memory. Write it again
+  // in case the word was overwritten.
   if ((units_.load(kRelaxed) & bit) == 0) units_.fetch_or(bit, kRelaxed);
   return true;
 }
 
-// The header may be wrong, so ask the kernel before the first touch.
+// Returns whether the word can be read. The header may be wrong, so asks the kernel before the first access.
 bool Statistics::is_there(const void* place) noexcept {
   const std::uint32_t unit = unit_of(place);
   const std::uint32_t bit = 1U << unit;
@@ -135,21 +137,22 @@ Since Statistics::measured(Since now, bool rested) noexcept {
   return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
-// Simultaneous calls may count as one.
+// Counts a check. Simultaneous calls may count as one.
 void Statistics::note_look() noexcept {
   const std::uint32_t looks = looks_.load(kRelaxed) + 1;
   looks_.store(looks, kRelaxed);
   if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
-// Returns whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants:
-// the same holds must be long, drawn or not.
+// Returns whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants,
+// because a hold must be classified in the same way whether it is drawn or not.
 bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
 }
 
-// A time in the future was overwritten. Both ends are read by the same clock: it is behind at both.
+// Counts the end of a hold. Ignores a time in the future, which was overwritten. The same clock reads both ends of a
+// hold, so its lag matters little.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
   note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();
@@ -174,7 +177,7 @@ void Statistics::read(HeldKind kind, TimeKind time, Histogram& histogram) noexce
 
 // --- contention ---
 
-// The key's record, or the one with the least weight, which it takes over.
+// Returns the key's record, or the record with the least weight, which the key takes over.
 ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
   auto& set = fields_->contended[(hash >> 32) % kContendedSets];
   if (!reserve(&set)) return nullptr;
@@ -191,14 +194,14 @@ ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
     before = word;
     least = weight;
   }
-  // Several may want it at once: only one of them counts.
+  // Several threads may want the record at the same time, but only one of them gets it.
   if (record == nullptr || !record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
   for (Word64* const count : {&record->waits, &record->wait_time, &record->timeouts, &record->refused})
     count->store(0, kRelaxed);
   return record;
 }
 
-// No record has 0.
+// Returns the hash as stored in a record, which is never 0.
 static std::uint64_t hash_in_record(std::uint64_t hash) noexcept { return hash != 0 ? hash : 1; }
 
 void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept {
@@ -212,8 +215,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Benchmark of
-// kTrusted: lock of a held key, refused.
+// Counts a refusal. A refusal takes less time than a wait, and is more frequent, so it compares the text less often.
+// The benchmark of kTrusted is "lock of a held key, refused".
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

@@ -1,29 +1,30 @@
-// Counts how long locks and permits were waited for and held, and which keys had contention. The counts are for people.
+// Counts how long locks and permits were waited for and held, and which keys had contention. The counts are only shown
+// to users.
 //
-// Waits are slow anyway, so each wait is counted by a few atomic operations; of simultaneous refusals, only one may
-// count. A lock without contention is taken and released in less time than two clock reads, and without a store that
-// other processes would have to wait for. So holds count in three ways. When a grant begins, it is known which ways
-// apply:
+// Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
+// time, perhaps only one counts. A lock without contention is taken and released in less time than two clock reads
+// take, and without a store for which other processes would have to wait. So holds are counted in three ways, and a
+// grant determines when it begins which of the three apply to it:
 //
 // - A grant is measured, and counts once, if its process has measured no grant of the dictionary in this way for 4 ms.
-// - One in 256 of the other grants is drawn, is measured, and counts 256 times.
-// - Long holds count once, drawn or not, by reading the coarse clock at their end. A hold is long if that clock has
-//   ticked twice since it began. Each end is checked. Only a process that makes millions of grants in a second limits
-//   the checks to about a hundredth of its time.
+// - One in 256 of the other grants is drawn at random, is measured, and counts 256 times.
+// - Long holds count once, drawn or not. A release finds them by reading the coarse clock: a hold is long if that clock
+//   has ticked twice since it began. Each release makes this check, unless a process makes millions of grants in a
+//   second. Such a process spends about a hundredth of its time on the checks.
 //
 // So each grant counts once on average, whatever the order of short and long holds, and each long hold counts exactly
 // once.
 //
-// The counts follow the shards in the dictionary's file, in 68 KB that are a hole until something is counted. So they
-// share the file's removal, world, adoption and permissions, and its mapping in forks. Two alternatives were rejected:
-// histograms for each process (35 KB each, and lost with the process), and reading the coarse clock at each release (5
-// ns of some 35).
+// The counts are in the dictionary's file, after the shards, in 68 KB that are a hole until something is counted. So
+// they share the file's removal, world, adoption and permissions, and its mapping in forked children. Two alternatives
+// were rejected: histograms for each process (35 KB each, and lost with the process), and reading the coarse clock at
+// each release (5 ns of about 35).
 //
-// Keys are found by space saving: if there is no room for another key, the key with the least weight in its set gives
-// up its record. The new key continues from that weight, so that it is not the next key to be dropped.
+// Keys are found by the space-saving algorithm: if there is no room for another key, the key with the least weight in
+// its set loses its record. The new key continues from that weight, so that it is not the next key to be dropped.
 //
-// Thread and process safety: any thread may make any call. Any call may be killed at any instruction. A count is then
-// off by one, or a record has the text of another key, which its next user notices.
+// Thread and process safety: any thread may make any call. Any call may be killed at any instruction. A count may then
+// be off by one, or a record may have the text of another key, which its next user detects.
 #pragma once
 
 #include <atomic>
@@ -49,7 +50,7 @@ struct Contended {
   std::uint64_t refused = 0;
   std::uint64_t wait_ns = 0;
   HeldKind kind = HeldKind::lock;
-  std::uint32_t key_length = 0;  // of the whole key
+  std::uint32_t key_length = 0;  // of the complete key
   std::array<char, kContendedKeyMax> key{};
 };
 
@@ -60,8 +61,8 @@ class Statistics {
 
   // --- holds ---
 
-  /// Returns the word for a grant made now, at a time of either clock. `number` is its fencing number, or the lower
-  /// half of it.
+  /// Returns the word for a grant that is made now, at a time of either clock. `number` is its fencing number, or the
+  /// lower half of that number.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);
@@ -69,11 +70,11 @@ class Statistics {
       return {now.bits | (last & Since::kLong)};
     return measured(now, rested >= kRestNs);
   }
-  /// Returns the word for a grant that was waited for, which counts.
+  /// Returns the word for a grant that was waited for. Such a grant counts.
   static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, for all calls below: the thread holds no shmtx.
 
-  /// Counts a hold that ends now, if the hold has to be counted.
+  /// Counts a hold that ends now, if it must be counted.
   void count_hold(HeldKind kind, Since since) noexcept {
     if (since.counts()) [[unlikely]]
       count_end(kind, since);
@@ -89,7 +90,7 @@ class Statistics {
   void count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept;
   void count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept;
 
-  // --- for people ---
+  // --- for users ---
 
   void read(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
   /// Writes the keys with the most contention, worst first. Returns how many it wrote.
@@ -99,10 +100,11 @@ class Statistics {
   /// How long a process measures no other hold, except drawn and long holds. The benchmark of this constant and the
   /// next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
-  /// The number of checks of ends in that time. A check takes 5 ns.
+  /// The most checks of the end of a hold in that time. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
-  // The drawn grant is not every 256th, because holds may alternate between short and long.
+  // Returns whether the grant is drawn. It is not simply every 256th, because holds may alternate between short and
+  // long.
   static bool is_drawn(std::uint32_t number) noexcept {
     return (number * 0x9E3779B1U) >> 24 == 0;
     static_assert(kDrawnOf == 1U << (32 - 24));
@@ -118,23 +120,23 @@ class Statistics {
   }
   /// Returns whether the word at `place`, and the rest of its unit, can be touched. Reserves the unit.
   bool reserve(const void* place) noexcept;
-  /// Returns the same for a reader, but does not reserve a unit in which nothing was ever counted.
+  /// Returns the same for a reader, but reserves no unit in which nothing was ever counted.
   bool is_there(const void* place) noexcept;
   bool reserve_unit(std::uint32_t unit) noexcept;
   std::uint32_t unit_of(const void* place) const noexcept;
   std::uint64_t load(const Word64& word) noexcept;
-  /// Returns the record of the key, or a record that the key takes over, or null without memory.
+  /// Returns the record of the key, or a record that the key takes over. Returns null if there is no memory.
   ContendedFields* record_of(std::uint64_t hash) noexcept;
 
   StatisticsFields* fields_;
   Word32& units_;
   const std::uint64_t tick_ns_;
-  // The time of the grant that this process last measured after a pause; with Since::kLong if the ends of present
+  // When the grant began that this process last measured after a pause. Since::kLong is added if the ends of present
   // grants are checked.
   Word64 measured_{0};
-  Word32 looks_{0};       // since that grant
+  Word32 looks_{0};       // checks since that grant
   Word32 known_{0};       // units that this process has found reserved
-  Word32 refused_ms_{0};  // when memory was last refused (ms, lower half); 0: not refused
+  Word32 refused_ms_{0};  // when a request for memory was last refused (ms, lower half); 0: not refused
 };
 
 }  // namespace holdfast

@@ -1,9 +1,9 @@
-// The part of a dictionary after its shards counts how long locks and permits were waited for and held. Nothing depends
-// on these counts, so any word may be wrong. docs/format.md describes the layout byte by byte; change both files
+// The part of a dictionary after its shards, which counts how long locks and permits were waited for and held. Nothing
+// depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts; change both files
 // together.
 //
-// The file is a hole here until something is counted. A word of the header page says which units of 4096 bytes were
-// ever reserved (DictionaryHeader::counted_units); the others count as zero, and are not touched.
+// This part of the file is a hole until something is counted. A word of the header page says which units of 4096 bytes
+// were ever reserved (DictionaryHeader::counted_units). The other units count as zero, and are not touched.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace holdfast {
 
-// Buckets of a log-linear histogram of times: 16 of the same width for each doubling. So a bucket is at most 1/16 as
-// wide as its beginning, and its middle is at most 1/32 off.
+// The buckets of a log-linear histogram of times: 16 of the same width for each doubling. So a bucket is at most 1/16
+// as wide as its lower bound, and its middle is at most 1/32 off.
 
 inline constexpr std::uint32_t kBucketsPerDoubling = 16;
 inline constexpr std::uint32_t kBucketBits = 4;
@@ -45,7 +45,7 @@ constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   return (kBucketsPerDoubling + within + 1) << doubling;
 }
 
-/// Kinds of things to hold.
+/// The kinds of things that can be held.
 enum class HeldKind : std::uint32_t { lock = 0, rwlock = 1, semaphore = 2 };
 inline constexpr std::uint32_t kHeldKinds = 3;
 
@@ -53,50 +53,53 @@ enum class TimeKind : std::uint32_t { waited = 0, held = 1 };
 inline constexpr std::uint32_t kTimeKinds = 2;
 
 struct HistogramFields {
-  Word64 sum;  // ns, of all times together
+  Word64 sum;  // ns, of all times
   Word64 max;  // ns
   std::array<Word64, 6> spare;
   std::array<Word64, kBuckets> counts;
 };
 static_assert(sizeof(HistogramFields) == 5824);
 
-/// The number of a key's bytes that are stored.
+/// The most bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// Contention of one key.
+/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number that begins as the
+/// length of the key and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of `key`.
+/// A key without a record takes over the record with the least weight in its set: it replaces the hash by
+/// compare-and-swap, and the weight continues.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
-  Word64 weight;     // never less than what was counted since the record has this key
-  Word64 waits;      // the following four: since the record has this key
+  Word64 weight;     // us waited + waits + refusals, of this key and of earlier keys of the record
+  Word64 waits;      // the next four words count since the record has this key
   Word64 wait_time;  // ns
-  Word64 timeouts;
+  Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;
-  Word32 shape;  // length of the key (low 16 bits), HeldKind (next 8)
-  Word32 check;  // of length and key
+  Word32 shape;  // length of the key (low 16 bits), HeldKind of the last request (next 8)
+  Word32 check;  // check of length and key
   std::array<Word64, kContendedKeyMax / 8> key;
 };
 static_assert(sizeof(ContendedFields) == 128);
 
-/// A key may have any one of the records of its set.
+/// The number of sets of records. A key may use any record of its set.
 inline constexpr std::uint32_t kContendedSets = 16;
 inline constexpr std::uint32_t kContendedPerSet = 16;
 
 struct StatisticsFields {
-  std::array<HistogramFields, kHeldKinds * kTimeKinds> histograms;  // by HeldKind, of each by TimeKind
+  std::array<HistogramFields, kHeldKinds * kTimeKinds> histograms;  // by HeldKind, and for each by TimeKind
   alignas(4096) std::array<std::array<ContendedFields, kContendedPerSet>, kContendedSets> contended;
 };
 inline constexpr std::uint32_t kCountedUnit = 4096;
 inline constexpr std::uint64_t kStatisticsBytes = sizeof(StatisticsFields);
 static_assert(kStatisticsBytes == 17 * kCountedUnit && offsetof(StatisticsFields, contended) == 9 * kCountedUnit);
 
-/// The word of a grant that says when the hold began: a time of CLOCK_MONOTONIC in ns. Its lower four bits say how the
-/// hold counts; with none of them set it does not count.
+/// The word of a grant that says when the hold began, as a time of CLOCK_MONOTONIC in ns. Its lower four bits say how
+/// the hold counts. If none of them is set, it does not count.
 struct Since {
   std::uint64_t bits;
 
-  static constexpr std::uint64_t kOnce = 1;    // once
-  static constexpr std::uint64_t kForAll = 2;  // kDrawnOf times
-  static constexpr std::uint64_t kLong = 4;    // once if it is long, whatever the other bits say
+  static constexpr std::uint64_t kOnce = 1;    // counts once
+  static constexpr std::uint64_t kForAll = 2;  // counts kDrawnOf times
+  static constexpr std::uint64_t kLong = 4;    // counts once if it is long, whatever the other bits say
   static constexpr std::uint64_t kExact = 8;   // the time is not from the coarse clock
   static constexpr std::uint64_t kMeasured = kOnce | kForAll;
   static constexpr std::uint64_t kCounts = kMeasured | kLong;
@@ -112,7 +115,7 @@ struct Since {
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 
-/// When grants follow each other quickly, one grant in this many is drawn to be measured, and counts for all. The
+/// If grants follow each other quickly, one grant in this many is drawn to be measured, and counts for all of them. The
 /// benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kDrawnOf = 256;
 

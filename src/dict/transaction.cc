@@ -3,7 +3,7 @@
 
 namespace holdfast {
 
-// REQUIRES: the entry found is a lock.
+// Takes over the lock that was found. REQUIRES: the entry found is a lock.
 void Transaction::take_over_found() noexcept {
   LockFields& lock = view().lock();
   take_over(lock);
@@ -22,7 +22,8 @@ Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
 }
 
-// A value that is removed and stored again, or changes, usually comes back with the same size.
+// Keeps the entry's block as the spare block. A value that is removed and stored again, or that changes, usually comes
+// back with the same size.
 inline void Transaction::discard(std::uint32_t block, const EntryView& view) noexcept {
   if (is_holdable(view.type) || view.type == EntryType::list)
     Reclaimer(world_, segment_, shard_, arena_).discard(block, view);

@@ -1,8 +1,8 @@
-// A transaction is a change of one key with its shard's mutex held. It has the key's entry and the operations on that
-// entry. Dictionary::transact() makes a transaction and runs an operation on it.
+// A transaction changes one key with its shard's mutex held. It contains the key's entry, and provides the operations
+// on that entry. Dictionary::transact() makes a transaction and runs an operation on it.
 //
-// An operation commits by one store, or returns before it has changed anything. Code::corrupt means that it met damage
-// and changed nothing.
+// An operation commits by one store, or returns before it has changed anything. Code::corrupt means that the operation
+// found damage and changed nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace holdfast {
 
 class World;
 
-/// Records when an entry ends. A sweep before `reclaim_after` would find nothing to reclaim, so `reclaim_after` must
-/// not be later than the earliest end.
+/// Records when an entry ends. `reclaim_after` must not be later than the earliest end, because a sweep before
+/// `reclaim_after` is skipped.
 inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
   Word64& reclaim_after = shard.header().reclaim_after;
   if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
@@ -50,30 +50,29 @@ class Transaction {
     return true;
   }
   /// Finishes the transaction. REQUIRED at the end, unless there is damage.
-  // A lock behind a gate stays MUTEX_OWNED: nobody takes it without asking the gate.
+  // A lock behind a gate stays MUTEX_OWNED, so that no process takes it without asking the gate.
   void end() noexcept {
     if (is(EntryType::lock) && segment_.gate() == nullptr) release_word(view().lock());
   }
-  /// Names an incomplete grant whose owner is dead, so that find() ends it.
+  /// Names an incomplete grant whose owner is dead. find() then ends this grant.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// Returns the incomplete grant that made an operation return `timeout`. There was such a grant if the word is not
-  /// is_free().
+  /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was none.
   LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Returns whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
   /// Returns whether the key has a live value, or locks or permits that are held.
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
-  /// Returns the entry. REQUIRES: found().
   const EntryView& view() const noexcept { return position_.view; }
 
   /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds the entry, or replaces the existing entry. The new entry is then the one found. Returns ok, no_memory,
+  /// Adds an entry, or replaces the existing entry. The new entry then is the entry found. Returns ok, no_memory,
   /// too_large, corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// Does the same as put(), but stores a number over a number, or a boolean over a boolean, by one store to its word.
+  /// Does the same as put(), but overwrites a number with a number, or a boolean with a boolean, by one store to its
+  /// word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Removes the entry. Returns ok, timeout (in_the_way()). REQUIRES: found().
   Code cut() noexcept;
@@ -84,8 +83,9 @@ class Transaction {
   /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
-  /// Returns whether the key's entry may be changed by others than its lock's owner, or be released, because no owner
-  /// is about to write into it. If false, the operation must return timeout: in_the_way(). Waits briefly.
+  /// Returns whether the key's entry may be released, or changed by a process other than its lock's owner. It may not
+  /// while the owner is about to write into it. If this returns false, the operation must return timeout: in_the_way().
+  /// Waits briefly.
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:
@@ -105,7 +105,7 @@ class Transaction {
   LockWord in_the_way_{LockWord::kNone};
 };
 
-// --- inline: everything for a set of a number over a number ---
+// --- inline: all the code that sets a number over a number ---
 
 /// Returns whether storing the value would change only the word of a number or a boolean in this entry.
 inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {

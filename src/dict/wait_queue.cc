@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-// Units of WaiterFields::woken and first: never 0.
+// Returns the time in the units of WaiterFields::woken and first; never 0.
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
 
@@ -35,8 +35,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// Returns when to drop a waiter that no longer checks: a stopped one keeps its position no longer than it would have
-// waited.
+// Returns when to remove a waiter that no longer checks. A stopped waiter keeps its position no longer than it would
+// have waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
   const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;
@@ -54,8 +54,8 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// An old position never passes for a present one: unlink() clears the owner of what it removes, and each repair, which
-// drops the queues without reading them, is counted.
+// Returns whether the waiter is at its position. An old position is never mistaken for a present one: unlink() clears
+// the owner of each block that it removes, and each repair, which drops the queues without reading them, is counted.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&
@@ -63,8 +63,7 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
-// Called when a queue leads to a block that is no waiter: drops the queue and has the shard repaired, which frees the
-// blocks.
+// Drops a queue that leads to a block that is not a waiter. The shard is then repaired, which frees the blocks.
 std::uint32_t WaitQueue::give_up() noexcept {
   ends_.head.store(0, kRelaxed);
   ends_.tail.store(0, kRelaxed);
@@ -72,8 +71,8 @@ std::uint32_t WaitQueue::give_up() noexcept {
   return 0;
 }
 
-// Allocates a waiter; 0 if there is no memory. Waiters must not take the memory that values and other locks need, so
-// they get at most a quarter of the arena.
+// Allocates a waiter. Returns 0 if there is no memory. Waiters must not take the memory that values and other locks
+// need, so they get at most a quarter of the arena.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   Word32& count = shard_.header().waiters;
   const bool too_many = count.load(kRelaxed) >= shard_.all_granules() / 4 / kGranulesPerWaiter;
@@ -101,7 +100,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) n
   return block;
 }
 
-// REQUIRES: is_here(waiter).
+// Refreshes the waiter. REQUIRES: is_here(waiter).
 std::uint64_t WaitQueue::refresh(const Waiter& waiter) noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   shard_.entry(block).expiry.store(deadline_of(waiter), kRelaxed);
@@ -119,8 +118,8 @@ void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t af
 
 std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   if (is_here(waiter)) return refresh(waiter);
-  // Most waiters arrive last. A waiter that queues again because another was faster keeps its turn, which is near the
-  // head.
+  // Most waiters arrive last. A waiter that queues again because another was faster keeps its position, which is near
+  // the head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
@@ -152,7 +151,7 @@ std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noex
   return place_of(block);
 }
 
-// REQUIRES: is_waiter(block).
+// Returns the grant that the watcher watches. REQUIRES: is_waiter(block).
 std::uint64_t WaitQueue::grant_of(std::uint32_t block) const noexcept {
   return std::uint64_t{fields(block).overtakes.load(kRelaxed)} << 32 | fields(block).want.load(kRelaxed);
 }
@@ -162,7 +161,8 @@ bool WaitQueue::is_first_of_another(std::uint64_t current) const noexcept {
   return first != 0 && (!is_waiter(first) || grant_of(first) != current);
 }
 
-// Fails on damage: the neighbours of the waiter must point back at it. REQUIRES: is_waiter(block).
+// Removes the waiter from the queue. Fails on damage: the neighbours of the waiter must point back at it. REQUIRES:
+// is_waiter(block).
 bool WaitQueue::unlink(std::uint32_t block) noexcept {
   const std::uint32_t before = previous(block).load(kRelaxed);
   const std::uint32_t after = shard_.entry(block).next.load(kRelaxed);
@@ -206,13 +206,13 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Returns whether a waiter that was woken has not claimed in time.
+// Returns whether a waiter was woken and has not claimed in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // It had a position and has lost it, not by a repair: it was dropped while it was on its way.
+  // It had a position and has lost it, though not by a repair. So it was removed after it was woken.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);
@@ -297,7 +297,7 @@ std::uint32_t WaitQueue::drop_dead(const DeadOwners& dead) noexcept {
   return found;
 }
 
-// The same as WaitQueue::is_here().
+// Does the same as WaitQueue::is_here().
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept {
   EntryView view{};
   return static_cast<std::uint32_t>(place >> 32) == static_cast<std::uint32_t>(shard.header().repairs.load(kRelaxed)) &&

@@ -1,12 +1,13 @@
-// The wait queue has the waiters of an entry in order of arrival, as blocks of the shard's arena attached to the entry.
+// The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
+// to the entry.
 //
-// The queue is a hint. No chain reaches it, so repair frees its blocks, and each waiter later notices this at a check
-// and queues again. A waiter counts as gone when its wait must be over, or when its process has not checked for
+// The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
+// queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
 // kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
 // it rests.
 //
-// There are two kinds of queue: of waiters, which want the lock or permits, and of watchers, which wait for a grant to
-// end (lock/watchers.h). Comments are about both kinds unless they name one kind.
+// There are two kinds of queue. The queue of waiters is for those that want the lock or permits; the queue of watchers
+// is for those that wait for a grant to end (lock/watchers.h). Comments apply to both kinds unless they name one.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
@@ -23,42 +24,42 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// The same time for a waiter that rests, because its process checks for it.
+/// The same limit for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
-/// How long a woken waiter may take to come: this time, or twice its known delay if that is longer. After that it is
-/// removed from the queue, until it queues again. Benchmarks of both claims: 2 x 50 coroutines; Fairness among eight.
+/// How long a woken waiter has to respond: this time, or twice its known delay if that is longer. After that time it is
+/// removed from the queue, until it queues again. Benchmarks of both limits: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// The same time if the waiter's delay is unknown. A loop that was never woken may be slow, and several such loops may
-/// come together.
+/// The same limit if the waiter's delay is unknown. A loop that was never woken may be slow, and several slow loops may
+/// arrive together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
-/// The longest delay that is recorded for a waiter, and the shortest: 0 means unknown.
+/// The longest delay that is recorded for a waiter, and the shortest. 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 inline constexpr std::uint64_t kDelayMinNs = 4'096;
 inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
 
 struct Waiter {
   Token owner = kNobody;      // the waiting process
-  std::uint32_t number = 0;   // of the waiter, within its process; 0: none
+  std::uint32_t number = 0;   // of the waiter within its process; 0: none
   std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
-  std::uint64_t place = 0;    // as add() returned it: the block, and above it the shard's number of repairs; 0: none
+  std::uint64_t place = 0;    // as returned by add(): the block, and above it the shard's number of repairs; 0: none
   std::uint32_t want = 1;
   bool fair = false;
-  bool rests = false;             // it rarely tries again, because its process checks for it
+  bool rests = false;             // it rarely tries again, because its process checks on its behalf
   bool present = false;           // its thread spins for a moment, to see the next release
   bool is_new = false;            // its wait begins with this step
-  bool tries = false;             // for a cluster's lock: waits only until it is known where the lock is
+  bool tries = false;             // for a cluster's lock: waits only until it is known which machine has the lock
   std::uint64_t delay_ns = 0;     // how long its loop takes to react to a wake-up; 0: unknown
-  std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: unknown
+  std::uint64_t deadline_ms = 0;  // when its wait ends at the latest (CLOCK_MONOTONIC); 0: unknown
 };
 
-/// The waiter to wake. Number 0 means that there is none.
+/// The waiter to wake. If the number is 0, there is none.
 struct WakeTarget {
   Token owner = kNobody;
   std::uint32_t number = 0;
 };
 constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
-/// Returns how long a grant stays reserved for such a waiter.
+/// Returns how long a grant stays reserved for a waiter with this delay.
 constexpr std::uint64_t claim_ns(std::uint64_t delay_ns, bool fair) noexcept {
   if (delay_ns < kDelayMinNs && !fair) return kFirstClaimNs;
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
@@ -70,7 +71,7 @@ struct Glimpse {
   Token owner = kNobody;  // kNobody: there is none
   std::uint32_t number = 0;
   std::uint32_t want = 0;
-  bool late = false;  // it was woken, and did not come in time
+  bool late = false;  // it was woken, and did not respond in time
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 
@@ -81,10 +82,10 @@ bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_
 struct Head {
   std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
-  std::uint32_t overtakes = 0;  // the entry's, when it became the first
-  std::uint64_t first_ns = 0;   // how long it has been the first
-  std::uint64_t woken_ns = 0;   // how long it has been on its way
-  bool woken = false;           // it is on its way
+  std::uint32_t overtakes = 0;  // the entry's `overtakes` when this waiter became the first
+  std::uint64_t first_ns = 0;   // time since it became the first
+  std::uint64_t woken_ns = 0;   // time since it was woken
+  bool woken = false;           // it was woken, and has not responded yet
 };
 
 inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
@@ -97,14 +98,15 @@ class WaitQueue {
 
   /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter by its arrival, or refreshes it if it is still in the queue; it has come and tried, so it no
-  /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns its position, or 0 if there is
-  /// no memory.
+  /// Adds the waiter by its arrival, or refreshes it if it is still in the queue. The waiter has responded, so it no
+  /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns the waiter's position, or 0 if
+  /// there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
-  /// Adds a watcher at the end, or refreshes it. `grant` is the fencing number that it watches. Returns its position,
-  /// like add().
+  /// Adds a watcher at the end, or refreshes it. `grant` is the fencing number of the grant that it watches. Returns
+  /// its position, as add() does.
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
-  /// Returns whether the first watcher watches another grant than `current` (0: no grant at present).
+  /// Returns whether the first watcher watches a grant other than `current`. A `current` of 0 means that there is no
+  /// grant now.
   bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`. Returns false
   /// if there are more than `max`.
@@ -112,25 +114,26 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its slot
-  /// has a successor or is free, its deadline has passed, or it was woken and did not come in time. The waiter that it
-  /// returns counts as the first from now on.
+  /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
+  /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in
+  /// time. The returned waiter counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  // All calls with a `head` REQUIRE: first() or after() has just returned it, and it is not empty.
+  // REQUIRES, for all calls with a `head`: first() or after() has just returned it, and it is not empty.
   /// Returns the next waiter of the queue, and removes gone waiters as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// Makes it the first waiter from now on, unless it already is, because the earlier waiters stand aside.
+  /// Makes it the first waiter from now on, unless it already is. This is for a waiter for which the earlier waiters
+  /// stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// Returns how long the waiter, which has come, took after it was woken. Returns 0 if it was not woken, or kMissed if
-  /// it was dropped in the meantime, so that it is unknown when it was woken.
+  /// Returns how long the waiter, which has responded, took after it was woken. Returns 0 if it was not woken, or
+  /// kMissed if it was removed in the meantime, so that the time is unknown.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Removes the waiters of dead processes. Returns how many it removed.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Removes and returns the first waiter of a process that still has its slot; the number is 0 if there is none. A
+  /// Removes and returns the first waiter of a process that still has its slot. The number is 0 if there is none. A
   /// watcher of the grant `kept`, and all watchers after it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 

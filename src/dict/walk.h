@@ -1,4 +1,4 @@
-// Walks over the entries of a shard without its mutex.
+// Walks over the entries of a shard without the shard's mutex.
 #pragma once
 
 #include <array>
@@ -9,20 +9,20 @@
 
 namespace holdfast {
 
-/// Finds the non-empty buckets of a range, in order. It prefetches their entries, because in a large dictionary a walk
-/// mostly waits for memory, so entries of many buckets are fetched together.
+/// Finds the non-empty buckets of a range, in order. It prefetches the entries of many buckets together, because in a
+/// large dictionary a walk mostly waits for memory.
 ///
-/// A bucket that is skipped was empty at one moment. The other buckets may have become empty.
+/// A skipped bucket was empty at some moment. The other buckets may have become empty.
 class UsedBuckets {
  public:
-  /// REQUIRES: from <= end <= shard.buckets(), and the shard is open.
+  /// Begins at the bucket `from`. REQUIRES: from <= end <= shard.buckets(), and the shard is open.
   UsedBuckets(const Shard& shard, std::uint32_t from, std::uint32_t end) noexcept
       : shard_(shard), ahead_(from), end_(end) {
     fill(next_batch());
     turn();
   }
 
-  /// Returns whether there is another bucket, which is `bucket`.
+  /// Returns whether there is another bucket, and sets `bucket` to it.
   bool next(std::uint32_t& bucket) noexcept {
     if (at_ == batch().count) [[unlikely]] {
       if (batch().count == 0) return false;
@@ -32,26 +32,27 @@ class UsedBuckets {
     bucket = batch().buckets[at_++];
     return true;
   }
-  /// Returns the first bucket that was not returned, or the end. All buckets before it were returned, or were empty.
+  /// Returns the first bucket that was not returned, or `end`. All buckets before it were returned, or were empty.
   std::uint32_t position() const noexcept {
     if (at_ < batch().count) return batch().buckets[at_];
     return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;
   }
 
  private:
-  /// A processor fetches about two batches at the same time. The benchmark is "get_keys, per key".
+  /// The number of buckets in a batch. A processor fetches about two batches at the same time. The benchmark is
+  /// "get_keys, per key".
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;
-    std::array<std::uint32_t, kBatch> buckets;  // here and below: the first `count` of them
+    std::array<std::uint32_t, kBatch> buckets;  // here and below, the first `count` are valid
     std::array<std::uint32_t, kBatch> blocks;   // the first block of each
   };
   const Batch& batch() const noexcept { return batches_[now_]; }
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
   Batch& next_batch() noexcept { return batches_[now_ ^ 1]; }
 
-  // Fetches the first entries of a batch while the previous batch is used, and what follows them when they have
-  // arrived.
+  // Fetches the first entries of a batch while the previous batch is used. Also fetches what follows these entries once
+  // they have arrived.
   void turn() noexcept {
     now_ ^= 1;
     at_ = 0;
@@ -61,8 +62,8 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
-  // All variables that change are local, so that the loop over the buckets, most of which may be empty, runs in
-  // registers.
+  // All variables that change are local, so that the loop over the buckets runs in registers. Most of the buckets may
+  // be empty.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
@@ -72,7 +73,7 @@ class UsedBuckets {
       const std::uint32_t block = heads[ahead].load(kRelaxed);
       batch.buckets[count] = ahead;
       batch.blocks[count] = block;
-      count += block != 0 ? 1 : 0;  // no branch: it would be taken half of the time
+      count += block != 0 ? 1 : 0;  // without a branch, which would be mispredicted half of the time
     }
     ahead_ = ahead;
     batch.count = count;
@@ -80,14 +81,15 @@ class UsedBuckets {
   }
 
   const Shard& shard_;
-  std::uint32_t ahead_;  // the first bucket that was not read
+  std::uint32_t ahead_;  // the first bucket that was not read yet
   std::uint32_t end_;
-  std::uint32_t at_ = 0;  // in the batch
+  std::uint32_t at_ = 0;  // position in the batch
   std::uint32_t now_ = 0;
   std::array<Batch, 2> batches_;
 };
 
-/// The function that a walk calls for each entry that has a key. Returns the granules of other blocks that it walked.
+/// The function that a walk calls for each entry that has a key. It returns the granules of other blocks that it
+/// walked.
 template <class Visit>
 concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;
@@ -95,8 +97,8 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
 /// shard, it sees words of different moments, may miss entries and may visit blocks that are no longer entries. It
-/// always ends: it walks no more granules than the arena has, because no block is met twice, except on damage or during
-/// a change.
+/// always ends, because it walks no more granules than the arena has. (No block is met twice, except on damage or
+/// during a change.)
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {
   std::uint32_t walked = 0;

@@ -30,12 +30,12 @@ Code attempt(Dictionary& dictionary, std::string_view key, const Contender& cont
   const Code code = contender.request.kind == HeldKind::lock
                         ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
                         : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
-  // The next attempt removes the waiter from there.
+  // The next attempt removes the waiter from this position.
   if (contender.waiter != nullptr && blocked_by.place != 0) contender.waiter->place = blocked_by.place;
   return code;
 }
 
-/// The second attempt: a spin, as long as the caller's host can afford, if spinning has recently paid off.
+/// The second attempt: a spin of a length that the caller's host can afford, if spinning has recently paid off.
 class LockSpin {
  public:
   explicit LockSpin(const Request& request) noexcept
@@ -43,14 +43,14 @@ class LockSpin {
         credit_(has_other_tasks_ ? credits_beside_tasks : credits),
         is_due_(request.kind == HeldKind::lock) {}
 
-  /// Returns whether it took the lock. Spins only once, however often it is called.
+  /// Returns whether it took the lock. Spins only once, even if it is called several times.
   bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
            BlockedBy& blocked_by) noexcept {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
     LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
     Polled polled = Polled::open;
     Code code = Code::locked;
-    // An attempt that fails for another reason may have waited for the mutex: do not repeat that here.
+    // An attempt that fails for another reason may have waited for the mutex. Do not repeat it here.
     while (polled == Polled::open && code == Code::locked) {
       polled = spin_for_lock(dictionary, key, contender, polls, lease);
       if (polled == Polled::open && has_other_tasks_) break;
@@ -61,7 +61,7 @@ class LockSpin {
   }
   /// Returns whether it found the lock held.
   bool waited() const noexcept { return waited_; }
-  /// Records whether the lock was taken by the spin, or by the attempt that followed.
+  /// Records whether the spin, or the attempt that followed, took the lock.
   void note(bool taken) noexcept {
     if (std::exchange(is_to_be_noted_, false)) credit_.note(taken);
   }
@@ -77,11 +77,11 @@ class LockSpin {
   bool is_to_be_noted_ = false;
 };
 
-// Makes the second attempt of a thread that stops while it waits: it needs no parker so far.
+// Makes the second attempt of a thread that blocks while it waits, and does not need a parker yet.
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
-  TokenSet dead;  // not const, which would initialise all of it
+  TokenSet dead;  // not const, because a const object would be initialised completely
   BlockedBy blocked_by;
   const bool taken = spin.run(dictionary, key, contender, dead, lease, blocked_by);
   spin.note(taken);
@@ -89,9 +89,8 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Returns whether the fast path has already answered: a live process has the lock. A thread that blocks does not ask
-// the kernel about the holder at this point: that takes longer than a short section, and the wait asks before it
-// sleeps.
+// Returns whether the result of the fast path is final, because a live process has the lock. If the thread blocks, does
+// not ask the kernel about the holder here: that takes longer than a short section, and the wait asks before it sleeps.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Token holder) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
@@ -113,7 +112,7 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
+  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found a holder
   const bool refused = is_refused(dictionary, key, request, fast, holder);
   if (refused && !request.blocks && !LateReleases::any()) [[likely]]
     return refuse(dictionary, key, request);
@@ -153,8 +152,8 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter while another process does. No benchmark covers it: there children
-/// enter before the measurement.
+/// How soon a forked child tries again to enter while another process is entering. No benchmark covers this constant,
+/// because children enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// How long the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;
@@ -185,7 +184,8 @@ class WaitingThread {
     queued_ = false;
     return leave_queue(dictionary_, key_, parker_, waiter_);
   }
-  /// Sleeps as long as the last step has said, or until it is woken. REQUIRES: the result was locked or timeout.
+  /// Sleeps for as long as the last step has said, or until the thread is woken. REQUIRES: the result was locked or
+  /// timeout.
   void sleep(std::uint64_t deadline_ns) {
     const auto planned = static_cast<std::uint64_t>(sleep_seconds_ * 1e9);
     const std::uint64_t until_ns = std::min(platform::monotonic_ns() + planned, deadline_ns);
@@ -203,7 +203,7 @@ class WaitingThread {
   bool queued_ = false;
 };
 
-/// Returns whether the attempt of a forked child failed only because another process enters the world.
+/// Returns whether a forked child's attempt failed only because another process is entering the world.
 bool is_held_up_at_the_entrance(World& world, Code code) noexcept {
   return code == Code::system && world.known_token() == kNobody && World::last_failure_code() == Code::busy;
 }
@@ -213,8 +213,8 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// Returns the code of a wait without success. If a process of this machine holds the lock it is locked, whatever the
-/// gate says.
+/// Returns the code of a wait that had no success. If a process of this machine holds the lock, the code is locked,
+/// whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;
   if (last != Code::locked || dictionary.gate() == nullptr ||
@@ -227,7 +227,7 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
                 std::vector<std::string>& cycle) {
   WaitingThread thread(dictionary, key);
   for (std::uint64_t now_ns = platform::monotonic_ns();;) {
-    // Others learn nothing about a wait without end.
+    // A wait without end reports no timeout to other processes.
     request.timeout = deadline_ns == kNever ? 0 : static_cast<double>(deadline_ns - now_ns) / 1e9;
     const Code code = thread.step(request, lease);
     if (code == Code::deadlock) cycle = thread.deadlock_keys();
@@ -255,7 +255,7 @@ Code ask(Dictionary& dictionary, std::string_view key, Request request, Lease& l
   if (gate != nullptr && gate->state(dictionary, seconds).code == Code::unavailable && seconds == 0)
     return Code::unavailable;
   request.tries = true;
-  request.holds = HoldsLocks::nothing;  // it does not wait for its turn
+  request.holds = HoldsLocks::nothing;  // the task does not wait for the lock
   std::vector<std::string> none;
   const Code code = wait_until(dictionary, key, request, deadline_of(kAskSeconds), lease, none);
   return code == Code::locked && !is_held_here(dictionary, key) ? Code::unavailable : code;

@@ -1,18 +1,18 @@
-// Takes locks, and the permits of rwlocks and semaphores. Each request goes through one series of attempts.
+// Takes locks, and the permits of rwlocks and semaphores. Every request makes the same series of attempts.
 //
 // A request makes at most three attempts before it sleeps:
 //
 // 1. free: takes a free lock by one compare-and-swap (lock/fast_path.h). The attempt uses the mutex for permits, and
 //    whenever the lock's word cannot decide: the key has no lock, the holder's lease has ended, or the holder may be
 //    dead.
-// 2. spin: polls a held lock without the mutex, and takes the lock if it becomes free soon (sync/spin.h). If other
-//    processes wait for the lock by then, the mutex decides. Permits are not polled: their holders keep them for longer
-//    than a spin.
+// 2. spin: polls a held lock without the mutex, and takes the lock if it becomes free soon (sync/spin.h). If others
+//    already wait for the lock, the mutex decides. Permits are not polled, because holders usually keep permits for
+//    longer than a spin.
 // 3. queued: takes the mutex, then takes what has become free in the meantime, or else puts the waiter into the queue.
-//    No release falls between this attempt and the sleep.
+//    No release can get lost between this attempt and the sleep.
 //
-// A woken waiter continues at attempt 2. An attempt with the mutex names the processes in its way. The attempt is
-// repeated only if one of these processes is found dead (lock/wait_step.h).
+// A woken waiter continues at attempt 2. An attempt with the mutex names the processes that blocked it. It is repeated
+// only if one of these processes is found dead (lock/wait_step.h).
 #pragma once
 
 #include <string>
@@ -32,29 +32,29 @@ namespace holdfast {
 /// a gate).
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
-/// Takes one step of a wait. Returns the codes of acquire_try(), and locked: the waiter is queued, so sleep for at most
-/// `sleep` seconds, then call again; deadlock: the waiter would wait forever (wait/deadlock.h), and is still queued;
-/// invalid: there is no such waiter.
+/// Takes one step of a wait. Returns the codes of acquire_try(). After locked, the waiter is queued: sleep for at most
+/// `sleep` seconds, then call again. After deadlock, the waiter would wait forever (wait/deadlock.h), and is still
+/// queued. After invalid, there is no such waiter.
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-/// Blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does not block, and one of more than
-/// kLongest has no limit.
+/// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
+/// not block, and a timeout of more than kLongest has no limit.
 ///
-/// Returns the codes of the two calls above. When the time is over, returns the code of the last attempt, locked or
-/// timeout. Behind a gate it may also return unavailable: nothing can be granted. Even for a caller that does not wait,
-/// the gate is asked, for up to a second; the code is elsewhere if another machine has the lock. On deadlock, `cycle`
-/// receives the keys of the cycle of waits.
+/// Returns the codes of acquire_try() and acquire_wait(). After the timeout, returns the code of the last attempt,
+/// locked or timeout. Behind a gate it may also return unavailable, which means that nothing can be granted. The gate
+/// is asked for up to a second even if the caller does not wait; the code is elsewhere if another machine has the lock.
+/// On deadlock, `cycle` receives the keys of the cycle of waits.
 ///
 /// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
-/// std::bad_alloc, and std::runtime_error if the process has too many waiters; then nothing is taken.
-// The first attempt needs no parker (the object on which a waiting thread sleeps). Only if it fails does the thread get
-// a parker, on its own stack and only for this wait. So threads share nothing here, a thread that exits leaves nothing
-// behind, and a forked child inherits nothing. Signals, spurious wake-ups and processes that enter the world at the
-// same time end no wait.
+/// std::bad_alloc, and std::runtime_error if the process has too many waiters. If it throws, nothing is taken.
+// The first attempt needs no parker (the object on which a waiting thread sleeps). If it fails, the thread makes a
+// parker on its own stack, for this wait only. So threads share nothing here, a thread that exits leaves nothing
+// behind, and a forked child inherits nothing. A signal, a spurious wake-up, or a process that enters the world at the
+// same time does not end a wait.
 inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
                              Lease& lease, std::vector<std::string>& cycle);
-/// Does the rest of acquire_blocking() after acquire_try() has returned `code`, which is not ok.
+/// Completes acquire_blocking() after acquire_try() has returned `code`, which is not ok.
 Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
                     Lease& lease, std::vector<std::string>& cycle);
 

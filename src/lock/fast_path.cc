@@ -15,8 +15,8 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Rarely run calls take a copy(), so that the original stays in registers.
-/// REQUIRES, while it is used: an EpochGuard from before it was found.
+/// A lock that was found without the mutex. Rare calls take a copy(), so that the original stays in registers.
+/// REQUIRES, while it is used: an EpochGuard that began before it was found.
 struct LockRef {
   Segment* segment;
   const Shard* shard;
@@ -28,8 +28,8 @@ struct LockRef {
 
   [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
-  // Reads the word before the epoch is compared again: at that moment the entry was in its chain. If it is cut or moved
-  // later, it is taken over first, and a compare-and-swap from this word fails.
+  // Reads the word before the epoch is compared again, so the entry was in its chain at that moment. If the entry is
+  // cut or moved later, the lock is taken over first, and a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of release_word().
@@ -53,11 +53,11 @@ struct LockRef {
   return found;
 }
 
-// Not inlined, for callers that rarely need it: they then need fewer registers.
+// Does the same as find(), but is not inlined. Callers that rarely need it then use fewer registers.
 [[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
 
-// The same as find(), but uses the block that try_lock_fast() has remembered, if no memory was released since then:
-// without a hash and a walk.
+// Does the same as find(), but without a hash and a walk if no memory was released since try_lock_fast() remembered the
+// block.
 [[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
                                                std::uint64_t sequence, LockRef& found) noexcept {
   if (segment == nullptr) return false;
@@ -75,15 +75,16 @@ struct LockRef {
   return found.load(key);
 }
 
-// Called if memory of the shard was released since the lock was found: whether the key leads to the lock with the word
-// that was just stored. The position alone is not enough: the same key may have another lock there now.
+// Returns whether the key leads to the lock with the word that was just stored. This must be checked if memory of the
+// shard was released since the lock was found. The position alone is not enough, because the same key may have another
+// lock there now.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// The process whose grant has not ended; kNobody: there is certainly none. For a lock behind a gate only the gate
-// knows.
+// Returns the process whose grant has not ended, or kNobody if there certainly is none. For a lock behind a gate, only
+// the gate knows.
 [[gnu::noinline]] Token holder_of(LockRef found) noexcept {
   SeenGrant seen{};
   const bool held = found.block != 0 && found.segment->gate() == nullptr &&
@@ -93,15 +94,15 @@ struct LockRef {
   return held ? seen.owner : kNobody;
 }
 
-// Reverts our compare-and-swap, which may have hit reused memory. False if somebody else has changed the word: then it
-// belongs to a lock that the owner of the mutex has taken over.
+// Reverts our compare-and-swap, which may have hit reused memory. Returns false if another process has changed the
+// word. In that case the word belongs to a lock that the owner of the mutex has taken over.
 bool put_back(LockRef found, std::uint64_t mine) noexcept {
   std::uint64_t expected = mine;
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant that somebody has taken over before it could be put back, so the word belongs to a lock. The grant may
-// count as complete now, so its turn is used up: no other grant may have it.
+// Ends a grant whose lock another process took over before the grant could be put back. So the word belongs to a lock.
+// The grant may count as complete now, so its turn is used up: no other grant may have this number.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
@@ -117,8 +118,8 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   if (code != Code::ok) end_unowned();
 }
 
-// Whether the compare-and-swap released the right lock; if not, reverts it. The lock may be anywhere by now, but its
-// word was taken over before it was moved.
+// Returns whether the compare-and-swap released the right lock; if not, reverts it. The lock may be anywhere by now,
+// but its word was taken over before it was moved.
 [[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
                                 std::uint64_t mine) noexcept {
   bool there = false;
@@ -132,14 +133,14 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The time now, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
-/// takes a fifth of the time, plus the most that this may lag: it may end later, never earlier.
+/// The present time, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
+/// takes a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
 };
 [[gnu::always_inline]] inline LeaseTimes times_of_lease(double seconds) noexcept {
-  constexpr double kLong = 10.0;  // Benchmark: lock + unlock, same object
+  constexpr double kLong = 10.0;  // The benchmark is "lock + unlock, same object"
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
   return {exact ? Since::of(now) : Since::of_coarse(now),
@@ -149,7 +150,7 @@ struct LeaseTimes {
 // Writes the fields of the grant that was just taken.
 [[gnu::always_inline]] inline void complete(const LockRef& found, Token self, double exptime,
                                             std::uint32_t holder_task) noexcept {
-  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of what follows sees the new word
+  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of the stores below sees the new word
   LockFields& lock = *found.lock;
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
@@ -162,8 +163,8 @@ struct LeaseTimes {
 
 }  // namespace
 
-// Takes the lock if its word says that it is free. REQUIRES: the thread is in no section, and has an EpochGuard from
-// before the lock was found.
+// Takes the lock if its word says that it is free. REQUIRES: the thread is in no section, and has an EpochGuard that
+// began before the lock was found.
 [[gnu::always_inline]] static inline Fast take(Dictionary& dictionary, const LockRef& found, std::string_view key,
                                                Token self, double exptime, std::uint32_t holder_task,
                                                Lease& lease) noexcept {
@@ -178,20 +179,22 @@ struct LeaseTimes {
   HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
-    // Distinguishes a grant that is about to be completed from one that was overwritten (mend_incomplete()).
+    // The section distinguishes a grant that is about to be completed from an overwritten one (mend_incomplete()).
     const MutexlessSection section(dictionary.world(), self);
-    // Acquire: as in load(), of the same word. It is also needed here: a grant that was given up in between leaves the
-    // same word.
+    // Acquire: as in load(), for the same word. It is also needed here, because a grant that was put back in between
+    // leaves the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
     HOLDFAST_FAILPOINT("fast_path.taken");
-    // A dictionary that was removed before this grants nothing.
+    // A dictionary that was removed before this moment grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
     if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
-      // Before the grant is complete: after that it may expire, and the next grant may have another upper half.
+      // Read this before the grant is complete. After that it may expire, and the next grant may have another upper
+      // half.
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
     } else {
-      // Inside the section: outside of it, others assume that the grant was overwritten, and complete it.
+      // Do this inside the section. Outside of it, other processes assume that the grant was overwritten, and complete
+      // it.
       result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
     }
   }
@@ -227,7 +230,7 @@ constinit SpinInterval spin_interval;
 
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept {
-  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no benchmark covers it
+  constexpr int kLeastIntervals = 2;  // the intervals may be longer than the budget; no benchmark covers this
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   LockRef found = find_cold(dictionary.segment(), key);
@@ -237,15 +240,15 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     const LockWord word = found.word;
     // Do not wait for a holder in this process: it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
-    // A fair request overtakes nobody who waits: it belongs in the queue.
+    // A fair request overtakes no waiter, so it belongs in the queue.
     if (contender.request.fair && word.is_mutex_owned() && needs_mutex(*found.lock)) return Polled::over;
     if (word.is_free() && word.is_mutex_owned()) {
-      // An operation under the mutex ends soon. But the lock's waiters and the like stay, and so does a gate.
+      // An operation under the mutex ends soon. But waiters and other reasons for MUTEX_OWNED stay, and so does a gate.
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
     } else if (word.is_free()) {
-      // At once: what delays this, as another search for the lock, lets its owner be faster.
+      // Do this without delay. Another search for the lock, for example, would let its owner be faster.
       if (take_cold(dictionary, found, key, contender.self, contender.request, lease) == Fast::taken)
         return Polled::taken;
       lease = {};  // the holder's token, if another process was faster
@@ -253,7 +256,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     may_be_open = true;
     polls.waited = true;
     if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
-    // A holder that is still inside has a long section: disturb it less.
+    // A holder that is still inside has a long section, so disturb it less.
     const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
     const int learned = std::clamp(spin_interval.pauses(), polls.policy.first, polls.policy.longest);
     const int interval = is_long ? polls.policy.longest : learned;
@@ -285,7 +288,7 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
     return false;
-  // Now, not later: the next grant has another value.
+  // Read this now, because the next grant has another value.
   const Since since{lock.since.load(kRelaxed)};
   HOLDFAST_FAILPOINT("fast_path.checked");
   // Release: the next owner sees what was done inside.

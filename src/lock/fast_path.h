@@ -1,9 +1,8 @@
-// The fast path takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h has
-// the rules.
+// The fast path takes and releases a lock with one compare-and-swap, without the mutex of the shard. dict/lock_word.h
+// has the rules.
 //
-// Every call gives up when a decision is needed: the lock is held, a task waits for it, the key has no lock, or the
-// memory of the shard changed in between. The call has then changed nothing, and the slow path through the mutex
-// decides.
+// A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
+// of the shard changed in the meantime. The call has then changed nothing, and the slow path takes the mutex.
 #pragma once
 
 #include <string_view>
@@ -17,22 +16,22 @@ namespace holdfast {
 
 enum class Fast {
   taken,
-  held,     // held by a grant that has not ended; its process may be dead
+  held,     // a grant that has not ended holds the lock; its process may be dead
   lost,     // the lock was free, but another process was faster, or is changing it
   unclear,  // nothing was attempted
 };
 
-/// Takes the lock if it is free and nobody waits. `self` is this process's token. On `held`, the lease receives the
-/// holder's token.
+/// Takes the lock if it is free and nobody waits. `self` is this process's token. If the result is `held`, the lease
+/// receives the holder's token.
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 
 enum class Polled {
   taken,
-  open,  // the lock is free, but others wait, so the mutex has to decide. Then the spin may continue
+  open,  // the lock is free, but others wait, so the mutex must decide. The spin may continue afterwards
   over,
 };
-/// Holds the policy and the progress of one spin for a lock.
+/// The policy and the progress of one spin for a lock.
 struct LockPolls {
   const SpinPolicy& policy;
   int left = policy.budget;
@@ -41,7 +40,7 @@ struct LockPolls {
   bool opened = false;  // the last call returned `open`
 };
 
-/// Polls a lock that another process holds until the lock seems to be free, then takes it if nobody waits.
+/// Polls a lock that another process holds until the lock seems to be free. Then takes the lock if nobody waits.
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept;
 

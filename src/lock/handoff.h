@@ -1,26 +1,27 @@
-// Handoff decides which waiter gets a released lock, or released permits. Everything here runs with the shard's mutex
-// held; wake the chosen waiters after releasing the mutex.
+// Decides which waiter gets a released lock, or released permits. Every call here REQUIRES the shard's mutex. Wake the
+// chosen waiters after releasing the mutex.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
-// first waiter, once, and leaves the lock to whoever is fastest. A wake-up takes longer than many critical sections,
-// and otherwise each section would cost a wake-up.
+// first waiter, once, and the fastest request gets the lock. If the lock were passed to the waiter instead, each
+// critical section would cost a wake-up, which takes longer than many sections.
 //
-// But later requests overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
-// kOvertakeNs. Then the lock is granted to it, and it must claim the lock within claim_ns(). So a waiter that finds k
-// others waiting gets its turn after these k and at most kOvertakesMax
-// * (k + 1) other requests. If the lock is held for longer than kOvertakeNs, it gets its turn after these k and one
-// other. A fair request overtakes no waiter, and nothing overtakes a fair waiter once it is first. If all waiters are
-// fair, the order is strict.
+// Later requests can overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
+// kOvertakeNs. Then the lock is granted to this waiter, which must claim the lock within claim_ns(). So a waiter that
+// finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If the lock is
+// held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.
 //
-// A lock that is granted to an absent waiter is idle until the waiter comes. So these rules are for prompt waiters. A
-// waiter whose event loop is known to take longer than kPromptNs to come (wait/promptness.h) stands aside. It is woken
-// and keeps its position, but others overtake it, and the turn goes to the first waiter behind it that does not stand
-// aside. A waiter that stands aside gets its own turn
-// - when it comes: it is present, polls briefly for the next release, and is then granted the lock;
-// - before it comes: once it has been first for kShare times as long as it still needs to come, so that at most one
-//   part in kShare of the time is lost.
-// No waiter stands aside for a fair request, and a fair waiter does not stand aside: this idle time is the price of
-// strict order. A waiter of an unknown loop counts as prompt, but has kFirstClaimNs to come.
+// A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
+// the order is strict.
+//
+// A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above are for prompt
+// waiters. A waiter stands aside if its event loop is known to take longer than kPromptNs to respond
+// (wait/promptness.h). Such a waiter is woken and keeps its position, but others overtake it, and the lock goes to the
+// first waiter behind it that does not stand aside. A waiter that stands aside gets the lock in one of two ways:
+// - After it has responded: it is present, polls briefly for the next release, and is then granted the lock.
+// - Before it responds: the lock is granted to it once it has been first for kShare times as long as its response still
+//   takes, so that at most one part in kShare of the time is lost.
+// No waiter stands aside for a fair request, and a fair waiter does not stand aside. The idle time is the price of
+// strict order. A waiter of an unknown loop counts as prompt, but has only kFirstClaimNs to respond.
 #pragma once
 
 #include <algorithm>
@@ -38,29 +39,29 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// This number is small, but large enough that with sections of a microsecond the wake-ups do not cost more than the
-// sections. Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
+// A small limit, but large enough that with sections of a microsecond the wake-ups do not cost more than the sections.
+// Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
-// This is time for some sections of ten microseconds, or for a few wake-ups.
+// Time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// This is longer than a thread takes to wake up, and shorter than a loop with other work takes to come. No benchmark
-// covers this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
+// Longer than a thread takes to wake up, and shorter than a loop with other work takes to respond. No benchmark covers
+// this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
 // handoff_test.cc bounds all three.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
-// A release checks at most this many waiters that stand aside; the waiters behind them find a free lock by themselves.
+// A release checks at most this many waiters that stand aside. The waiters behind them find a free lock by themselves.
 inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// Returns how long the waiter still takes to come, judged by the known delay of its loop. Returns at least half of the
-/// whole delay, because the waiter may be late.
+/// Returns how long the waiter still takes to respond, according to the known delay of its loop. Returns at least half
+/// of the whole delay, because the waiter may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Returns whether this waiter for now leaves its turn to waiters that came later.
+/// Returns whether this waiter leaves the lock to later waiters for now.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
@@ -73,14 +74,14 @@ inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) 
   return overtakes - first.overtakes < kOvertakesMax && first.first_ns <= kOvertakeNs;
 }
 
-/// Names the waiters that a release or a refused attempt has chosen. Wake them after releasing the mutex.
+/// The waiters that a release or a refused attempt has chosen. Wake them after releasing the mutex.
 struct Chosen {
   WakeTarget first;
   WakeTarget aside;
   bool watchers = false;  // also wake the watchers (lock/watchers.h)
 };
 
-// REQUIRES, for the calls that wake: the caller does not hold a shmtx, because these calls make system calls.
+// REQUIRES, for the calls that wake: the caller holds no shmtx, because these calls make system calls.
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept;
 /// Wakes the chosen waiters.
@@ -88,7 +89,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// The benchmark of this constant: 100 that wait for one value.
+/// The most watchers that one call wakes. The benchmark is "100 that wait for one value".
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
@@ -100,29 +101,28 @@ inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& cho
     wake_watchers(dictionary, key);
 }
 
-/// Names the waiters that come next.
+/// The waiters that get the lock or permits next.
 struct Turn {
   std::uint64_t now_ns = 0;
-  Head first;  // the waiter that has its turn
+  Head first;  // the waiter that is next
   Head aside;  // the first waiter that stands aside for it
 };
 
-/// Finds the waiters that come next, as of now. `may_stand_aside(const Waiter&) -> bool` says whether others may
-/// overtake this waiter at all.
+/// Finds the waiters that are next, as of now. `may_stand_aside(const Waiter&) -> bool` says whether later waiters may
+/// overtake this waiter.
 template <class May>
 Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t overtakes,
              May&& may_stand_aside) noexcept {
   Turn turn{now_ns, queue.first(world, now_ns, overtakes), {}};
   for (int steps = 0; turn.first.block != 0 && may_stand_aside(turn.first.waiter); ++steps) {
-    // Compute the delay only for the first waiter that stands aside: the turn of an absent waiter behind it does not
-    // become due.
+    // Compute the delay only for the first waiter that stands aside. An absent waiter behind it cannot become due.
     const bool counts = turn.aside.block == 0;
     if (counts ? !stands_aside(turn.first) : is_prompt(turn.first.waiter) || turn.first.waiter.present) break;
     if (counts) turn.aside = turn.first;
     turn.first = steps < kAsideMax ? queue.after(turn.first, world, now_ns) : Head{};
   }
   if (turn.aside.block == 0 || turn.first.block == 0) return turn;
-  // A fair waiter overtakes no waiter that stands aside.
+  // A fair waiter does not overtake a waiter that stands aside.
   if (turn.first.waiter.fair)
     turn.first = {};
   else
@@ -132,8 +132,8 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// Finds the waiters that come next, as of now. `fair` is for a request that overtakes no waiter, so that no waiter
-/// stands aside.
+/// Finds the waiters that are next, as of now. `fair` is for a request that overtakes no waiter, and for which no
+/// waiter stands aside.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
@@ -145,10 +145,11 @@ Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// afterwards.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
-/// Records one overtake of the first waiter, if there is a first waiter. If the overtake is not allowed, returns false
-/// and records nothing.
+/// Records that the first waiter, if there is one, is overtaken once. If this is not allowed, returns false and records
+/// nothing.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
-/// Ends a grant, which a holder has or which is reserved for a waiter that did not come. REQUIRES: the lock is granted.
+/// Ends a grant, whether a holder has claimed it or it is reserved for a waiter that did not respond. REQUIRES: the
+/// lock is granted.
 void end_grant(const LockEntry& lock) noexcept;
 /// Grants the lock to the contender, and removes its waiter from the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
@@ -160,10 +161,10 @@ inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
-/// Returns whether the lock is reserved for this waiter: a release granted it, and the waiter has not claimed it so
-/// far.
+/// Returns whether the lock is reserved for this waiter: a release has granted it, and the waiter has not claimed it
+/// yet.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
-/// Turns the reserved grant into the contender's lease. REQUIRES: the grant is reserved for the contender's waiter.
+/// Makes the reserved grant the contender's lease. REQUIRES: the grant is reserved for the contender's waiter.
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// Late releases of this process.
+// The late releases of this process.
 #include <cstddef>
 #include <new>
 #include <type_traits>
@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No benchmark
-/// covers it: a process has to be stopped for that. late_release_test.cc has one.
+/// The pause between two rounds in which a release was refused. Most of a round is the wait for the mutex. No benchmark
+/// covers this constant, because a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
@@ -35,11 +35,11 @@ LateReleases& LateReleases::get() noexcept {
   return *releases;
 }
 
-// Make it when the library is loaded. Otherwise a child forked while another thread makes it would wait for that thread
-// forever.
+// Make the object when the library is loaded. Otherwise a child that is forked while another thread makes it would wait
+// for that thread forever.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
-// Runs change() on the list; false if this thread is already inside.
+// Runs change() on the list. Returns false if this thread is already inside.
 template <class Change>
 bool LateReleases::change_list(Change&& change) noexcept {
   if (std::exchange(is_inside, true)) return false;
@@ -68,13 +68,13 @@ bool LateReleases::add(Dictionary& dictionary, std::string_view key, const Lease
   });
 }
 
-// REQUIRES: inside change_list(), and something is pending.
+// Starts the thread if necessary. REQUIRES: inside change_list(), and a release is pending.
 void LateReleases::see_to_thread() noexcept {
   const Token self = pending_.front().dictionary.world().known_token();
   if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;
 }
 
-// Takes everything out of the list first, so that no two threads try the same lease.
+// Tries to release each lease once. Takes all leases out of the list first, so that no two threads try the same lease.
 bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
   std::list<Pending> mine;
   if (!change_list([&] { mine.swap(pending_); })) return false;
@@ -87,7 +87,7 @@ bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
     at = over ? mine.erase(at) : std::next(at);
   }
   if (mine.empty()) return any_over;
-  // The thread may have found the list empty in the meantime, and ended.
+  // In the meantime the thread may have found the list empty, and ended.
   change_list([&] {
     pending_.splice(pending_.begin(), mine);
     see_to_thread();

@@ -10,11 +10,11 @@ namespace holdfast {
 
 namespace {
 
-// Peeks at the lock for a waiter. A flush and a removal of the dictionary end every lease.
+// Checks the lock for a waiter. A flush, and the removal of the dictionary, end every lease.
 WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
-  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; peek again
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // the grant is changing; check again
   const Token owner = owner_of(watch.segment->world(), seen);
   if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
   const bool held = owner != kNobody && liveness(owner) &&
@@ -23,7 +23,8 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// While the gate is closed the lock counts as held for a waiter: it attempts again by itself.
+// Checks a lock behind a gate. While the gate is closed, the lock counts as held for a waiter, which tries again by
+// itself.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -36,7 +37,8 @@ Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Refuses if the key has a live entry of another type. A lock without all its fields was overwritten.
+// Makes a lock if the key has none. Refuses if the key has a live entry of another type. A lock without all its fields
+// was overwritten.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
   blocked_by.place = 0;
@@ -57,7 +59,7 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexce
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
-// Answers a contender while the gate is closed, whatever the entry says: nobody has the lock here.
+// Refuses a contender while the gate is closed, whatever the entry says, because no process has the lock here.
 [[gnu::cold]] Code turn_away(const LockEntry& lock, const Contender& contender, Result& result) noexcept {
   if (is_reserved_for(lock, contender.waiter)) {
     end_grant(lock);
@@ -124,8 +126,8 @@ Code make_free_lock(Transaction& change) noexcept {
   return code;
 }
 
-// A reserved grant has no task so far, and neither has an incomplete grant. Nobody is blocked by a holder whose grant
-// no longer counts.
+// Returns the holder of the watched lock. A reserved grant has no task yet, and neither has an incomplete grant. A
+// holder whose grant is no longer valid blocks nobody.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
@@ -148,10 +150,11 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Without a position in the queue the gate would not ask for the lock, so make room for a waiter even by evicting
-// values. The lock itself may be evicted, because nobody has it, so make room for both.
+// Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
+// the waiter, even by evicting values. The lock itself may be evicted, because nobody has it, so this makes room for
+// both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
-  constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
+  constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;
   const std::size_t key = change.key().length;
   const auto both =
@@ -184,7 +187,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         kAttemptPatienceNs, granules_for(key.size(), lock_size(key.size(), has_gate)));
     if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // the grant belongs to no dictionary: attempt again in the next one, if there is any
+      lease = {};  // the grant belongs to no dictionary: try again in the next dictionary, if there is one
       continue;
     }
     if (code == Code::ok) trace_acquire(dictionary, key, lease);

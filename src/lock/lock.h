@@ -1,10 +1,10 @@
-// Named locks, which are entries of a dictionary. This header has one attempt to take a lock, and what the lock's
+// Named locks, which are entries of a dictionary. This header declares one attempt to take a lock, and what the lock's
 // waiters watch.
 //
-// A lock entry, once created, stays until its memory is needed. The owner takes the lock by one store and releases it
-// by another. Owner and fencing number together prove a lease, so a lease that expired or was taken over cannot release
-// or renew what another process holds now. A dead process has lost its locks: the process that wants a lock asks the
-// kernel, outside the mutex, and replaces exactly the owner that was found dead.
+// A lock entry, once created, stays until its memory is needed. The owner takes the lock with one store and releases it
+// with another. Owner and fencing number together prove a lease, so a lease that expired or was taken over cannot
+// release or renew what another process holds now. A dead process loses its locks: a process that wants such a lock
+// asks the kernel, outside the mutex, and replaces exactly the owner that it found dead.
 //
 // Waiters queue in order of arrival; lock/handoff.h says which waiter gets a lock that becomes free.
 #pragma once
@@ -17,12 +17,12 @@
 
 namespace holdfast {
 
-/// Puts a free lock under the key of the transaction. Returns ok, no_memory, too_large, timeout. REQUIRES: there is
-/// nothing under the key.
+/// Stores a free lock under the key of the transaction. Returns ok, no_memory, too_large, timeout. REQUIRES: the key
+/// has no entry.
 Code make_free_lock(Transaction& change) noexcept;
 
 /// Attempts once to take the lock, in one section of the shard's mutex. A refused waiter gets its position in the
-/// queue. `dead` has the owners that were found dead; what they hold counts as free. Returns ok, locked, no_memory,
+/// queue. `dead` contains owners that were found dead; what they hold counts as free. Returns ok, locked, no_memory,
 /// too_large, timeout, busy, removed.
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
@@ -33,7 +33,8 @@ const GateFields* gate_fields_of(const Watch& watch) noexcept;
 /// Returns the holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 
-/// Returns when the grant of the watched lock ends (ms), or kExpiryNever. Returns a time soon if the end is unknown.
+/// Returns when the grant of the watched lock ends (ms), or kExpiryNever. If the end is unknown, returns a time soon
+/// after now.
 std::uint64_t end_of_lock(const Watch& watch) noexcept;
 
 }  // namespace holdfast

@@ -35,8 +35,8 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once. No benchmark covers this constant,
-/// because none measures the first grant of a key.
+/// The size of the first block of fencing numbers. It is small, because many keys are locked only once. No benchmark
+/// covers this constant, because none measures the first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
 /// The delay before an incomplete grant is checked again. No benchmark covers this constant, because none stops the
 /// owner.
@@ -50,26 +50,26 @@ inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_si
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Returns whether the gate lets the lock be granted now; returns true in a plain dictionary. `fields` comes from
+/// Returns whether the gate allows the lock to be granted now; always true in a plain dictionary. `fields` comes from
 /// gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
 }
-/// Returns whether the gate lets the present grant count; returns true in a plain dictionary.
+/// Returns whether the gate considers the present grant valid; always true in a plain dictionary.
 inline bool does_grant_count(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
 
-/// REQUIRES: the lock is taken over (dict/lock_word.h), as it is in a transaction.
+/// A lock in a transaction. REQUIRES: the lock is taken over (dict/lock_word.h), as transactions do.
 struct LockEntry {
-  /// REQUIRES: the transaction found a lock.
+  /// Returns the lock that the transaction found. REQUIRES: it found a lock.
   static LockEntry of(Transaction& change) noexcept {
     const EntryView& view = change.view();
     return {change.segment(), change.shard(), change.arena(),
             *view.entry,      view.lock(),    gate_fields_of(change.segment(), view.value_size, view.lock())};
   }
 
-  /// Returns whether the transaction found a lock with all the fields that it must have.
+  /// Returns whether the transaction found a lock that has all its fields.
   static bool is_whole(Transaction& change) noexcept {
     return change.is(EntryType::lock) &&
            (change.segment().gate() == nullptr ||
@@ -89,8 +89,8 @@ struct LockEntry {
   bool is_free() const noexcept { return word().is_free(); }
   /// Returns the fencing number of the present grant, or of the last grant if the lock is free.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is a time soon, when
-  /// to check again.
+  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is a time soon after
+  /// now, at which to check again.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
                                        : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
@@ -114,13 +114,13 @@ struct LockEntry {
   }
 
   /// Grants the free lock to `owner`, and returns the fencing number of the grant. `reserved` is the number of the
-  /// waiter that must claim the lock, or 0 if it is claimed already.
+  /// waiter that must claim the lock, or 0 if the lock is claimed already.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
   // held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const bool is_coarse = request.exptime == 0.0;
     const std::uint64_t now = is_coarse ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    // This fence pairs with read_grant(): a reader that sees the stores below sees that the last grant ended.
+    // This fence pairs with read_grant(): a reader that sees a store below also sees that the last grant has ended.
     std::atomic_thread_fence(kRelease);
     const NextNumber next = next_number();
     const auto turn = static_cast<std::uint32_t>(next.sequence);
@@ -135,17 +135,18 @@ struct LockEntry {
     fields.granted.store(turn, kRelease);
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
-    // The limit follows the word: a death in between leaves a limit that the turn has passed, and the next grant takes
-    // another block. A new limit with the old turn might seem to leave numbers, but these belong to other locks.
+    // The limit is stored after the word. If the process dies in between, the turn is beyond the limit, and the next
+    // grant takes another block. In the other order, a new limit with the old turn would seem to leave numbers, but
+    // these belong to other locks.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
   }
 
   /// Makes `task` the holder; 0 means no task.
-  // The release order pairs with blocker_of_lock(): a reader that sees this task sees the sequence of its grant.
+  // The release order pairs with blocker_of_lock(): a reader that sees this task also sees the sequence of its grant.
   void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }
 
-  /// Ends the grant and drops its reason.
+  /// Ends the grant and removes its reason.
   void free() const noexcept {
     end_grant_of(fields);
     if (fields.reason.load(kRelaxed) != 0) [[unlikely]]
@@ -157,7 +158,7 @@ struct LockEntry {
     std::uint64_t sequence;
     std::uint32_t limit;  // the last turn of its block
   };
-  // The limit leaves no numbers to the fast path.
+  // Sets the limit so that the fast path has no numbers left.
   NextNumber next_number_of_gate() const noexcept {
     const std::uint64_t number = segment.gate()->next_number(*gate);
     fields.sequence_high.store(static_cast<std::uint32_t>(number >> 32), kRelaxed);
@@ -178,7 +179,7 @@ struct LockEntry {
 
 /// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the present grant, and
 /// this grant is complete; not_owner if the lease does not belong to it; not_found if nobody has the lock; timeout if
-/// the owner is about to write the grant's fields. The operation must pass timeout on, so that it runs again
+/// the owner is about to write the grant's fields. The operation must return the code timeout, so that it runs again
 /// (Transaction::is_settled()). REQUIRES: the transaction found a lock.
 // An expired lease belongs to the present grant until another grant replaces it.
 inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {

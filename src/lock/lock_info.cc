@@ -34,7 +34,8 @@ void read_lock(Transaction& change, HolderInfo& holder) noexcept {
     at.copy_reason(holder.reason.data(), kReasonMax);
 }
 
-// The chain begins with the youngest grant: if there is too little room, the oldest grants are kept.
+// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
+// grants.
 void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
@@ -57,7 +58,8 @@ void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint3
   }
 }
 
-/// Writes `reason` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
+/// Writes `reason` for the lease. Returns not_owner if the lease was not found, or no_memory if there is no free run
+/// now.
 Code write_reason(Transaction& change, const Lease& lease, std::string_view reason) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
   const EntryView& view = change.view();
@@ -144,7 +146,7 @@ Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, s
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   return dictionary.transact(key, [&](Transaction& change) {
-    // Search again after making room: that takes time, and the lease may have ended.
+    // Search again after making room, because that takes time, and the lease may have ended.
     for (int tries = 0;; ++tries) {
       if (!change.found()) return Code::not_owner;
       const Code code = write_reason(change, lease, reason);

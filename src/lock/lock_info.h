@@ -1,5 +1,5 @@
-// Reports the holders of a lock or of permits, and their reasons, to people. find_holders() takes the mutex and is
-// exact, as of one moment. peek_holders() takes no mutex, and serves monitors that call it repeatedly.
+// Reports the holders of a lock or of permits, and the reasons why they hold it. find_holders() takes the mutex and is
+// exact for one moment. peek_holders() takes no mutex, and is for monitors that call it repeatedly.
 #pragma once
 
 #include <array>
@@ -13,17 +13,17 @@
 
 namespace holdfast {
 
-/// Describes a holder, as of one moment.
+/// A holder at one moment.
 struct HolderInfo {
-  Lease lease;  // its number is 0 while the grant is incomplete (dict/lock_word.h)
+  Lease lease;  // the number is 0 while the grant is incomplete (dict/lock_word.h)
   HeldKind kind = HeldKind::lock;
   std::uint64_t since_ns = 0;
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 means never
   std::uint32_t permits = 1;                  // kAllPermits: a rwlock's writer
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
-  std::uint64_t revision = 0;  // for a cluster's lock: the store's revision with which this machine got it
+  std::uint64_t revision = 0;                 // in a cluster: the store's revision at which this machine got the lock
 
-  // The fields below describe its process. Only `liveness` is known once the process's slot has another owner.
+  // The fields below describe the holder's process. If another process has its slot by now, only `liveness` is known.
   Liveness liveness = Liveness::dead;
   std::uint32_t pid = 0;
   std::uint32_t worker = 0;
@@ -35,31 +35,30 @@ struct HolderCount {
   std::uint32_t waiters = 0;  // including watchers
 };
 
-/// Writes as many holders as fit: the longest holds, the oldest first. Includes dead holders, with `liveness` dead.
-/// Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
+/// Writes the holders, or as many as fit: those that have held longest, the oldest first. Includes dead holders, with
+/// `liveness` dead. Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
 struct WaiterInfo {
-  Token owner = kNobody;         // its process, which may be dead
+  Token owner = kNobody;         // the waiting process, which may be dead
   std::uint64_t arrival_ns = 0;  // when the wait began
-  std::uint32_t want = 0;        // permits that it wants, 1 for a lock
-  bool watches = false;          // it waits for the end of the grant, and does not want the lock
+  std::uint32_t want = 0;        // permits that the waiter wants; 1 for a lock
+  bool watches = false;          // whether it waits for the end of the grant, and does not want the lock
 };
 
-/// Writes, without the mutex, as many holders and waiters as fit. The holders with the longest holds are written, the
-/// oldest first; then come the waiters in the order of their queue, then the watchers. `liveness` is unknown, because
-/// the kernel is not asked. Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt,
-/// removed.
-// Holders are seen as of one moment, or there is no answer, because they are read like values (dict/shard.h). Queues
-// are hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong position.
+/// Writes, without the mutex, as many holders and waiters as fit: the holders that have held longest, the oldest first;
+/// the waiters in the order of their queue, then the watchers. `liveness` is unknown, because the kernel is not asked.
+/// Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt, removed.
+// Holders are read like values (dict/shard.h), so the call either sees them as of one moment or fails. Queues are
+// hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong position.
 Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   std::span<WaiterInfo> waiters, HolderCount& count) noexcept;
 
-/// Puts the oldest grant first. `count` grants were written into a ring, from the youngest to the oldest.
+/// Sorts the holders, the oldest grant first. `count` grants were written into a ring, from the youngest to the oldest.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
 
-/// Fills in what the slot of the holder's process says, if the slot still belongs to that process.
+/// Fills in the description of the holder's process from its slot, if the slot still belongs to that process.
 void describe_process(World& world, HolderInfo& holder) noexcept;
 
 /// Stores the reason why the lease is held; an empty text removes the reason. Returns ok, not_owner, no_memory (nothing

@@ -17,9 +17,10 @@ namespace holdfast {
 
 namespace {
 
-/// Tries before a pause, and pauses before the answer is timeout. Reading a lock takes a fraction of a microsecond, so
-/// it fits between two changes of others; reading ten thousand holders may not. Benchmark of kTries: lock + unlock of a
-/// worker, while top and serve do (bench-look). No benchmark reaches a pause.
+/// The number of tries before a pause, and the number of pauses before the result is timeout. Reading a lock takes a
+/// fraction of a microsecond, so it fits between two changes by other processes; reading ten thousand holders may not.
+/// The benchmark of kTries is "lock + unlock of a worker, while top and serve do" (bench-look). No benchmark reaches a
+/// pause.
 constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;
@@ -35,8 +36,8 @@ class Peek {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
     const bool sense = read_key();
-    // Half of a change may look like damage: then somebody has the mutex. Acquire: if it is free, everything that was
-    // done with it is visible, and the epoch with that.
+    // Half of a change may look like damage; in that case a process has the mutex. Acquire: if the mutex is free,
+    // everything that was done with it is visible, including the epoch.
     const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
     if (!settled || !shard_.unchanged_since(start)) return Seen::torn;
     count = count_;
@@ -64,7 +65,7 @@ class Peek {
   HolderCount count_;
 };
 
-// False on damage, unless the epoch says otherwise; here and below.
+// Finds the entry. Returns false on damage, unless the epoch says otherwise; the same is true below.
 bool Peek::find(EntryView& view, bool& found) const noexcept {
   const std::uint32_t hash = key_.short_hash();
   std::uint32_t walked = 0;
@@ -99,7 +100,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   for (int i = 0; i < kTries && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
   if (seen.word.is_free()) return sense;
   if (!whole || !seen.complete) {
-    // The owner of the word is about to take it. Nobody may use the lease before the grant is complete.
+    // The owner of the word is about to complete its grant. Nobody may use the lease before that.
     holder = {};
     holder.lease.owner = segment_.world().token_of(seen.word.owner());
     holder.since_ns = platform::monotonic_ns();
@@ -115,7 +116,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   return sense;
 }
 
-// Returns whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
+// Returns whether everything that was read belongs to one grant. The acquire fence is as in read_grant().
 bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
   const LockFields& lock = view.lock();
   if (!read_grant(*view.entry, lock, seen)) return false;
@@ -133,13 +134,15 @@ bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& hold
   EntryView view{};
   if (!is_holder_of(block, hash, view)) return false;
   const HolderFields& fields = holder_of(view);
-  if (fields.sequence.load(kRelaxed) != holder.lease.sequence) return true;  // of an earlier grant, about to be removed
+  if (fields.sequence.load(kRelaxed) != holder.lease.sequence)
+    return true;  // the reason of an earlier grant, which is about to be removed
   load_bytes(reinterpret_cast<const Word64*>(&fields + 1), holder.reason.data(),
              view.value_size - sizeof(HolderFields));
   return true;
 }
 
-// The chain begins with the youngest grant: if there is too little room, the oldest are kept.
+// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
+// grants.
 bool Peek::read_permits(const EntryView& view) noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t flush = segment_.flush_epoch();
@@ -171,7 +174,8 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
              record.value_size - sizeof(HolderFields));
 }
 
-// A block that is no waiter ends the walk: the queue was changed in the meantime, or a death has left it so.
+// Reads the waiters of a queue. A block that is not a waiter ends the walk. Either the queue was changed in the
+// meantime, or a process died while it changed the queue.
 void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};
@@ -190,7 +194,7 @@ void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
 Code peek_until_whole(Peek& peek, Shard& shard, HolderCount& count) noexcept {
   for (int pauses = 0;; ++pauses) {
     for (int i = 0; i < kTries; ++i) {
-      shard.catch_up();  // a waiter may be in the part by which others have grown the arena
+      shard.catch_up();  // a waiter may be in the part by which another process has grown the arena
       const Seen seen = peek.run(count);
       if (seen == Seen::whole) return Code::ok;
       // Apparent damage may be in the part by which the arena has grown.

@@ -15,19 +15,19 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes at most this many waiters at once, whatever they want: it has to check each. No benchmark
-/// covers these two: none waits for permits.
+/// An attempt overtakes at most this many waiters at the same time, whatever they want, because it must check each of
+/// them. No benchmark covers these two constants, because none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// A peek without the mutex reads at most this many holder records.
+/// A check without the mutex reads at most this many holder records.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// A refused attempt asks about this many holders if there are many and it is not time to check all of them.
-/// Benchmarks: Many holders of one key, "refused try".
+/// A refused attempt asks about this many holders if there are many and no check of all of them is due. The benchmark
+/// is "Many holders of one key", row "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
-// --- what a waiter peeks at ---
+// --- what a waiter checks ---
 
-// Returns whether one of the first holder records no longer counts: an attempt would then find more permits than there
-// seem to be.
+// Returns whether one of the first holder records is no longer valid. An attempt would then find more permits than
+// there seem to be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
   std::uint32_t block = fields.holders.load(kAcquire);
@@ -41,8 +41,9 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
   return false;
 }
 
-// Only the first of the queue has to learn that it may go: it wakes the next. But if the first is late or dead, or a
-// holder record no longer counts, the waiters behind it must come instead.
+// Checks the permits for a waiter. Only the first waiter of the queue must learn that it may continue, because it wakes
+// the next waiter. But if the first waiter is late or dead, or a holder record is no longer valid, the waiters behind
+// it must try instead.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
@@ -56,10 +57,10 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-// The blocker is the only holder of a rwlock, if it leaves too few permits. The owner and fencing number of a holder
-// record are constant, and the number is never reused. So the same number before and after means that everything was
-// read from that record, and that it was the first. A task other than the one that took a permit of a semaphore may
-// give it back, so a semaphore has no blocker.
+// Returns the blocker, which is the only holder of a rwlock, if it leaves too few permits. The owner and the fencing
+// number of a holder record are constant, and the number is never reused. So if the number is the same before and
+// after, everything was read from that record, and the record was the first. Permits of a semaphore may be given back
+// by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
@@ -79,7 +80,7 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   return {owner, task, sequence, expiry_ms(end)};
 }
 
-// Reads the first records only, as may_purge() does.
+// Reads only the first records, as may_purge() does.
 std::uint64_t end_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   std::uint64_t end = kNever;
@@ -99,7 +100,7 @@ constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_pe
 
 // --- an attempt ---
 
-/// A check of many holders, by an attempt that was refused.
+/// The state of a check of many holders, which a refused attempt makes.
 enum class CheckState { none, due, done };
 
 /// One attempt to acquire permits, with the shard's mutex held.
@@ -115,8 +116,8 @@ class PermitsAttempt {
         flush_(change.flush_epoch()) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
-    // Make room for all memory at once: nothing may move after the holder record is filled. Check again after making
-    // room: that takes time, and an existing entry may have ended.
+    // Make room for all memory together, because nothing may move after the holder record is filled. Check again after
+    // making room, because that takes time, and an existing entry may have ended.
     bool exists = false;
     std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
@@ -146,7 +147,8 @@ class PermitsAttempt {
     return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
-  // For a key without permits of this kind: ok if no live entry is in the way, so that permits may replace it.
+  // Returns, for a key without permits of this kind, ok if permits may replace its entry, because the entry is not
+  // live.
   Code take_over() noexcept {
     if (!change_.exists()) return Code::ok;
     blocked_by_.place = 0;
@@ -162,7 +164,7 @@ class PermitsAttempt {
         return Code::ok;
       }
       blocked_by_.holders.add(owner);
-    } else if (change_.is(EntryType::permits)) {  // of the other kind
+    } else if (change_.is(EntryType::permits)) {  // permits of the other kind
       const PermitsEntry other = entry();
       check_holders_of(other, false);
       if (other.holders().empty()) return Code::ok;
@@ -171,7 +173,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Checks whether the permits are available now; if not, queues the waiter.
+  // Checks whether the permits are available now, and queues the waiter if they are not.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = contender_.request.want;
@@ -190,7 +192,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Checks the holders if permits are missing, or seem to be.
+  // Checks the holders if there are too few permits, or seem to be.
   void check(const PermitsEntry& permits, const Head& first) noexcept {
     const bool understated = permits.is_understated();
     if (understated) change_.world().fencing().count_corruption_repaired();
@@ -199,7 +201,7 @@ class PermitsAttempt {
       check_holders_of(permits, all);
   }
 
-  // Checks them here and now if there are few, or if `all`. If there are many, it only records that a check is due.
+  // Checks all holders now if there are few, or if `all` is set. If there are many, only records that a check is due.
   void check_holders_of(const PermitsEntry& permits, bool all) noexcept {
     if (!all && !permits.has_few_holders()) {
       if (long_check_ != CheckState::done && permits.claim_check(!dead_.empty())) long_check_ = CheckState::due;
@@ -221,7 +223,7 @@ class PermitsAttempt {
     return first;
   }
 
-  // Returns whether the waiters before this request let it go first. REQUIRES: there are enough permits.
+  // Returns whether this request may overtake the waiters before it. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = contender_.waiter;
@@ -245,13 +247,14 @@ class PermitsAttempt {
     blocked_by_.place = 0;
     if (contender_.waiter != nullptr) {
       Waiter waiter = *contender_.waiter;
-      waiter.rests = false;  // its peeks do not see all
+      waiter.rests = false;  // its checks do not see everything
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, contender_.request.want);
   }
 
-  // The permits are idle until the first waiter comes, or has not come in time: try again then.
+  // Gives up for now. The permits are idle until the first waiter responds, or its time to respond is over. The waiter
+  // tries again then.
   void give_up_on(const Head& first) noexcept {
     const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
     const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);
@@ -263,7 +266,7 @@ class PermitsAttempt {
     permits.collect_owners(blocked_by_.holders, permits.has_few_holders() ? kFewHolders : kSomeHolders);
   }
 
-  // Removes the waiter from the queue: while there is no memory for its holder record, it must not block others.
+  // Removes the waiter from the queue, because it must not block others while there is no memory for its holder record.
   Chosen stand_back() noexcept {
     if (contender_.waiter == nullptr) return {};
     const PermitsEntry permits = entry();
@@ -271,7 +274,8 @@ class PermitsAttempt {
     return permits.offer(change_.world());
   }
 
-  /// REQUIRES: `block` was allocated for the holder, and there is room for the entry if none exists.
+  /// Grants the permits. REQUIRES: `block` was allocated for the holder, and there is room for the entry if the key has
+  /// none.
   Code admit(bool exists, std::uint32_t block, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Request& request = contender_.request;
@@ -310,16 +314,17 @@ class PermitsAttempt {
   CheckState& long_check_;
   const std::uint32_t flush_;
   std::uint64_t next_end_ = kExpiryNever;  // when the next known holder ends (ms)
-  bool checked_ = false;                   // all holders were checked; their owners are named
+  bool checked_ = false;                   // all holders were checked, and their owners are named
   bool overtakes_ = false;
 };
 
 // --- a check of many holders ---
 
-/// Holders that are checked in one section of the mutex: some microseconds. No benchmark covers these two, because in
-/// Many holders of one key hardly any try is one that checks; permits_many_test.cc has such tries.
+/// The number of holders that are checked in one section of the mutex, which takes some microseconds. No benchmark
+/// covers these two constants, because in "Many holders of one key" hardly any try makes a check; permits_many_test.cc
+/// has such tries.
 constexpr std::uint32_t kHoldersPerSection = 256;
-/// One in this many checks is made in one section, to count again: it corrects counts that were overwritten.
+/// One in this many checks is made in one section, to count again. This corrects counts that were overwritten.
 constexpr std::uint32_t kChecksPerRecount = 64;
 
 void name_owners(const HolderCheck& check, TokenSet& owners) noexcept {
@@ -349,7 +354,7 @@ Code check_part(Transaction& change, const TokenSet& dead, bool recount, HolderC
   return Code::ok;
 }
 
-/// Counts permits by owner.
+/// The numbers of permits by owner.
 struct Shares {
   TokenSet owners;
   std::array<std::uint64_t, TokenSet::kMax> counts{};  // in the order of the owners

@@ -12,9 +12,9 @@ namespace holdfast {
 
 namespace {
 
-// For many holders: a check of all of them takes a few dozen nanoseconds for each. So checks take a few hundredths of
-// the time if leases end, and a few thousandths if none does. Benchmarks: Many holders of one key, "refused try", where
-// none ends; no benchmark has leases that do.
+// For many holders, a check takes a few dozen nanoseconds for each holder. So checks take a few hundredths of the time
+// if leases end, and a few thousandths if none does. The benchmark is "Many holders of one key", row "refused try",
+// where no lease ends; no benchmark has leases that end.
 constexpr std::uint32_t kHoldersPerMs = 1024;
 constexpr std::uint32_t kHoldersPerMsIdle = 64;
 constexpr std::uint32_t kRestMaxMs = 1000;
@@ -25,18 +25,19 @@ void subtract(Word32& word, std::uint32_t count) noexcept { word.store(word.load
 
 }  // namespace
 
-// A flush or an expire() of the entry ends all of its holder records.
+// Returns whether the record is valid. A flush or an expire() of the entry ends all of its holder records.
 bool PermitsEntry::is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept {
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
 
-// ok if the cursor is at a record that counts.
+// Returns ok if the cursor is on a valid record.
 Code PermitsEntry::judge_holder(const HolderList::Cursor& at) const noexcept {
   if (arena.damaged()) return Code::corrupt;
   return at.found() && is_live_holder(at, segment.flush_epoch()) ? Code::ok : Code::not_owner;
 }
 
-// Checks only a few holders: if these have ended but there are many, some other one is assumed to live.
+// Returns whether any holder lives. Checks only a few holders: if these have ended but there are many others, assumes
+// that another holder lives.
 bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at(chain);
@@ -45,7 +46,7 @@ bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   return at.found();
 }
 
-// Removes the record if it does not count, or records when it ends, and moves on.
+// Removes the record if it is not valid, otherwise records when it ends. Then advances to the next record.
 bool PermitsEntry::check_one(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
                              std::uint64_t& next_end) const noexcept {
   const Token owner = at.fields().owner.load(kRelaxed);
@@ -94,7 +95,7 @@ bool PermitsEntry::claim_check(bool at_once) const noexcept {
       !(rested_for_ends && time_passed(fields.next_end.load(kRelaxed))))
     return false;
   fields.looked.store(static_cast<std::uint32_t>(now), kRelaxed);
-  // Otherwise it stays as it is: what the check finds is not earlier.
+  // Otherwise leave it unchanged, because no end that the check finds is earlier.
   if (time_passed(fields.next_end.load(kRelaxed))) fields.next_end.store(kNever, kRelaxed);
   return true;
 }
@@ -108,7 +109,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   HolderList::Cursor at =
       check.next == HolderCheck::kFirst ? HolderList::Cursor(chain) : HolderList::Cursor(chain, check.next);
-  // Continue with a holder that has its number: only such a holder can be found again.
+  // Continue with a holder whose number is not lost, because only such a holder can be found again.
   for (std::uint32_t seen = 0; at.found() && (seen < max || at.sequence() == 0); ++seen) {
     if (!check_one(at, flush, dead, check.next_end)) {
       check.removed = true;
@@ -119,7 +120,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   if (chain.empty()) count_free_permits(shard, 1);
   const std::uint64_t next = at.found() ? at.sequence() : 0;
-  if (next >= check.next) return arena.set_damaged();  // it would not terminate
+  if (next >= check.next) return arena.set_damaged();  // the check would not terminate
   check.next = next;
   if (next == 0) fields.next_end.store(std::min(fields.next_end.load(kRelaxed), check.next_end), kRelaxed);
 }
@@ -155,7 +156,8 @@ std::uint64_t PermitsEntry::newest_grant(std::uint32_t flush, const TokenSet& de
   return 0;
 }
 
-// Extends the entry if needed: it must not end before its holder records, nor belong to an older epoch.
+// Extends the entry's life if necessary. The entry must not end before its holder records, nor belong to an older flush
+// epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
   if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
@@ -193,7 +195,7 @@ Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
-  // A record that has expired but was not purged still counts as held; a flushed one does not.
+  // A record that has expired but was not purged yet still counts as held; a flushed record does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   since.bits = at.fields().since.load(kRelaxed);
@@ -234,7 +236,7 @@ Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noe
   const HolderList chain = holders();
   const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (const Code code = judge_holder(at); code != Code::ok) return code;
-  at.fields().task.store(task, kRelease);  // release: as for a lock; pairs with blocker_of_permits()
+  at.fields().task.store(task, kRelease);  // release, as for a lock: pairs with blocker_of_permits()
   return Code::ok;
 }
 

@@ -1,12 +1,12 @@
-// The permits entry, with the single stores that grant permits and give them back.
+// The permits entry, and the single stores that grant permits and give them back.
 //
-// The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk along the chain
-// takes time for each holder, so grants use only `used` if possible. Only when there seem to be too few permits does a
-// check of the chain remove the records that have expired, were flushed or belong to a dead process.
+// The chain of holder records is the truth. `used`, the sum of their counts, is derived from it. A walk along the chain
+// takes time for each holder, so a grant relies on `used` if possible. Only if there seem to be too few permits does an
+// attempt check the chain, and remove the records that have expired, were flushed or belong to a dead process.
 //
 // If there are few holders, each such attempt checks all of them with purge(). If there are many, it checks only some,
-// until a full check is due: when a holder's lease ends, or after some time. One attempt claims the full check and
-// checks some holders at a time, with the mutex released in between (lock/permits.cc).
+// until a full check is due: when a holder's lease ends, or after some time. One attempt claims the full check, checks
+// some holders at a time, and releases the mutex in between (lock/permits.cc).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -34,12 +34,12 @@ class World;
 /// and many holders.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
-/// Holds the progress of a check of many holders.
+/// The progress of a check of many holders.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
   std::uint64_t next = kFirst;  // the check continues at the holder with this fencing number; 0: it is over
   std::uint64_t next_end = kNever;
-  bool removed = false;                // some records did not count
+  bool removed = false;                // some records were no longer valid
   std::array<Token, kSlots> owners{};  // by slot, one of the owners seen
 
   void see(Token owner) noexcept {
@@ -51,7 +51,7 @@ inline HeldKind held_kind(PermitsKind kind) noexcept {
   return kind == PermitsKind::rwlock ? HeldKind::rwlock : HeldKind::semaphore;
 }
 
-/// REQUIRES: `kind` is not `lock`.
+/// Returns the kind of permits. REQUIRES: `kind` is not `lock`.
 inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
@@ -63,7 +63,7 @@ struct PermitsEntry {
   Entry& entry;
   PermitFields& fields;
 
-  /// REQUIRES: the transaction found permits.
+  /// Makes the entry that the transaction found. REQUIRES: it found permits.
   explicit PermitsEntry(Transaction& change) noexcept
       : segment(change.segment()),
         shard(change.shard()),
@@ -80,8 +80,9 @@ struct PermitsEntry {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
-  /// Returns whether `used` is less than the count of the first holder record, and so was overwritten. While a writer
-  /// holds, this shows every decrease. While readers hold, it shows a `used` of 0, which would let a writer in.
+  /// Returns whether `used` is less than the count of the first holder record, which means that it was overwritten.
+  /// While a writer holds, this detects every decrease. While readers hold, it detects a `used` of 0, which would admit
+  /// a writer.
   bool is_understated() const noexcept {
     const HolderList chain = holders();
     if (chain.empty()) return false;
@@ -89,26 +90,26 @@ struct PermitsEntry {
     return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
   }
 
-  // The calls below walk the chain and may meet damage: check arena.damaged() after each call.
+  // The calls below walk the chain and may find damage. Check arena.damaged() after each call.
 
   bool has_few_holders() const noexcept { return fields.number.load(kRelaxed) <= kFewHolders; }
 
-  /// Removes the records that no longer count, and collects the owners of the others, as many as fit. Returns when the
-  /// next record expires (ms), or kExpiryNever if none does.
+  /// Removes the records that are no longer valid, and collects the owners of the others, as many as fit. Returns when
+  /// the next record expires (ms), or kExpiryNever if none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Returns, for many holders, whether all must be checked now, because it is time or `at_once` is set. If true, the
-  /// caller must check them with check_some(); no other attempt checks in the meantime.
+  /// Returns, for many holders, whether all holders must be checked now, because a check is due or `at_once` is set. If
+  /// it returns true, the caller must check them with check_some(); no other attempt does so in the meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
-  /// Returns when an attempt may check all of many holders because one has expired (ms), or kExpiryNever if none
-  /// expires.
+  /// Returns when an attempt may check all of many holders because a lease has expired (ms), or kExpiryNever if no
+  /// lease expires.
   std::uint64_t next_check_ms() const noexcept;
-  /// Collects the owners of all holders, but of at most `max` holders.
+  /// Collects the owners of the holders, but of at most `max` holders.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
-  /// Returns whether a record with this fencing number, or a smaller one, counts.
+  /// Returns whether there is a valid record with this fencing number or a smaller one.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// Returns the largest fencing number of a record that counts, or 0 if there is no such record.
+  /// Returns the largest fencing number of a valid record, or 0 if there is no valid record.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
   /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to the present flush epoch.
@@ -128,11 +129,11 @@ struct PermitsEntry {
   /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
-  /// Finds the waiters that come next, as of now. A waiter does not stand aside if there are too few permits for it, or
+  /// Finds the waiters that are next, as of now. A waiter does not stand aside if there are too few permits for it, or
   /// if the request is `fair`.
   Turn turn_of(World& world, bool fair) const noexcept;
-  /// Chooses the first waiter, and the first waiter that stands aside, if there are enough permits for it. Returns the
-  /// waiters to wake.
+  /// Chooses the first waiter, and the first waiter that stands aside, if there are enough permits for them. Returns
+  /// the waiters to wake.
   Chosen offer(World& world) const noexcept;
 
  private:

@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by the type of the entry.
-// Returns not_owner for a value, not_found if there is no entry.
+// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, depending on the type of the
+// entry. Returns not_owner for a value, or not_found if there is no entry.
 template <class OnLock, class OnPermits>
 Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
                 std::uint64_t patience_ns) noexcept {
@@ -29,8 +29,8 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// The same for operations that change the grant of `lease`: `on_lock` runs only if that is the present grant and
-// complete; otherwise the result is judge_grant()'s code.
+// Does the same for an operation that changes the grant of `lease`. Runs `on_lock` only if that is the present grant
+// and is complete; otherwise returns the code of judge_grant().
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
                 OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -47,14 +47,14 @@ Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease
       patience_ns);
 }
 
-// Returns the code for a lease that this process does not have: system if its identity was lost with the table of
-// processes.
+// Returns the code for a lease that this process does not have. It is system if the process's identity was lost with
+// the process table.
 Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Returns whether it is unknown if some holder lives: then the wait may have been for something that a dead process
-// holds.
+// Returns whether it is unknown if one of the holders lives. In that case the wait may have been for something that a
+// dead process holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -78,7 +78,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
         holders.add(lock.owner());
         queued = lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
-        // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
+        // The waiter may have been woken to take what is still free, or to wake other watchers. Do that on its behalf.
         if (lock.is_free()) next = offer(lock, dictionary.world());
         next.watchers = has_watchers_to_wake(lock);
         return Code::ok;
@@ -87,7 +87,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
         queued = permits.queue().remove(waiter);
         kind = permits.kind();
         permits.collect_owners(holders);
-        // A waiter that wants less than this one did may go now.
+        // A waiter that wants fewer permits than this waiter may be next now.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },
@@ -100,8 +100,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 
 namespace {
 
-// The lease may belong to any process. Its owner releases the lock's word without the mutex, but not while the owner of
-// the mutex has it, as here.
+// Releases a lease of any process. The lease's owner releases the lock's word without the mutex, but not while the
+// owner of the mutex has the word, as here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
@@ -160,7 +160,7 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
-  bool waiters_misled = false;  // their peeks and sleeps are planned for a later end
+  bool waiters_misled = false;  // their checks and sleeps are planned for a later end
   const Code code = with_grant(
       dictionary, key, lease,
       [&](const LockEntry& lock) {
@@ -195,7 +195,7 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   return code == Code::not_found ? Code::not_owner : code;
 }
 
-// The gate has no exact answer without the mutex.
+// Returns how long the grant lasts. The gate gives no exact answer without the mutex.
 static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                   double& seconds) noexcept {
   const auto on_lock = [&](const LockEntry& lock) {

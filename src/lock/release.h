@@ -1,10 +1,10 @@
-// Ends and changes holds and waits of locks and permits (unlock, break, renew, adopt, leave), and makes late releases.
+// Ends and changes holds and waits of locks and permits (unlock, break, renew, adopt, leave). Also makes late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
-// shard. They serve callers that will not retry (holdfast_unlock_for_certain). A thread tries again until each lease is
-// given back or lost, and then ends. If no thread can be started, the next call that finds something held retries these
-// leases. A forked child inherits the records of its parent's leases, and drops each record at the first attempt, which
-// is refused with not_owner.
+// shard. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread retries until each
+// lease is given back or lost, and then ends. If no thread can be started, the next call that finds something held
+// retries these leases. A forked child inherits the records of its parent's leases, and drops each record at the first
+// attempt, which is refused with not_owner.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,16 @@
 
 namespace holdfast {
 
-/// Ends a wait: leaves the queue, and passes on what was granted but not claimed. The code system means that this is
-/// done, but that it is unknown whether one of the holders lives.
+/// Ends a wait: removes the waiter from the queue, and passes on a grant that was reserved for it. The code system
+/// means that this is done, but that it is unknown whether one of the holders lives.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
-/// Releases the lease. Returns ok, not_owner, removed (the lease is cleared); timeout, busy, system (the lease is not
-/// cleared).
+/// Releases the lease. After ok, not_owner and removed, the lease is cleared; after timeout, busy and system, it is
+/// not.
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Releases the lease for a caller that will not retry: clears the lease, unless there is no memory. A lease that is
-/// refused now is given back later (LateReleases).
+/// Releases the lease for a caller that will not retry. Clears the lease, unless there is no memory. If the release is
+/// refused now, it is retried later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
@@ -41,10 +41,10 @@ Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& leas
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder from now on; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
-/// Sets `seconds` to the seconds left, or to 0 if the lease never ends. Returns ok, not_owner, removed, system.
+/// Sets `seconds` to the time until the lease ends, or to 0 if it never ends. Returns ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
-/// Takes the slow path of unlock(), with the mutex.
+/// Takes the slow path of unlock(), which uses the mutex.
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
 
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
@@ -56,19 +56,19 @@ inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, s
   return unlock_slowly(dictionary, key, lease, patience_ns);
 }
 
-/// Thread safety: any thread may make any call.
+/// The late releases of this process. Thread safety: any thread may make any call.
 class LateReleases {
  public:
-  /// Returns the only object. It is never destroyed, because threads may be inside calls while the process runs its
+  /// Returns the only object, which is never destroyed, because threads may be inside calls while the process runs its
   /// exit handlers.
   static LateReleases& get() noexcept;
-  /// Returns whether any lease waits for an attempt. The answer is a hint.
+  /// Returns whether any late release is pending. The answer is a hint.
   static bool any() noexcept { return count.load(kRelaxed) != 0; }
 
-  /// Takes the lease over. Returns false and does nothing if there is no memory, or if a signal handler has interrupted
+  /// Takes over the lease. Returns false and does nothing if there is no memory, or if a signal handler has interrupted
   /// a call of this thread.
   bool add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-  /// Tries to release each lease once, and waits for no mutex. Returns whether any lease has ended now.
+  /// Tries to release each lease once, without waiting for a mutex. Returns whether any lease has ended now.
   bool retry() noexcept { return run_round(0); }
 
  private:
@@ -87,11 +87,11 @@ class LateReleases {
   template <class Change>
   bool change_list(Change&& change) noexcept;
 
-  inline static std::atomic<std::size_t> count{0};  // of pending_
+  inline static std::atomic<std::size_t> count{0};  // number of pending_
 
   platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
   std::list<Pending> pending_;
-  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: none
+  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: no thread
 };
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// Request and Lease are the terms of a request and the proof of a grant, for locks, rwlocks and semaphores. This header
+// Request and Lease: the terms of a request and the proof of a grant, for locks, rwlocks and semaphores. This header
 // also reports requests and grants to statistics (dict/statistics.h) and tracers (base/probe.h).
 #pragma once
 
@@ -15,10 +15,10 @@ namespace holdfast {
 class Dictionary;
 class Parker;
 
-/// How long a prompt waiter may take to claim what a release granted to it.
+/// How long a prompt waiter has to claim what a release granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
-/// The patience of one attempt. Callers have their own timeouts, so an attempt fails soon instead of blocking on a
+/// The timeout of one attempt. Callers have their own timeouts, so an attempt should fail soon, and not block on a
 /// mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
@@ -36,9 +36,9 @@ struct Request {
   bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it stops waiting; 0: unknown
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
-  bool tries = false;                      // its wait ends when another machine is found to have the lock
+  bool tries = false;                      // its wait ends when the lock is found to be on another machine
   bool waits_next = false;                 // a wait follows this attempt if it is refused
-  bool blocks = false;                     // its thread stops while it waits: the first attempts may spin
+  bool blocks = false;                     // its thread blocks while it waits: the first attempts may spin
   HeldKind kind = HeldKind::lock;
   std::uint32_t want = 1;   // permits
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it
@@ -48,28 +48,28 @@ struct Request {
 struct Contender {
   Token self;
   const Request& request;
-  Waiter* waiter;  // null: the request does not wait. An attempt that queues the waiter sets its place
+  Waiter* waiter;  // null: the request does not wait. An attempt that queues the waiter sets Waiter::place
 };
 
 /// The waiter that takes a step of its wait.
 struct WaitStep {
   Parker& parker;
   std::uint32_t waiter;
-  double& sleep;  // out: seconds after which it takes the next step, if nothing wakes it earlier
+  double& sleep;  // out: seconds until its next step, if nothing wakes it earlier
 };
 
 // --- statistics. REQUIRES: the thread holds no shmtx. ---
 
-/// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait got nothing.
+/// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait ended without success.
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept;
 /// Counts an attempt that did not wait and was refused because the key was held.
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
-/// Counts a hold that was just given back.
+/// Counts a hold that has just ended.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 
-// --- probes. They run on the path of every lock, so each probe only loads a word in which tracers count themselves (a
-// USDT semaphore). The arguments are computed only if that word is not 0. ---
+// --- probes. They run on the path of every lock. So each probe only loads a word in which tracers count themselves (a
+// USDT semaphore), and computes its arguments only if that word is not 0. ---
 
 #if HOLDFAST_PROBES
 
@@ -80,7 +80,7 @@ void release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
 
 }  // namespace trace_internal
 
-// The kernel changes these words on behalf of a tracer. It is enough that each call reads them again.
+// The kernel changes these words on behalf of a tracer. Each call must read them again; no stronger ordering is needed.
 extern "C" unsigned short holdfast_acquire_semaphore __attribute__((visibility("hidden")));
 extern "C" unsigned short holdfast_release_semaphore __attribute__((visibility("hidden")));
 

@@ -1,4 +1,4 @@
-// Separate from request.cc because here every static probe has a semaphore.
+// A separate file, because every static probe in it has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

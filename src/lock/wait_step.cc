@@ -9,19 +9,21 @@ namespace holdfast {
 
 namespace {
 
-// A waiter tries again by itself after this long, however long the lock is held. (Its parker peeks more often.)
-// Benchmarks: 100 coroutines wait for one lock, and nothing happens.
+// A waiter tries again by itself after this time, however long the lock is held. (Its parker checks more often.) The
+// benchmark is "100 coroutines wait for one lock, and nothing happens".
 constexpr double kSleepMax = 1.0;
-// The same if its parker finds everything by peeking. Benchmarks: 1,000 that wait, and nothing happens.
+// The same time for a waiter whose parker finds everything by its checks. The benchmark is "1,000 that wait, and
+// nothing happens".
 constexpr double kRest = 15.0;
 static_assert(1e3 * kRest < kRestingPatienceMs);
-// A waiter polls if it cannot queue (no memory for it, or the key has an ordinary value), or if nothing listens for it
-// (no wake thread could be started). No benchmark covers these two: none has such waiters.
+// A waiter polls if it cannot queue, because there is no memory or the key has an ordinary value. It also polls if no
+// thread listens for it, because no wake thread could be started. No benchmark covers these two constants, because none
+// has such waiters.
 constexpr double kSleepPolling = 0.01;
-// The more pollers there are, the more rarely each tries: one of them finds a free lock within about 0.2 ms.
+// The more pollers there are, the more rarely each of them tries. Together they find a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
-// How long a present waiter polls for its turn, and how often. No benchmark covers it: only a waiter of a slow loop
-// polls.
+// How long a present waiter polls until it is next, and how often. No benchmark covers these constants, because only a
+// waiter of a slow loop polls.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kPollNs = 20'000;
 
@@ -63,7 +65,7 @@ bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) n
   return !is_prompt(waiter);
 }
 
-// Do not poll for a release by this process: the holder may be a task that waits for this very thread.
+// Do not poll for a release by this process, because the holder may be a task that waits for this very thread.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept {
   const Watch& watch = blocked_by.watch;
   if (watch.kind == nullptr || blocked_by.place == 0 || blocked_by.holders.has(waiter.owner)) return;
@@ -86,7 +88,7 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
     return code;
   }
   if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
-    step.sleep = kSleepMax;  // it still has its position, and what it watches
+    step.sleep = kSleepMax;  // the waiter still has its position, and what it watches
     return code;
   }
   parker.promptness().note_step(platform::monotonic_ns());

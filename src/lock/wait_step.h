@@ -1,11 +1,12 @@
-// One step of a wait, for locks and for permits: attempts that get past dead owners, and what the parker (the object on
-// which an event loop sleeps) must do after them.
+// One step of a wait, for locks and for permits: makes attempts that get past dead owners, and tells the parker (the
+// object on which an event loop sleeps) what to do afterwards.
 //
 // An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
-// owners in its way. The dead owners are passed to a second attempt, which treats exactly these as gone. A token is
-// never reused, so an owner that was found dead stays dead. If it is unknown whether a holder lives, nothing is taken
-// from it: an attempt that does not wait ends with `system`. A wait continues, because the holder may still release,
-// and ends with `system` if no release comes.
+// owners that block it. The caller asks the kernel about them, and passes the dead owners to a second attempt, which
+// treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead.
+//
+// If it is unknown whether a holder lives, nothing is taken from it. In that case an attempt that does not wait ends
+// with `system`. A wait continues, because the holder may still release, and ends with `system` if there is no release.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +28,19 @@ namespace holdfast {
 
 /// Says why an attempt was refused.
 struct BlockedBy {
-  TokenSet holders;                     // the owners in the way; empty: an ordinary value is in the way
+  TokenSet holders;                     // the blocking owners; empty: an ordinary value blocks
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  Parker* parker = nullptr;    // the attempting waiter's parker, which keeps the watched segment; null: nobody waits
+  Parker* parker = nullptr;    // parker of the waiter, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
 
-/// Keeps the memory that the waiter's watch uses. The reference is not on this stack: a child that another thread forks
-/// would keep it forever. REQUIRES: the caller still has the EpochGuard in which the watch was made.
+/// Keeps the memory that the waiter's watch uses. The parker keeps the reference, not this stack, because a child that
+/// another thread forks would keep a reference on this stack forever. REQUIRES: the caller still has the EpochGuard in
+/// which the watch was made.
 inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
   if (segment == nullptr || blocked_by.kept == segment) return;
@@ -49,8 +51,8 @@ inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
 /// Asks the kernel about the holders, and adds dead holders to `dead`. Returns whether it added any.
 bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;
 
-/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, and repeats it while a repetition gets past
-/// dead owners.
+/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`. Repeats it as long as this gets past dead
+/// owners.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
   constexpr int kAttempts = 3;  // a third owner lives, or lived a moment ago
@@ -67,22 +69,22 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
 
-/// Concludes a step of a wait: ends the wait, or gives the parker its watch, and sets `sleep` to the seconds until the
-/// next step.
+/// Concludes a step of a wait: either ends the wait, or gives the parker its watch. Sets `sleep` to the seconds until
+/// the next step.
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
-/// Records how long the waiter took to come, as reported by WaitQueue::delay_of(). Returns whether this is the first
-/// known delay of its loop, and the loop is slow; `waiter` then says so from now on.
+/// Records how long the waiter took to respond, as reported by WaitQueue::delay_of(). Returns whether this is the first
+/// known delay of the waiter's loop, and the loop is slow. `waiter` then says so from now on.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
-/// Returns whether a slow loop's waiter may poll briefly for its turn, and so be present (lock/handoff.h).
+/// Returns whether a slow loop's waiter may poll briefly until it is next, and so be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
-/// Polls until an attempt may succeed, or this brief time is over.
+/// Polls until an attempt may succeed, or until a short time is over.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
 /// Takes one step of the wait of `step`'s waiter. Runs `attempt(Waiter&, const TokenSet& dead, BlockedBy&) -> Code`.
-/// Returns invalid if there is no such waiter. REQUIRES: an attempt that returns `locked` has queued the waiter, if it
-/// can.
+/// Returns invalid if there is no such waiter. REQUIRES: an attempt that returns `locked` has queued the waiter, if
+/// possible.
 template <class Attempt>
 Code wait_once(World& world, const WaitStep& step, const Request& request, Attempt&& attempt) noexcept {
   const Token self = world.token();
@@ -99,7 +101,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   blocked_by.parker = &parker;
   const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
-  // The waiter was queued with an unknown loop. Now the delay of the loop is known.
+  // The waiter was queued when its loop's delay was unknown. Now the delay is known.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
     code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {

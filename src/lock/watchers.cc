@@ -10,19 +10,20 @@ namespace holdfast {
 
 namespace {
 
-// Returns whether the watcher is still in the queue. A wake-up removes it; a repair removes all.
+// Returns whether the watcher is still in the queue. A wake-up removes the watcher, and a repair removes all watchers.
 bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
          view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
 }
 
-// Peeks at the grant for a watcher. granted: the grant seems to have ended; the next attempt decides.
+// Checks the grant for a watcher. The result `granted` means that the grant seems to have ended; the next attempt
+// decides.
 WatchState peek_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
   if (watch.block != 0 && !has_place(watch, watcher)) return WatchState::granted;
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
-  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; peek again
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // the grant is changing; check again
   const Token owner = owner_of(watch.segment->world(), seen);
   const bool goes_on = watch.is_same_entry() && seen.sequence == watch.grant && owner != kNobody && liveness(owner) &&
                        (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
@@ -37,7 +38,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
 
 constexpr WatchKind kGrantWatch{&peek_grant, &blocker_of_grant, &end_of_lock, true};
 
-/// One attempt to find the grant ended, with the shard's mutex held.
+/// One attempt, with the shard's mutex held, to find the grant ended.
 struct WatchAttempt {
   World& world;
   const Waiter* waiter;  // null: queue no waiter
@@ -56,7 +57,7 @@ Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
   const Token owner = lock.owner();
   const std::uint64_t sequence = lock.sequence();
   const bool is_ours = lock.grant_counts();
-  if (grant == 0 && !is_ours) return Code::elsewhere;  // another machine may hold it
+  if (grant == 0 && !is_ours) return Code::elsewhere;  // another machine may hold the lock
   if (grant == 0 && owner != kNobody) grant = sequence;
   bool held = owner != kNobody && is_ours;
   if (held && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
@@ -91,7 +92,7 @@ Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
   return Code::locked;
 }
 
-// A live value is in the way, as it is for a request for the lock.
+// Handles a live value, which blocks a watcher just as it blocks a request for the lock.
 Code WatchAttempt::at_value(const Transaction& change) noexcept {
   if (!change.exists()) return grant == 0 && change.segment().gate() != nullptr ? Code::elsewhere : Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
@@ -144,7 +145,8 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& req
   blocked_by.parker = &step.parker;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt removes it from there
+    if (blocked_by.place != 0)
+      waiter.place = blocked_by.place;  // the next attempt removes the waiter from this position
     return result;
   });
   return search_deadlock(step, request, key, conclude_wait(step, waiter, code, blocked_by));

@@ -1,13 +1,13 @@
 // Watchers are waiters for the end of a grant. They do not want the lock, and all of them continue together.
 //
 // A watcher waits until the grant that held the lock when its wait began has ended: it was released, expired, deleted
-// or flushed, or its process died. Later grants do not matter, so it never waits behind a busy lock.
+// or flushed, or its process died. Later grants do not matter, so a watcher never waits because a lock is busy.
 //
 // Watchers have a separate queue and delay no waiter, because a handoff ignores them. Each watcher is added while the
-// grant that it watches holds the lock, so the watchers of ended grants are first in the queue. The end of a grant
-// removes kWokenAtOnce of these watchers, in a separate section, and wakes them afterwards. Each watcher that comes or
-// leaves removes kWokenAtOnce more, so no caller pays for a large number of watchers. If a dead or stopped watcher does
-// not wake others, they notice the end themselves, because they check (wait/parking_lot.h).
+// grant that it watches holds the lock, so the watchers of ended grants are first in the queue. The process that ends a
+// grant removes up to kWokenAtOnce of these watchers, in a separate section, and wakes them afterwards. Each watcher
+// that arrives or leaves removes and wakes up to kWokenAtOnce more. So no caller pays for a large number of watchers.
+// If a dead or stopped watcher wakes no others, they notice the end at their next check (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace holdfast {
 
-/// Checks whether the watched grant has ended. Pass `grant` as 0 at first; when the result is locked, it is set to the
-/// fencing number of the grant to wait for. For permits this is the number of the youngest holder record, and all
-/// records up to that number have to end. Returns ok (the grant has ended), locked (also if the key has an ordinary
-/// value), timeout, busy, removed, system.
+/// Checks whether the watched grant has ended. Set `grant` to 0 for the first call. If the result is locked, `grant` is
+/// set to the fencing number of the grant to wait for. For permits this is the number of the youngest holder record,
+/// and all records up to that number must end. Returns ok (the grant has ended), locked (also if the key has an
+/// ordinary value), timeout, busy, removed, system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
 /// Takes one step of a wait. Returns the codes of watch_try(); locked and deadlock mean the same as in acquire_wait().
-/// For permits and for a value the watcher has no position in a queue, and polls.
+/// If the key has permits or a value, the watcher has no position in a queue, and polls.
 Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                 std::uint64_t& grant) noexcept;
 

@@ -18,7 +18,7 @@ constexpr std::uintptr_t kFree = 0;
 constexpr std::uintptr_t kBeingWritten = 1;  // no page has this address
 
 struct Noted {
-  std::atomic<std::uintptr_t> begin;  // or one of the above
+  std::atomic<std::uintptr_t> begin;  // or one of the constants above
   std::atomic<std::size_t> size;
   std::atomic<std::size_t> mark_offset;
   std::atomic<std::uint32_t> mark_bits;
@@ -35,7 +35,7 @@ Noted* find(std::uintptr_t address) noexcept {
     for (Noted& noted : chunk->items) {
       // Acquire: pairs with the release in note_mapping().
       const std::uintptr_t begin = noted.begin.load(std::memory_order_acquire);
-      // Acquire: the size is loaded before `begin` is read again, so that both belong to one mapping.
+      // Acquire: loads the size before `begin` is read again, so that both belong to one mapping.
       if (begin > kBeingWritten && address >= begin && address - begin < noted.size.load(std::memory_order_acquire) &&
           noted.begin.load(std::memory_order_relaxed) == begin) {
         return &noted;
@@ -47,15 +47,15 @@ Noted* find(std::uintptr_t address) noexcept {
 
 // --- the handler: async-signal-safe, any number of threads at once ---
 
-/// Sets bits in a word that may no longer be mapped. The kernel checks this without raising a signal.
+/// Sets bits in a word that may no longer be mapped. If it is not, the kernel returns an error and raises no signal.
 void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, bits, FUTEX_OP_CMP_EQ, 0x7FF);
   ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
 }
 
-/// Returns false if the kernel refuses. If two threads replace one mapping, the second discards what the first has
-/// written there.
+/// Replaces the mapping. Returns false if the kernel refuses. If two threads replace one mapping, the second discards
+/// what the first has written there.
 bool replace(Noted& noted) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
@@ -69,7 +69,7 @@ bool replace(Noted& noted) noexcept {
         ->store(bits, std::memory_order_relaxed);
     if (noted.for_all.load(std::memory_order_relaxed)) set_bits_if_there(begin + offset, bits);
   }
-  // Again, because a thread that had not seen the mark may have set it since then.
+  // Repeat this, because a thread that had not seen the mark may have set the word since then.
   auto* const cleared = noted.cleared.load(std::memory_order_acquire);
   if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
   if (::mremap(zeros, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
@@ -87,7 +87,7 @@ void end_as_by_default(bool from_kernel) noexcept {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGBUS, &standard, nullptr);
-  // If the kernel sent the signal, it sends it again when the access is repeated.
+  // The kernel sends its own signal again when the access is repeated.
   if (!from_kernel) ::raise(SIGBUS);
 }
 
@@ -152,7 +152,8 @@ int install_bus_guard() noexcept {
   struct sigaction now {};
   if (::sigaction(SIGBUS, nullptr, &now) != 0) return errno;
   const bool is_function = now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
-  // A handler that was installed after the guard calls the guard. If the guard called it in turn, this would never end.
+  // A handler that was installed after the guard calls the guard. If the guard called that handler back, the calls
+  // would never end.
   int not_yet = 0;
   if (!installing.compare_exchange_strong(not_yet, 1) && is_function) return 0;
   if (is_function && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == &on_bus_error) return 0;
@@ -160,7 +161,7 @@ int install_bus_guard() noexcept {
   struct sigaction guard {};
   guard.sa_sigaction = &on_bus_error;
   guard.sa_mask = now.sa_mask;
-  // The host's handler keeps its alternate stack and its mask of signals.
+  // Keep the alternate stack and the signal mask of the host's handler.
   constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
   guard.sa_flags = SA_SIGINFO | (is_function ? now.sa_flags & kKept : SA_ONSTACK | SA_RESTART);
   if (::sigaction(SIGBUS, &guard, nullptr) == 0) return 0;

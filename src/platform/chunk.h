@@ -1,4 +1,4 @@
-// A list that grows in chunks without a lock and never shrinks, so that signal handlers may read it.
+// A list that grows in chunks, without a lock, and never shrinks. So signal handlers may read it.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,13 +10,13 @@
 
 namespace holdfast::platform {
 
-/// All zero at first, including the items. The first chunk of a list is static.
+/// A chunk of the list. It begins as all zeros, including the items. The first chunk of a list is static.
 template <class Item, std::size_t Items>
 struct Chunk {
   std::atomic<Chunk*> next;  // acquire: pairs with the release in after()
   std::array<Item, Items> items;
 
-  /// Returns the next chunk, and makes it if necessary. Null: no memory.
+  /// Returns the next chunk, and allocates it if necessary. Returns null if there is no memory.
   Chunk* after() noexcept {
     static_assert(sizeof(Chunk) <= 4096);
     if (Chunk* const known = next.load(std::memory_order_acquire)) return known;

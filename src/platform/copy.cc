@@ -6,22 +6,23 @@ namespace holdfast::platform {
 
 namespace {
 
-// Benchmarks for these constants: set, one string of 1 KB; set, 10k strings of 1 KB.
+// The benchmarks for these constants are "set, one string of 1 KB" and "set, 10k strings of 1 KB".
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 [[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 
-// Sanitizers do not see what assembly does.
+// Sanitizers do not see the accesses of assembly code.
 #if defined(HOLDFAST_SANITIZED) || !(defined(__x86_64__) || defined(__aarch64__))
 #define HOLDFAST_COPY_BY_WORDS
 #elif defined(__x86_64__)
-// From this size on the string instruction is faster; it starts slowly.
+// From this size on, the string instruction is faster. It is slow to start.
 constexpr std::size_t kStringWords = 256;
-// The same limit with 32-byte registers, and the size from which those are used. Without them a set of 1 KB takes an
-// eighth longer.
+// The same limit for 32-byte registers, and the size from which these registers are used. Without them, a set of 1 KB
+// takes an eighth longer.
 constexpr std::size_t kStringWordsWide = 512;
 constexpr std::size_t kWideWords = 32;
 
-/// Whether the processor has 32-byte registers and the kernel saves them. False until the library is initialised.
+/// Says whether the processor has 32-byte registers and the kernel saves them. It is false until the library is
+/// initialised.
 const bool kHasWideRegisters = __builtin_cpu_supports("avx") != 0;
 
 void copy_string(void* to, const void* from, std::size_t words) noexcept {
@@ -47,7 +48,7 @@ std::size_t copy_chunks_wide(void* to, const void* from, std::size_t words) noex
         : "+r"(to), "+r"(from)
         :
         : "xmm0", "xmm1", "xmm2", "xmm3", "cc", "memory");
-  // Clears the upper halves of all registers, which code built for AVX may use.
+  // Clear the upper halves of all vector registers, which code built for AVX may have used.
   asm volatile("vzeroupper" ::
                    : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                      "xmm12", "xmm13", "xmm14", "xmm15", "memory");

@@ -9,22 +9,22 @@ namespace holdfast::platform {
 
 namespace {
 
-/// A fork runs, or waits for earlier guards to end. No new guard starts.
+/// Set while a fork runs, or waits for earlier guards to end. No new guard begins then.
 constexpr std::uint32_t kForking = 1U << 31;
-/// Every sleep is bounded, so a wake-up is only a hint.
+/// Every sleep is bounded, so each wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
-/// Used if the kernel refuses futexes. No benchmark covers it.
+/// The polling interval if the kernel refuses futexes. No benchmark covers it.
 constexpr std::uint64_t kPollNs = kNsPerMs / 4;
 constexpr int kEverybody = 0x7FFFFFFF;
 
-// kForking, and the number of threads that hold a guard.
+// kForking, plus the number of threads that hold a guard.
 constinit std::atomic<std::uint32_t> gate{0};
-// The number of this process in its line of forks.
+// The number of this process in its line of forks: a child has its parent's number + 1.
 constinit std::atomic<std::uint32_t> generation{1};
 
 struct Guards {
-  int count;     // guards of this thread
-  bool counted;  // in `gate`
+  int count;     // guards that this thread holds
+  bool counted;  // whether `gate` counts this thread
 };
 constinit thread_local Guards guards_of_this_thread{};
 static_assert(std::is_trivially_destructible_v<decltype(guards_of_this_thread)>);
@@ -34,7 +34,7 @@ void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t seen)
   if (futex_wait(word, seen, now + kLongestSleepNs) == WaitResult::failed) sleep_until(now + kPollNs);
 }
 
-/// Changes the gate while no fork runs.
+/// Changes the gate once no fork runs.
 template <class Change>
 void change_open_gate(Change&& change) noexcept {
   for (;;) {
@@ -54,17 +54,18 @@ void enter_gate() noexcept {
 
 void leave_gate() noexcept {
   std::uint32_t seen = gate.load(std::memory_order_relaxed);
-  // A thread may not be counted in a child that a signal handler forked while the thread was entering.
+  // In a child that a signal handler forked while the thread was entering, the thread may not be counted.
   while ((seen & ~kForking) != 0) {
-    // Release: pairs with the acquire in before_fork(). The guarded work is done.
+    // Release: pairs with the acquire in before_fork(). The next fork sees the guarded work.
     if (!gate.compare_exchange_weak(seen, seen - 1, std::memory_order_release, std::memory_order_relaxed)) continue;
     if (seen == (kForking | 1)) futex_wake(gate, kEverybody);
     return;
   }
 }
 
-// A signal handler may fork inside a guard of its own thread. Do not wait then: that guard would never end, and guards
-// of other threads may wait for something that this thread holds.
+// Closes the gate and waits for the guards of other threads. A signal handler may fork inside a guard of its own
+// thread. Do not wait in that case: that guard would never end, and guards of other threads may wait for something that
+// this thread holds.
 void before_fork() noexcept {
   if (guards_of_this_thread.count != 0) return;
   change_open_gate([](std::uint32_t seen) { return seen | kForking; });
@@ -83,7 +84,7 @@ void after_fork_in_parent() noexcept {
   futex_wake(gate, kEverybody);
 }
 
-// Runs in the child, which has one thread.
+// Resets the gate in the child, which has one thread.
 void after_fork_in_child() noexcept {
   gate.store(guards_of_this_thread.counted ? 1 : 0, std::memory_order_relaxed);
   generation.fetch_add(1, std::memory_order_relaxed);
@@ -102,7 +103,7 @@ void install_fork_gate() noexcept {
 
 void ForkGuard::hold() noexcept {
   Guards& mine = guards_of_this_thread;
-  // The order matters to a signal handler that forks in between.
+  // The order of these steps matters to a signal handler that forks in between.
   if (mine.count++ != 0) return;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   enter_gate();
@@ -142,7 +143,7 @@ std::uint32_t LongMutex::lock() noexcept {
 
 void LongMutex::unlock(std::uint32_t word) noexcept {
   std::uint32_t seen = word_.load(std::memory_order_relaxed);
-  // A child forked in the meantime may have locked it again.
+  // A child that was forked in the meantime may have locked it again.
   while ((seen & ~kSleepers) == word) {
     // Release: pairs with the acquire in lock().
     if (!word_.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;

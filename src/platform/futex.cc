@@ -17,7 +17,7 @@ WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expe
   timespec deadline;
   deadline.tv_sec = static_cast<time_t>(deadline_ns / kNsPerSecond);
   deadline.tv_nsec = static_cast<long>(deadline_ns % kNsPerSecond);
-  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time; FUTEX_WAIT a relative one.
+  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time, FUTEX_WAIT a relative time.
   const long result = ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected,
                                 deadline_ns == kNever ? nullptr : &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   if (result == 0) return WaitResult::woken;

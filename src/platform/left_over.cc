@@ -1,5 +1,5 @@
-// Keeps what the kernel refused to close or unmap, and tries again before each attempt at a record lock. Otherwise a
-// lock that a mapping pins would never become free.
+// Records descriptors and mappings that the kernel refused to close or unmap, and tries again before each attempt at a
+// record lock. Without this, a lock that a mapping pins would never become free.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace holdfast::platform {
 
 namespace {
 
-/// Things to release later. If all slots are taken, the thing leaks; in practice the kernel never refuses.
+/// A list of things to release later. If all slots are taken, the thing leaks; in practice the kernel never refuses.
 template <class Thing>
 class LeftOver {
  public:
@@ -31,7 +31,7 @@ class LeftOver {
     }
   }
 
-  /// Runs `give_back(const Thing&)` on each; it returns whether the thing is gone.
+  /// Calls `give_back(const Thing&)` for each thing. The function returns whether the thing is gone.
   template <class GiveBack>
   void retry(GiveBack&& give_back) noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) return;
@@ -71,7 +71,7 @@ struct MappedPages {
 };
 constinit LeftOver<MappedPages> mapped_pages{};
 
-/// Returns false if the kernel does not say which file it is.
+/// Closes the descriptor if it refers to that file. Returns false if the kernel does not say to which file it refers.
 bool close_if_known(int fd, const FileId& id) noexcept {
   FileId found;
   const int error = file_id(fd, found);
@@ -95,7 +95,7 @@ void unmap(void* data, std::size_t size) noexcept {
 }
 
 void give_back_left_over() noexcept {
-  // A forked child does not have its parent's pins, and may have another mapping there.
+  // A forked child does not have its parent's pins, and may have mapped something else at the address.
   mapped_pages.retry([](const MappedPages& pages) noexcept {
     return pages.process != ::getpid() || ::munmap(pages.data, pages.size) == 0;
   });

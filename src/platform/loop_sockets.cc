@@ -1,4 +1,4 @@
-// Sockets for event loops: those that a host may close, and a connection of this process to itself.
+// Sockets for event loops: sockets that a host may close, and a connection of this process to itself.
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,7 +26,8 @@ void GuardedSocket::close() noexcept {
   fd_ = -1;
 }
 
-// Each socket is a file with its own identity, so it differs from the next user of its number. All eventfds look alike.
+// Returns whether the socket is open, and was not closed by the host. Each socket is a file with its own identity, so
+// it differs from any file that later gets its number. All eventfds have the same identity.
 bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {
@@ -35,8 +36,9 @@ bool GuardedSocket::is_lost() const noexcept {
   return error == 0 ? now != id_ : error == EBADF;
 }
 
-// Empty datagrams make a socket readable. If the host gives the number to another descriptor between the check and the
-// send, a pipe or file refuses the datagram, and a connection carries nothing.
+// Opens a pair of sockets. The signal is an empty datagram, which makes the socket readable. The host may give the
+// number to a different descriptor between the check and the send. Then a pipe or file refuses the datagram, and a
+// stream connection transmits nothing.
 int Readiness::open() noexcept {
   close();
   int pair[2];
@@ -85,7 +87,7 @@ int SelfConnection::listen(const std::string& path) noexcept {
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // bind() gives its file this mode.
+  // bind() creates its file with this mode.
   if (!listener || ::fchmod(listener.get(), kOnlyThisUser) != 0) return errno;
   std::string name;
   try {
@@ -138,7 +140,7 @@ void SelfConnection::signal() noexcept {
   if (signalled_ || !connection_.intact()) return;
   constexpr char kByte = '!';
   if (::send(connection_.get(), &kByte, sizeof kByte, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EAGAIN) {
-    signalled_ = true;  // if the buffer is full, there is already more than one to read
+    signalled_ = true;  // if the buffer is full, the loop already has a byte to read
   } else {
     connection_.close();  // the loop has closed its end
   }

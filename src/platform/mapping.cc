@@ -14,7 +14,8 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // Not a function-local static: a child that is forked while another thread initialises it would wait forever.
+  // This is not a function-local static, because a child that is forked while another thread initialises it would wait
+  // forever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {
@@ -55,13 +56,13 @@ constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
 constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
 std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
 
-// Returns whether mincore can be trusted. If this process may no longer write to the file, as a worker that gave up its
-// parent's rights, the kernel reports every page as present.
+// Returns whether mincore can be trusted. If this process may no longer write to the file, the kernel reports every
+// page as present. An example is a worker that gave up its parent's rights.
 bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
 
 void note_credentials() noexcept {
-  // Relaxed: nothing else depends on this word. A mapping made with other credentials than the first is only checked
-  // without success.
+  // Relaxed is enough, because nothing else depends on this word. A mapping made with credentials other than the first
+  // only costs unnecessary calls.
   std::uint64_t none = kNotMapped;
   mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
 }
@@ -98,7 +99,7 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept {
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   Mapping pin(data, bytes);
-  // A pin that a child inherits would keep the lock after its owner's death. If this fails, there is no pin.
+  // A pin that a child inherits would keep the lock after the owner's death. So if this call fails, make no pin.
   if (at_fork == AtFork::drop && ::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
   ::madvise(data, bytes, MADV_DONTDUMP);  // only shortens core dumps
   return pin;
@@ -122,8 +123,8 @@ namespace {
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// Does an atomic operation on a word of the page that changes nothing. The kernel allocates the page, or reports that
-// it cannot.
+// Makes the kernel do an atomic operation that changes nothing, on a word of the page. The kernel then allocates the
+// page, or reports that it cannot.
 int touch_by_kernel(std::byte* page) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7FF);
@@ -137,7 +138,7 @@ int touch_by_kernel(std::byte* page) noexcept {
 int populate(std::byte* begin, std::size_t size) noexcept {
   if (uninterrupted([&] { return ::madvise(begin, size, MADV_POPULATE_WRITE); }) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
-  // For Linux before 5.14, or a sandbox.
+  // This is the way for Linux before 5.14, and for sandboxes.
   for (std::size_t at = 0; at < size; at += page_bytes())
     if (const int error = touch_by_kernel(begin + at); error != 0) return error;
   return 0;
@@ -146,7 +147,7 @@ int populate(std::byte* begin, std::size_t size) noexcept {
 }  // namespace
 
 int reserve_pages(void* begin, std::size_t size) noexcept {
-  // Skips pages that are present: asking is much cheaper than mapping them.
+  // Skip pages that are present, because a query is much cheaper than mapping them.
   constexpr std::size_t kAtOnce = 256;
   std::array<unsigned char, kAtOnce> present;
   const bool seen = may_see_pages();

@@ -1,14 +1,14 @@
-// The contract between holdfast and the operating system. One .cc file per mechanism implements it.
+// The interface between holdfast and the operating system. One .cc file for each mechanism implements it.
 //
 // Rules for every call:
 //
-//  1. Nothing here throws, logs, retries for ever or keeps state that the caller cannot see, unless it says so.
-//  2. A call that returns `int` returns 0 or an errno value. A call that returns an object returns an empty one on
-//     failure and leaves the reason in errno; the caller reads it on the next line.
-//  3. Times are CLOCK_MONOTONIC in nanoseconds. Deadlines are absolute; kNever (base/time.h) is one.
+//  1. No call throws, logs, retries forever, or keeps state that the caller cannot see, unless its comment says so.
+//  2. A call that returns `int` returns 0 or an errno value. A call that returns an object returns an empty object on
+//     failure and leaves the reason in errno. Read errno before any other call.
+//  3. Times are CLOCK_MONOTONIC in nanoseconds. Deadlines are absolute; kNever (base/time.h) means no deadline.
 //  4. Descriptors are close-on-exec.
-//  5. Shared words may lie in any file mapping, so futexes are never process-private.
-//  6. EINTR is handled inside, unless a signal is one of the documented results.
+//  5. Shared words may be in any file mapping, so futexes are never process-private.
+//  6. EINTR is handled inside, unless the call documents a result for signals.
 #pragma once
 
 #include <sys/types.h>
@@ -32,8 +32,8 @@
 
 namespace holdfast::platform {
 
-/// Repeats a system call while signals interrupt it, within limits: a call that is interrupted every time fails with
-/// EINTR.
+/// Repeats a system call while signals interrupt it. The number of repetitions is limited, so a call that is
+/// interrupted every time fails with EINTR.
 template <class Call>
 auto uninterrupted(Call&& call) noexcept {
   constexpr int kTries = 100;
@@ -47,15 +47,16 @@ std::string error_text(int error);
 
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
 
-/// Returns the same description under a number above 2, and closes `fd`. The host may have closed standard input,
-/// output or error, but it may still write its next log line there. -1 on failure.
+/// Moves the description to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The host may
+/// have closed standard input, output or error, and may later write a log line to that number.
 int above_standard(int fd) noexcept;
 
-/// Owns one descriptor, never 0 to 2. The library puts every descriptor that it opens into one at once.
+/// Owns one descriptor, whose number is never 0 to 2. The library puts every descriptor that it opens into a
+/// FileDescriptor immediately.
 class FileDescriptor {
  public:
   FileDescriptor() noexcept = default;
-  /// Also empty if `fd` is 0 to 2 and no other number is free.
+  /// Makes an empty object if `fd` is negative, or if it is 0 to 2 and no other number is free.
   explicit FileDescriptor(int fd) noexcept : fd_(fd < 0 || fd > 2 ? fd : above_standard(fd)) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
@@ -73,45 +74,48 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-/// Identity of a file, whatever its names.
+/// The identity of a file, independent of its names.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
   friend bool operator==(const FileId&, const FileId&) = default;
 };
 
-/// Fails with EBADF for a closed descriptor.
+/// Sets `id` to the identity of the file behind `fd`. Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
-/// Returns whether the descriptor refers to that file. The host may have closed it and opened another file under its
-/// number. Also false for -1, or if the kernel does not say.
+/// Returns whether the descriptor refers to that file. The host may have closed the descriptor and opened another file
+/// under its number. Also returns false for -1, or if the kernel does not say.
 bool is_file(int fd, const FileId& id) noexcept;
 
-/// Closes the descriptor if it refers to that file: the host may have closed it, and the number may belong to another
-/// file now. If the kernel does not say, give_back_left_over() asks again. Does nothing for -1. Keeps errno.
+/// Closes the descriptor if it refers to that file, because the host may have closed it and its number may now belong
+/// to another file. If the kernel does not say, give_back_left_over() tries again. Does nothing for -1. Preserves
+/// errno.
 void close_if_file(int fd, const FileId& id) noexcept;
 
-/// Opens the same file again: a new open file description with its own locks. REQUIRES: /proc is mounted, and the
+/// Opens the same file again, as a new open file description with its own locks. REQUIRES: /proc is mounted, and the
 /// caller may still open the file (otherwise ENOENT or EACCES).
 FileDescriptor reopen(int fd, int flags) noexcept;
 
-/// Calls `visit` with each name in the directory until it returns false. Returns 0 if it has seen all names, ECANCELED
-/// if `visit` stopped it, or another errno value.
+/// Calls `visit` with each name in the directory until `visit` returns false. Returns 0 after the last name, ECANCELED
+/// if `visit` returned false, or another errno value.
 int list_directory(int directory_fd, const std::function<bool(const char*)>& visit);
 
 /// Reserves the first `reserved` bytes, so that no later store into them can fail, and sets the file's size to `size`.
-/// REQUIRES: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
+/// Returns an errno value, such as ENOSPC, ENOMEM or EFBIG. REQUIRES: the file is empty, and its file system supports
+/// fallocate.
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept;
 
-/// Largest file that this process may make (RLIMIT_FSIZE). Asking for more would raise SIGXFSZ.
+/// Returns the size of the largest file that this process may make (RLIMIT_FSIZE). A larger file would raise SIGXFSZ.
 std::uint64_t file_size_limit() noexcept;
 
-/// Free bytes of the file system that holds `fd`; the largest number if it has no limit or does not say.
+/// Returns the free bytes of the file system that contains `fd`. Returns the largest number if the file system has no
+/// limit or does not say.
 std::uint64_t free_bytes(int fd) noexcept;
 
 // --- what event loops watch (loop_sockets.cc) -----------------------------------------------------------
 
-/// Owns one socket that a host may close without our knowledge, as closefrom() does. It neither uses nor closes a
-/// descriptor that the host then opens under the same number.
+/// Owns one socket that a host may close without our knowledge, as closefrom() does. If the host then opens another
+/// file under the same number, this class neither uses nor closes that file.
 class GuardedSocket {
  public:
   GuardedSocket() noexcept = default;
@@ -119,14 +123,15 @@ class GuardedSocket {
   GuardedSocket& operator=(const GuardedSocket&) = delete;
   ~GuardedSocket() { close(); }
 
-  /// Takes over `fd`. On failure nothing changes, and `fd` is closed.
+  /// Takes ownership of `fd`. On failure, closes `fd` and changes nothing else.
   int adopt(FileDescriptor fd) noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
-  /// Returns whether it is open, and the host has not closed it. Asks the kernel; also false if the kernel does not
+  /// Asks the kernel whether the socket is open, and was not closed by the host. Returns false if the kernel does not
   /// say.
   bool intact() const noexcept;
-  /// Returns whether the host has closed it. If the kernel does not say, both this and intact() are false.
+  /// Returns whether the host has closed the socket. If the kernel does not say, both is_lost() and intact() return
+  /// false.
   bool is_lost() const noexcept;
   int get() const noexcept { return fd_; }
 
@@ -135,11 +140,12 @@ class GuardedSocket {
   FileId id_;
 };
 
-/// A descriptor for event loops to watch: readable from signal() to drain(). Nobody else reads or writes it. For one
-/// thread at a time.
+/// A descriptor for event loops to watch. It is readable from signal() to drain(). No other code reads or writes it.
+/// One thread at a time may call this object.
 class Readiness {
  public:
-  /// Replaces the old descriptor by a new one, not signalled. EMFILE, ENFILE, ENOMEM: then none is open.
+  /// Replaces the old descriptor with a new one that is not signalled. After EMFILE, ENFILE or ENOMEM, no descriptor is
+  /// open.
   int open() noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return reader_.is_open(); }
@@ -156,22 +162,24 @@ class Readiness {
 };
 
 /// A stream connection of this process to itself, for event loops that can wait only for connections that they opened.
-/// The loop has the other end. For one thread at a time.
+/// The loop has the other end. One thread at a time may call this object.
 class SelfConnection {
  public:
   ~SelfConnection() { close(); }
 
-  /// Listens at a new path, for this user only, instead of at earlier ones. ENAMETOOLONG, EACCES, ...
+  /// Listens at a new path instead of an earlier one. Only this user can connect. Returns an errno value, such as
+  /// ENAMETOOLONG or EACCES.
   int listen(const std::string& path) noexcept;
-  /// Accepts the connection that this process made and stops listening. EAGAIN: there is none. EPERM: only connections
-  /// of others are there.
+  /// Accepts the connection that this process made, and stops listening. Returns EAGAIN if there is no connection, or
+  /// EPERM if only other processes have connected.
   int accept() noexcept;
   /// Closes the connection and stops listening. Removes the path unless it belongs to a parent process.
   void close() noexcept;
   bool is_listening() const noexcept { return listener_.is_open(); }
   bool is_open() const noexcept { return connection_.is_open(); }
 
-  /// Sends one byte, unless one was sent since the last drain(). The loop must read it before it calls drain().
+  /// Sends one byte, unless a byte was sent since the last drain(). The loop must read the byte before it calls
+  /// drain().
   void signal() noexcept;
   void drain() noexcept { signalled_ = false; }
 
@@ -187,16 +195,16 @@ class SelfConnection {
 
 // --- notices that a file was closed (close_notice.cc) ---------------------------------------------------
 
-/// Notifies a thread when any process has closed a description of a file that was open for writing, or died with one.
-/// Notices come early, before the kernel drops the record locks of that description; some are spurious. Only for a
-/// thread of start_thread() that uses no other descriptor: open() gives the thread its own descriptor table, so no host
-/// closes these descriptors by mistake, and no child inherits them.
+/// Notifies a thread when any process closes a description of a file that was open for writing, or dies with such a
+/// description. Notices come early, before the kernel drops the record locks of that description, and some notices are
+/// spurious. Use it only in a thread of start_thread() that uses no other descriptor. open() gives this thread its own
+/// descriptor table, so no host closes these descriptors by mistake, and no child inherits them.
 class CloseNotice {
  public:
-  /// ENOSYS, EPERM: not available here. EMFILE: this user has too many inotify instances. ESTALE: the path names
-  /// another file.
+  /// Begins to watch the file. Returns ENOSYS or EPERM if notices are not available here; EMFILE if this user has too
+  /// many inotify instances; ESTALE if the path names another file.
   int open(const char* path, const FileId& file) noexcept;
-  /// Waits until the deadline for a notice and takes all that have arrived. False if none came.
+  /// Waits until the deadline for a notice, and takes all notices that have arrived. Returns false if there is none.
   bool wait(std::uint64_t deadline_ns) noexcept;
 
  private:
@@ -207,7 +215,7 @@ class CloseNotice {
 
 std::size_t page_bytes() noexcept;
 
-/// Owns one memory mapping. Moving the object keeps the address.
+/// Owns one memory mapping. Moving the object does not change the address.
 class Mapping {
  public:
   Mapping() noexcept = default;
@@ -221,9 +229,9 @@ class Mapping {
   explicit operator bool() const noexcept { return data_ != nullptr; }
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
-  /// Returns the file that is mapped; all zero for anonymous memory.
+  /// Returns the file that is mapped. For anonymous memory, all of its fields are 0.
   const FileId& file() const noexcept { return file_; }
-  /// Gives up ownership: the mapping stays forever, or until the caller wraps the address again.
+  /// Gives up ownership. The mapping stays forever, or until the caller puts the address into a Mapping again.
   std::byte* release() noexcept;
   void reset() noexcept;
 
@@ -234,99 +242,102 @@ class Mapping {
 };
 
 /// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and not beyond the end of the
-/// file. platform/bus_guard.h says what happens if the file is truncated.
+/// file. For what happens if the file is truncated, see platform/bus_guard.h.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
-/// The same, read-only, for a file that is open for reading.
+/// Maps the bytes read-only, for a file that is open for reading.
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
-/// Pins the open file description behind `fd` with a page of address space. A record lock taken through it then
-/// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child does not
-/// inherit the pin (AtFork::drop), or keeps it alive with its own mapping (AtFork::inherit). REQUIRES: a ForkGuard is
-/// held from before the lock is taken until `fd` is closed.
+/// Pins the open file description behind `fd` with a page of address space. A record lock taken through the description
+/// then outlives the descriptor, and ends with this mapping or with the process (also by exec). With AtFork::drop, a
+/// forked child does not inherit the pin. With AtFork::inherit, the child keeps the description alive with its own
+/// mapping. REQUIRES: a ForkGuard is held from before the lock is taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
-/// Removes a pin, given the address from Mapping::release().
+/// Removes a pin, given the address that Mapping::release() returned.
 void unpin(void* pin) noexcept;
 
-/// Allocates memory of the file system for all pages of a shared mapping that overlap [begin, begin + size). Then no
-/// later access to them can fail for lack of memory. Their content stays. Returns an errno value: ENOMEM and EFAULT
-/// mean that there is no memory, and some pages may have been allocated.
+/// Allocates file system memory for all pages of a shared mapping that overlap [begin, begin + size), so that no later
+/// access to these pages can fail for lack of memory. Their content does not change. Returns an errno value. After
+/// ENOMEM and EFAULT, which mean that there is no memory, some pages may have been allocated.
 int reserve_pages(void* begin, std::size_t size) noexcept;
 
-/// Unmaps. If the kernel refuses, the next give_back_left_over() tries again. Keeps errno.
+/// Unmaps the memory. If the kernel refuses, the next give_back_left_over() tries again. Preserves errno.
 void unmap(void* data, std::size_t size) noexcept;
-/// Runs before each attempt at a record lock: a pin that could not be unmapped still holds one. Keeps errno.
+/// Retries earlier failures of unmap() and close_if_file(). Runs before each attempt at a record lock, because a pin
+/// that could not be unmapped still holds a lock. Preserves errno.
 void give_back_left_over() noexcept;
 
-/// Maps one private page that reads as zero after fork. If the kernel cannot do this (before Linux 4.14), the page is
-/// ordinary, and the caller's fork handler must clear it.
+/// Maps one private page that reads as zero after fork. If the kernel does not support this (before Linux 4.14), the
+/// page is an ordinary page, and the caller's fork handler must clear it.
 Mapping map_wiped_on_fork() noexcept;
 
 // --- futex (futex.cc) -----------------------------------------------------------------------------------
 
 enum class WaitResult {
-  woken,        // or a spurious wake-up
+  woken,        // or the wake-up was spurious
   changed,      // the word was not `expected`
   timed_out,    // the deadline passed
   interrupted,  // a signal handler ran
-  failed,       // the kernel refuses futexes here (a sandbox): sleep by other means
+  failed,       // the kernel refuses futexes here (a sandbox): sleep in another way
 };
 
 /// Sleeps while `word` equals `expected`, until woken or until the deadline.
 WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                       std::uint64_t deadline_ns) noexcept;
-/// Wakes at most `count` sleepers and returns how many. Harmless if the word is no longer mapped.
+/// Wakes at most `count` sleepers, and returns how many it woke. Does no harm if the word is no longer mapped.
 int futex_wake(const std::atomic<std::uint32_t>& word, int count) noexcept;
 
 // --- clock (clock.cc) -----------------------------------------------------------------------------------
 
 std::uint64_t monotonic_ns() noexcept;
-/// The same clock at the last timer tick: cheaper, and late by at most coarse_resolution_ns().
+/// Returns monotonic_ns() as of the last timer tick. This is faster, and late by at most coarse_resolution_ns().
 std::uint64_t coarse_monotonic_ns() noexcept;
 std::uint64_t coarse_resolution_ns() noexcept;
 std::uint64_t coarse_monotonic_ms() noexcept;
-/// This clock also runs while the machine is suspended.
+/// Returns the time of a clock that also runs while the machine is suspended.
 std::uint64_t boottime_ns() noexcept;
-/// Processor time that the calling thread has used.
+/// Returns the processor time that the calling thread has used.
 std::uint64_t thread_cpu_ns() noexcept;
-/// Sleeps until the deadline or until a signal handler has run.
+/// Sleeps until the deadline, or until a signal handler has run.
 void sleep_until(std::uint64_t deadline_ns) noexcept;
 
 // --- record locks (record_lock.cc) ----------------------------------------------------------------------
-// Locks on bytes of a file that belong to the open file description (OFD), not to the process. Threads of one process
-// that open the file separately exclude each other, and closing another descriptor of the file drops no lock.
-// The bytes need not exist.
+// These locks on the bytes of a file belong to the open file description (OFD), not to the process. Threads of one
+// process that open the file separately exclude each other, and closing another descriptor of the file drops no lock.
+// The bytes need not exist in the file.
 
-/// Returns 0, or EAGAIN if another open file description holds the lock. REQUIRES: `fd` is open for writing.
+/// Tries to lock the byte. Returns 0, or EAGAIN if another open file description holds the lock. REQUIRES: `fd` is open
+/// for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
-/// The same for a shared lock, which any number of descriptions may hold.
+/// Does the same for a shared lock, which any number of descriptions may hold.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
 int record_unlock(int fd, std::uint64_t byte) noexcept;
 /// Releases all locks of this description.
 int record_unlock_all(int fd) noexcept;
 
 /// Finds out whether another open file description holds a lock, shared or exclusive, in [first, first + count). On
-/// success, `holder` is the number of one byte that such a lock covers, or kNoHolder.
+/// success, sets `holder` to one byte that such a lock covers, or to kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
-/// Returns whether another description holds any lock on the file. True if unknown.
+/// Returns whether another description holds any lock on the file. Returns true if this is unknown.
 bool has_record_locks(int fd) noexcept;
 
-/// Locks a whole directory (or any file) for this description. Returns 0 or EWOULDBLOCK.
+/// Locks a whole directory, or any other file, for this description. Returns 0 or EWOULDBLOCK.
 int try_lock_description(int fd) noexcept;
 int unlock_description(int fd) noexcept;
 
 // --- copies (copy.cc) -----------------------------------------------------------------------------------
 
-/// Copies whole words into or out of shared memory. Each word is one relaxed store or load, in no particular order.
-/// With a concurrent write the copy is a mixture, which the caller must detect. It is as fast as memcpy. memcpy must
-/// not be used here: a compiler may read the memory twice or not at all, although others change it.
+/// Copies whole words into or out of shared memory. Each word is one relaxed store or load, in no particular order. If
+/// another thread writes at the same time, the copy may mix old and new words, and the caller must detect this. The
+/// copy is as fast as memcpy. Do not use memcpy instead, because a compiler may read the memory twice or not at all,
+/// although others change it.
 void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept;
 void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
 
 // --- threads and processors (thread.cc) -----------------------------------------------------------------
 
-/// Returns whether the calling thread is the only one of this process; false if unknown.
+/// Returns whether the calling thread is the only thread of this process. Returns false if this is unknown.
 inline bool is_single_threaded() noexcept {
 #ifdef HOLDFAST_KNOWS_SINGLE_THREADED
   return __libc_single_threaded != 0;
@@ -335,33 +346,33 @@ inline bool is_single_threaded() noexcept {
 #endif
 }
 
-/// For a lambda: always inlined, so that its captures stay in registers.
+/// Marks a lambda as always inlined, so that its captures stay in registers.
 #define HOLDFAST_INLINE __attribute__((always_inline))
 
-/// Tells the processor that this is a spin loop.
+/// Tells the processor that this code is a spin loop.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` does nothing on most cores; isb takes about as long as x86's pause
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on most cores; isb takes about as long as `pause` on x86
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
 }
 void yield() noexcept;
-/// Returns the number of processors on which this process, or others beside it, may run, as of the first call; at least
-/// 1.
+/// Returns the number of processors on which this process, or other processes beside it, may run. The result is at
+/// least 1, and does not change after the first call.
 int processor_count() noexcept;
-/// Returns a random number, not for secrets. Different processes get different ones.
+/// Returns a random number. It differs between processes, and is not fit for secrets.
 std::uint64_t random_number() noexcept;
 
-/// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. EAGAIN: too many
-/// threads of this user or process.
+/// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. Returns EAGAIN if
+/// this user or process has too many threads.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
-/// A thread started by start_thread() calls this last.
+/// Ends the count of a background thread. A thread that start_thread() started calls this last.
 void background_thread_ends() noexcept;
-/// Returns whether this process has no threads but the calling one and those from start_thread(); false if the kernel
-/// does not say.
+/// Returns whether this process has no threads except the calling thread and threads of start_thread(). Returns false
+/// if the kernel does not say.
 bool is_alone_with_background_threads() noexcept;
 /// Adds to a word that only this thread and its signal handlers write. `order` is the order of the store: relaxed or
 /// release.
@@ -376,8 +387,8 @@ bool is_alone_with_background_threads() noexcept;
   word.store(word.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(step), order);
 #endif
 }
-/// A full memory barrier. REQUIRES: this thread's last access to shared memory was an atomic read-modify-write, which
-/// on x86 already is such a barrier.
+/// Executes a full memory barrier. REQUIRES: this thread's last access to shared memory was an atomic
+/// read-modify-write, which on x86 is already such a barrier.
 inline void barrier_behind_exchange() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -385,14 +396,15 @@ inline void barrier_behind_exchange() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
 }
-/// Makes every thread of this process execute a full memory barrier at some moment during the call, wherever it runs.
-/// False if the kernel refuses (before Linux 4.14, and in some sandboxes).
+/// Makes every thread of this process execute a full memory barrier at some moment during the call. Returns false if
+/// the kernel refuses (before Linux 4.14, and in some sandboxes).
 bool pass_barrier_in_all_threads() noexcept;
-/// Identifies the calling thread: the lower half is its id, the upper half its process's pid.
+/// Returns a number that identifies the calling thread. The lower half is the thread's id, the upper half its process's
+/// pid.
 std::uint64_t this_thread() noexcept;
-/// Returns whether that thread has ended. Also false for a thread of another process, such as a parent.
+/// Returns whether that thread has ended. Returns false for a thread of another process, such as the parent.
 bool has_thread_ended(std::uint64_t thread) noexcept;
-/// Sets the name that ps and top show for the calling thread; at most 15 characters.
+/// Sets the name, of at most 15 characters, that ps and top show for the calling thread.
 void name_this_thread(const char* name) noexcept;
 
 // --- other processes (process.cc) -----------------------------------------------------------------------
@@ -400,10 +412,11 @@ void name_this_thread(const char* name) noexcept;
 /// Waits for the end of any process, not only of a child.
 class ProcessEnd {
  public:
-  /// ESRCH: no such process. REQUIRES: the caller checks afterwards that the pid still belongs to the same process.
+  /// Opens the process. Returns ESRCH if there is no such process. REQUIRES: the caller checks afterwards that the pid
+  /// still belongs to the same process.
   int open(pid_t pid) noexcept;
-  /// Returns when the process has ended. Without pidfd in the kernel this takes up to a second longer, or as long as
-  /// another process has the same pid.
+  /// Returns when the process has ended. Without pidfds in the kernel, this takes up to a second longer, or as long as
+  /// a later process has the same pid.
   void wait() const noexcept;
   int descriptor() const noexcept { return fd_.get(); }
 
@@ -412,47 +425,47 @@ class ProcessEnd {
   pid_t pid_ = 0;
 };
 
-/// Arguments of start_apart().
+/// The arguments of start_apart().
 struct Apart {
-  const char* name;      // at most 15 characters, for ps and top
-  int descriptor;        // kept open; -1: none
+  const char* name;      // for ps and top; at most 15 characters
+  int descriptor;        // kept open; -1 for none
   FileId file;           // shared mappings of this file are kept
   bool (*begin)(void*);  // false: nothing to do
   void (*body)(void*);   // runs with everything open that begin() opened
   void* argument;
 };
 
-/// Forks a process that is independent of the host: not its child, in another session, all signals blocked. It has the
-/// caller's private memory, but none of its descriptors and shared mappings except those in `apart`, so it keeps no
-/// port, file or dictionary in use. It calls _exit() after body(argument). begin(argument) runs first, in an
-/// intermediate process that start_apart() waits for. Returns an errno value: EAGAIN, ENOMEM; ENOENT or EACCES if it
-/// cannot read /proc/self/maps, which it needs to release the mappings.
+/// Forks a process that is independent of the host: it is not the host's child, is in another session, and blocks all
+/// signals. It has the caller's private memory, but none of the caller's descriptors and shared mappings except those
+/// in `apart`. So it keeps no port, file or dictionary in use. It calls _exit() after body(argument). begin(argument)
+/// runs first, in an intermediate process that start_apart() waits for. Returns an errno value: EAGAIN, ENOMEM; ENOENT
+/// or EACCES if /proc/self/maps, which lists the mappings to release, cannot be read.
 int start_apart(const Apart& apart) noexcept;
 
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
-/// Installs, once, the fork handlers that make forks wait for ForkGuards. Call it when the library is loaded, before
-/// installing fork handlers that take a mutex: those then run before this one, as a thread that holds such a mutex may
-/// want a guard.
+/// Installs, once, the fork handlers that make forks wait for ForkGuards. Call it when the library is loaded, and
+/// before you install fork handlers that take a mutex. Those handlers then run before this one, because a thread that
+/// holds such a mutex may need a guard.
 void install_fork_gate() noexcept;
 
-/// While a ForkGuard exists, no thread of this process forks (through libc). So no half-finished work gets into a
-/// child, such as a record lock that is not pinned yet or a container in the middle of a change. Guards nest. A fork
-/// waits for existing guards, and new guards wait for the fork, so while you hold one, wait for others a few
-/// milliseconds at most.
+/// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
+/// such as a record lock that is not pinned yet, or a container in the middle of a change. Guards nest. A fork waits
+/// for existing guards, and new guards wait for the fork. So while you hold a guard, wait for others for at most a few
+/// milliseconds.
 class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }
   ~ForkGuard() { let_go(); }
-  /// The same where no scope fits. REQUIRES: the thread that called hold() calls let_go().
+  /// Begins and ends a guard where no scope fits. REQUIRES: the thread that called hold() calls let_go().
   static void hold() noexcept;
   static void let_go() noexcept;
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 };
 
-/// A mutex that may be held for long: forks do not wait for it, and it is free in the child. So the data that it guards
-/// must be usable at any time, except while a ForkGuard exists. Do not lock it while you hold a ForkGuard.
+/// A mutex that may be held for a long time. Forks do not wait for it, and it is free in the child. So the data that it
+/// guards must be consistent at any time, except while a ForkGuard exists. Do not lock it while you hold a ForkGuard.
 class LongMutex {
  public:
   /// Holds the mutex for a scope.
@@ -472,7 +485,8 @@ class LongMutex {
   std::uint32_t lock() noexcept;
   void unlock(std::uint32_t word) noexcept;
 
-  // 0: free. Bit 0: a thread may sleep. Above: the process, in a line of forks, that locked it.
+  // 0 means free. Bit 0 says that a thread may sleep. The other bits identify the process, in a line of forks, that
+  // locked the mutex.
   std::atomic<std::uint32_t> word_{0};
 };
 

@@ -34,7 +34,8 @@ int ProcessEnd::open(pid_t pid) noexcept {
   if (fd_) return 0;
   if (errno == ESRCH) return ESRCH;
 #endif
-  // Before Linux 5.3, or in a sandbox. EPERM: it lives, and belongs to another user.
+  // This is the way before Linux 5.3, or in a sandbox. EPERM means that the process is alive and belongs to another
+  // user.
   return ::kill(pid, 0) == 0 || errno == EPERM ? 0 : errno;
 }
 
@@ -43,7 +44,7 @@ void ProcessEnd::wait() const noexcept {
   while (fd_) {
     const int found = ::poll(&end, 1, -1);
     if (found > 0 && (end.revents & POLLIN) != 0) return;
-    if (found > 0 || errno != EINTR) break;  // somebody closed it, or the kernel refused
+    if (found > 0 || errno != EINTR) break;  // another thread closed it, or the kernel refused
   }
   while (::kill(pid_, 0) == 0 || errno == EPERM) sleep_until(monotonic_ns() + kNsPerSecond);
 }
@@ -75,7 +76,7 @@ void close_from(unsigned first, unsigned last) noexcept {
   for (unsigned fd = first; fd <= end; ++fd) ::close(static_cast<int>(fd));
 }
 
-/// Closes all descriptors but `kept` (-1: none), and opens /dev/null as the first three.
+/// Closes all descriptors except `kept` (-1 for none), and opens /dev/null as the first three.
 void close_all_but(int kept) noexcept {
   const auto fd = static_cast<unsigned>(kept);
   if (kept > 0) close_from(0, fd - 1);
@@ -84,7 +85,7 @@ void close_all_but(int kept) noexcept {
     if (standard != kept) static_cast<void>(::open("/dev/null", O_RDWR | O_CLOEXEC));
 }
 
-/// One line of /proc/self/maps.
+/// A line of /proc/self/maps.
 struct MapsLine {
   explicit MapsLine(const char* line) noexcept {
     char* at = nullptr;
@@ -103,7 +104,8 @@ struct MapsLine {
   FileId file;
 };
 
-/// Unmaps shared memory: a mapped dictionary is in use, and the host's memory stays allocated. Returns an errno value.
+/// Unmaps shared memory, except mappings of the file `kept`. Otherwise mapped dictionaries would stay in use, and the
+/// host's shared memory would stay allocated. Returns an errno value.
 int unmap_shared_but(const FileId& kept) {
   std::string maps;
   if (const int error = read_all("/proc/self/maps", maps)) return error;
@@ -118,7 +120,7 @@ int unmap_shared_but(const FileId& kept) {
   return 0;
 }
 
-/// Overwrites the command line that ps and top show. The kernel does the writing, so that it fails if there is no such
+/// Overwrites the command line that ps and top show. The kernel does the writing, so the call fails if there is no such
 /// memory.
 void set_command_line(const char* text) {
   std::string stat;
@@ -126,7 +128,7 @@ void set_command_line(const char* text) {
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return;
   constexpr int kArgBegin = 48;          // fields of proc(5), counted from 1; the name is the second
-  std::array<std::uint64_t, 4> place{};  // where the arguments begin and end, and the environment
+  std::array<std::uint64_t, 4> place{};  // begin and end of the arguments, then of the environment
   const char* at = stat.c_str() + name_end + 1;
   for (int field = 3; field < kArgBegin && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
   for (std::uint64_t& word : place) {
@@ -137,18 +139,19 @@ void set_command_line(const char* text) {
   }
   const auto [begin, end, environ_begin, environ_end] = place;
   if (begin == 0 || begin >= end) return;
-  // The environment follows the arguments. If the last byte of the arguments is not 0, the text continues there.
+  // The environment follows the arguments. If the last byte of the arguments is not 0, the text continues into the
+  // environment.
   const std::uint64_t room = (environ_begin == end ? environ_end : end) - begin;
   std::string bytes(text);
   bytes.resize(std::min<std::uint64_t>(bytes.size(), room - 1));
-  bytes.resize(std::max<std::uint64_t>(bytes.size() + 1, end - begin));  // with zeros
+  bytes.resize(std::max<std::uint64_t>(bytes.size() + 1, end - begin));  // pad with zeros
   const FileDescriptor memory(::open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   // If this fails, ps shows the command line of the process that forked.
   [[maybe_unused]] const ssize_t written =
       memory ? ::pwrite(memory.get(), bytes.data(), bytes.size(), static_cast<off_t>(begin)) : 0;
 }
 
-/// Runs in the first child, which its parent waits for. The exit status is 0 or an errno value.
+/// Runs in the first child, for which its parent waits. The exit status is 0 or an errno value.
 [[noreturn]] void begin_apart(const Apart& apart) noexcept {
   try {
     close_all_but(apart.descriptor);
@@ -173,12 +176,12 @@ int start_apart(const Apart& apart) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Keeps the host's handlers from running in the new processes, and from reaping the first one here.
+  // Keep the host's handlers from running in the new processes, and from reaping the first process here.
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t between = ::fork();
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
-  // This takes a millisecond, but the process may be stopped. If the host reaps it first, the second fork may have
+  // This takes a millisecond, unless the process is stopped. If the host reaps it first, the second fork may have
   // failed.
   const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {

@@ -20,13 +20,13 @@ struct Room {
 };
 
 struct Kept {
-  Room* room;           // null: not needed so far, or no memory
-  const char* literal;  // kept if there is no room; null: nothing
+  Room* room;           // null: not needed yet, or no memory
+  const char* literal;  // kept if there is no room; null: no message
 };
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
 
-// So that the first threads need no allocation.
+// Prepared rooms, so that the first threads need no allocation.
 constexpr std::size_t kPrepared = 16;
 constinit std::array<Room, kPrepared> prepared{};
 
@@ -37,11 +37,12 @@ void give_back(Room* room) noexcept {
   if (is_prepared(room)) {
     room->taken.store(false, std::memory_order_release);
   } else {
-    std::free(room);  // NOLINT(cppcoreguidelines-no-malloc): it may fail, and nothing is thrown
+    std::free(room);  // NOLINT(cppcoreguidelines-no-malloc): malloc fails without throwing
   }
 }
 
-// Runs when a thread ends. If another key's destructor fails later, the thread takes a room again, and this runs again.
+// Gives the room back when a thread ends. If another key's destructor fails later, the thread takes a room again, and
+// this function runs again.
 void end_of_thread(void* room) noexcept {
   kept = {};
   give_back(static_cast<Room*>(room));
@@ -52,7 +53,8 @@ struct Key {
   bool made;
 };
 
-// Made when the library is loaded. Never deleted: threads end while the process runs its exit handlers, and after them.
+// The key is made when the library is loaded, and is never deleted, because threads end while the process runs its exit
+// handlers, and after them.
 const Key kRoomKey = [] {
   Key made{};
   made.made = ::pthread_key_create(&made.key, &end_of_thread) == 0;
@@ -62,7 +64,7 @@ const Key kRoomKey = [] {
 Room* take_room() noexcept {
   for (Room& room : prepared) {
     bool free = false;
-    // Acquire: the last owner has finished with it.
+    // Acquire: pairs with the release in give_back(). The last owner has finished with the room.
     if (!room.taken.load(std::memory_order_relaxed) &&
         room.taken.compare_exchange_strong(free, true, std::memory_order_acquire, std::memory_order_relaxed)) {
       return &room;
@@ -71,12 +73,13 @@ Room* take_room() noexcept {
   return static_cast<Room*>(std::calloc(1, sizeof(Room)));  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
-// Copies the literal that was kept without a room. It fits: no literal is longer than a source line.
+// Copies the literal that was kept without a room. It fits, because no literal is longer than a source line.
 void move_in(Room& room) noexcept {
   std::snprintf(room.sentence.data(), kSentenceBytes, "%s", kept.literal != nullptr ? kept.literal : "");
 }
 
-// Null: no memory, or nothing would free the room when the thread ends.
+// Returns the thread's room. Returns null if there is no memory, or if nothing would free the room when the thread
+// ends.
 Room* room_of_this_thread() noexcept {
   if (kept.room != nullptr || !kRoomKey.made) return kept.room;
   Room* const room = take_room();
@@ -89,14 +92,14 @@ Room* room_of_this_thread() noexcept {
   return kept.room = room;
 }
 
-// `length` is the length of the whole sentence; `text` has as much of it as fits.
+// Cuts a message that is too long. `length` is the length of the whole message; `text` contains as much of it as fits.
 void cut(char* text, std::size_t length) noexcept {
   constexpr std::string_view kEllipsis = "...";
   if (length < kSentenceBytes) return;
   std::size_t end = kSentenceBytes - 1 - kEllipsis.size();
   const std::size_t longest = end;
   while (end > longest / 2 && text[end] != ' ') --end;
-  if (text[end] != ' ') {  // no blank: cut between two characters of UTF-8
+  if (text[end] != ' ') {  // there is no blank: cut between two UTF-8 characters
     end = longest;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
   }

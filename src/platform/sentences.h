@@ -1,8 +1,8 @@
 // Keeps a message about the last failure of the calling thread.
 //
-// A thread may call the library until its very end: after the destructors of its thread-local objects, and when there
-// is no memory. So nothing thread-local here has a destructor. A thread keeps a pointer to a buffer, and a pthread key
-// frees the buffer.
+// A thread may call the library until its very end: after the destructors of its thread-local objects have run, and
+// when there is no memory. So no thread-local object here has a destructor. A thread keeps a pointer to a buffer, and
+// the destructor of a pthread key frees the buffer.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace holdfast::platform {
 
-/// Size of a message in bytes, including the zero byte. A longer one is cut after a word and ends in "...".
+/// The size of a message in bytes, including the zero byte. A longer message is cut after a word and ends in "...".
 inline constexpr std::size_t kSentenceBytes = 768;
 
-/// Keeps a copy. Without memory, keeps a fixed message that says so.
+/// Keeps a copy of the message. If there is no memory, keeps a fixed message that says so.
 void keep_sentence(std::string_view text) noexcept;
-/// Needs no memory: `text` must live as long as the process.
+/// Keeps the pointer, which needs no memory. REQUIRES: `text` lives as long as the process.
 void keep_literal(const char* text) noexcept;
-/// Formats as printf does. Without memory, keeps `instead`, a literal.
+/// Formats the message as printf does. If there is no memory, keeps the literal `instead`.
 void keep_formatted(const char* instead, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
-/// Never null; "" if there is none. The next message may have another address.
+/// Returns the message, or "" if there is none; never null. The next message may have another address.
 const char* kept_sentence() noexcept;
-/// The same at an address that all later messages of the thread share, so a pointer taken before a failure shows its
-/// message. Without memory, the same as kept_sentence().
+/// Returns the message at an address that all later messages of the thread share. So a pointer taken before a failure
+/// shows the message of that failure. If there is no memory, returns the same as kept_sentence().
 const char* lasting_sentence() noexcept;
 
 }  // namespace holdfast::platform

@@ -16,8 +16,8 @@ namespace holdfast::platform {
 
 namespace {
 
-// Workers are often pinned to one processor each, so this thread's mask does not tell. Nobody pins the first process of
-// the container or machine, so add its mask.
+// Counts the processors that this thread or the first process may use. Workers are often pinned to one processor each,
+// so this thread's mask is not enough. Nobody pins the first process of the container or machine.
 int count_processors() noexcept {
   constexpr ::pid_t kFirst = 1;
   cpu_set_t own;
@@ -30,7 +30,8 @@ int count_processors() noexcept {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
-// Lower half: number of threads that start_thread() has started. Upper half: the pid, because a child has none of them.
+// The lower half is the number of threads that start_thread() has started. The upper half is the pid, because a forked
+// child has none of these threads.
 std::atomic<std::uint64_t> background_threads{0};
 
 void count_background_thread(std::uint64_t by) noexcept {
@@ -59,7 +60,8 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // Not a function-local static: a child that is forked while another thread initialises it would wait forever.
+  // This is not a function-local static, because a child that is forked while another thread initialises it would wait
+  // forever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {
@@ -72,13 +74,14 @@ int processor_count() noexcept {
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
-  // Too early after boot. The clock and the pid still distinguish processes, and callers retry after a collision.
+  // It is too early after boot for random numbers. The clock and the pid still distinguish processes, and callers retry
+  // after a collision.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
 
 int start_thread(void* (*body)(void*), void* argument) noexcept {
-  // Address space only; pages are allocated as they are used. Large enough for the static TLS of most hosts, which is
-  // also there.
+  // The stack takes only address space, because pages are allocated when they are used. The size is enough for the
+  // static TLS of most hosts, which is part of the stack.
   constexpr std::size_t kStack = std::size_t{256} << 10;
   pthread_attr_t attributes;
   if (const int error = ::pthread_attr_init(&attributes)) return error;
@@ -93,7 +96,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   if (::pthread_attr_setstacksize(&attributes, kStack) == 0) {
     error = ::pthread_create(&thread, &attributes, body, argument);
   }
-  if (error == EINVAL) {  // too small here
+  if (error == EINVAL) {  // the stack is too small here
     ::pthread_attr_destroy(&attributes);
     ::pthread_attr_init(&attributes);
     ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -112,7 +115,7 @@ bool pass_barrier_in_all_threads() noexcept {
   if (is_single_threaded()) return true;
   const int saved = errno;
   bool passed = barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
-  // EPERM: this process has not registered yet.
+  // EPERM means that this process has not registered yet.
   if (!passed && errno == EPERM && barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
     passed = barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
   errno = saved;

@@ -25,19 +25,19 @@ namespace {
 using epoch_internal::now;
 using epoch_internal::Record;
 
-/// Records of threads. Never freed: a thread that ends leaves its record to a later one.
+/// The records of threads. They are never freed: a thread that ends leaves its record to a later thread.
 using Records = platform::Chunk<Record, 63>;
 static_assert(sizeof(Records) == 4096);
 constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
-/// Where the next search for a record of an ended thread starts.
+/// Where the next search for the record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Counts the threads that got no memory for a record. They count as inside forever.
+/// Counts the threads that got no memory for a record. They count as inside until the process ends.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
-/// Calls of collect() since one started working.
+/// The number of calls of collect() since one of them started working.
 constinit std::atomic<std::uint32_t> requests{0};
 
 /// Frees what can be freed.
@@ -60,15 +60,15 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
   std::uint64_t owner = record.thread.load(std::memory_order_relaxed);
   if (owner != 0 && !platform::has_thread_ended(owner)) return false;
   if (!record.thread.compare_exchange_strong(owner, self, std::memory_order_relaxed)) return false;
-  // Its last owner may have ended inside a guard. A guard of this thread begins later.
+  // The record's last owner may have ended inside a guard. A guard of this thread begins later.
   record.seen.store(now.load(std::memory_order_acquire), std::memory_order_release);
   if (record.depth.exchange(0, std::memory_order_relaxed) != 0) collect();
   return true;
 }
 
-// Takes the record of a thread that has ended, or a new one. One in eight probes finds an ended thread, unless at least
-// seven of eight records are in use. So there are not many more records than threads at one time. No benchmark covers
-// it: only new threads call this.
+// Takes the record of a thread that has ended, or a new record. One in eight probes finds an ended thread, unless at
+// least seven of eight records are in use. So there are not many more records than threads at any time. No benchmark
+// covers this function, because only new threads call it.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);
@@ -80,8 +80,8 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// Returns the lowest epoch that a thread with a guard has seen. Records for the threads without a guard that they have
-/// seen `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
+/// Returns the lowest epoch that a thread with a guard has seen. Records that the threads without a guard have seen
+/// `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
 std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
   each_record([&](Record& one) {
@@ -99,9 +99,9 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has only the forking thread. That thread has seen no epoch, so when its outermost guard ends it frees what
-// waited for threads of the parent. It keeps its record: a signal handler may have forked while the thread began a
-// guard.
+// The child has only the forking thread. That thread has seen no epoch. So when its outermost guard ends, it frees what
+// waited for threads of the parent. It keeps its record, because a signal handler may have forked while the thread
+// began a guard.
 [[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
   Record* const own = epoch_internal::record;
   if (own != nullptr) own->seen.store(0, std::memory_order_relaxed);
@@ -126,7 +126,8 @@ struct EpochReclamation {
   static void retire(std::shared_ptr<Retirable> what) noexcept {
     Retirable* const raw = what.get();
     raw->self_ = std::move(what);
-    // Release: a guard that sees the new epoch no longer finds the object. One atomic operation: see 2. in the header.
+    // Release: a guard that sees the new epoch no longer finds the object. It is one atomic operation: see 2. in the
+    // header.
     raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);
     HOLDFAST_FAILPOINT("epoch.raised");
     push(raw);
@@ -135,7 +136,7 @@ struct EpochReclamation {
   static void collect_once() noexcept {
     Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
     if (list == nullptr) return;
-    // Later than every object on the list.
+    // A later epoch than the epoch of every object on the list.
     const std::uint64_t epoch = now.load(std::memory_order_acquire);
     const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside(epoch) : 0;
     while (list != nullptr) {
@@ -150,8 +151,9 @@ struct EpochReclamation {
 
 namespace {
 
-// The first caller works for all that arrive in the meantime, so nobody waits, not even a signal handler for its own
-// thread. No child may be forked in between: it would lose what is on the list.
+// Frees what can be freed. The first caller also works for all callers that arrive in the meantime. So no caller waits,
+// not even a signal handler for its own thread. No child may be forked in between, because it would lose what is on the
+// list.
 void collect() noexcept {
   const platform::ForkGuard no_fork;
   if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;
@@ -169,7 +171,7 @@ namespace epoch_internal {
   Record* const found = record_for(platform::this_thread());
   if (found == nullptr) is_crowded.store(true, std::memory_order_relaxed);
   record = found != nullptr ? found : &crowd;
-  // Relaxed: it matters in a forked child, where this thread is the only one.
+  // Relaxed is enough, because this matters only in a forked child, where this thread is the only one.
   if (retired.load(std::memory_order_relaxed) != nullptr) collect();
   return record;
 }

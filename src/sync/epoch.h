@@ -1,19 +1,19 @@
-// Epoch-based reclamation inside one process frees the memory of a removed dictionary once no call of this process can
-// still use it. Until then the memory stays valid and shared, so a late call sees a consistent dictionary together with
-// the other processes that still use it.
+// Epoch-based reclamation, inside one process, frees the memory of a removed dictionary once no call of this process
+// can use it any more. Until then the memory stays valid and shared. So a late call sees a consistent dictionary,
+// together with the other processes that still use it.
 //
 //   EpochGuard   an operation holds one from before it loads a pointer until it no longer uses the object
 //   retire()     takes an object whose pointer can no longer be loaded
 //
 // Each thread has a record with two words: the number of its guards (`depth`), and an epoch after which it had no guard
-// (`seen`). retire() gives the object the number of the present epoch and begins the next epoch. An object of epoch e
-// is freed when each thread has no guard, or a `seen` above e, after a barrier in all threads (membarrier).
+// (`seen`). retire() gives the object the number of the present epoch and begins the next epoch. After a barrier in all
+// threads (membarrier), an object of epoch e is freed if each thread has no guard, or has a `seen` above e.
 //
 // Nobody uses a freed object, for these reasons:
 //
 //  1. A guard counts itself, then loads the pointer. The processor may swap these two steps, but not across the
 //     barrier. If the count comes before the barrier, the scan after the barrier sees it. If the count comes after the
-//     barrier, so does the load, which no longer finds the object.
+//     barrier, then the load also comes after it, and no longer finds the object.
 //  2. `seen` is above e only if the thread had no guard at some moment after retire() had begun the next epoch. The
 //     thread itself records this when its outermost guard has ended: its load of the epoch (acquire) pairs with the
 //     release in retire(), and the pointer was replaced before. A scan records it for a thread without a guard, which
@@ -29,7 +29,7 @@
 // the process has several threads. Once the kernel supports the barrier again, the next removal frees these objects.
 //
 // Guards never wait, so exit handlers may hold them. A guard that ends may free memory, so a signal handler must not
-// hold one. Do not hold a guard during a long sleep, because it keeps all retired objects.
+// hold one. Do not hold a guard during a long sleep, because a guard keeps all retired objects.
 #pragma once
 
 #include <atomic>
@@ -59,7 +59,7 @@ namespace epoch_internal {
 
 struct alignas(64) Record {
   std::atomic<std::uint64_t> depth;   // guards that the thread holds
-  std::atomic<std::uint64_t> seen;    // an epoch in which it held none
+  std::atomic<std::uint64_t> seen;    // an epoch in which the thread held no guard
   std::atomic<std::uint64_t> thread;  // platform::this_thread(); 0: free
 };
 
@@ -68,7 +68,7 @@ extern constinit thread_local Record* record __attribute__((tls_model("initial-e
 
 /// Finds a record for this thread.
 Record* find_record() noexcept;
-/// Frees what can be freed. Called after a guard that ended in a newer epoch than `seen`.
+/// Frees what can be freed. Called when a guard has ended in a newer epoch than `seen`.
 void note_epoch(Record& mine) noexcept;
 
 }  // namespace epoch_internal
@@ -101,7 +101,7 @@ class EpochGuard {
 };
 
 /// Drops that reference once all guards that exist now have ended. REQUIRES: this thread has a guard, and all pointers
-/// that other threads could load have been replaced.
+/// from which other threads could load the object have been replaced.
 void retire(std::shared_ptr<Retirable> what) noexcept;
 
 }  // namespace holdfast

@@ -14,12 +14,12 @@ namespace {
 constexpr std::uint32_t kAsleep = 1;
 constexpr std::uint32_t kOnePost = 2;
 
-// ProcessSlot::mail_state
+// The bits of ProcessSlot::mail_state.
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// A process without an identity has no mailbox. It sleeps for this long at most, then the caller checks again. No
-// benchmark covers it: mailbox_test.cc has such a process.
+// Sleeps for a process without an identity, which has no mailbox. The sleep is limited to this time; then the caller
+// checks again. No benchmark covers this constant; mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -34,10 +34,11 @@ ProcessSlot* own_slot(World& world) noexcept {
   return token == kNobody ? nullptr : world.slot(token);
 }
 
-/// Returns false if every entry is taken.
+/// Puts the waiter into an entry. Returns false if every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
-    // Start at the entry of the number itself: a waiter that is posted twice is found at once and uses one entry.
+    // Start at the entry that belongs to the number. Then a waiter that is posted twice is found immediately, and uses
+    // one entry.
     std::atomic<std::uint32_t>& entry = slot.mail[(waiter + i) % kMailboxEntries];
     std::uint32_t found = entry.load(std::memory_order_relaxed);
     if (found == waiter) return true;
@@ -68,10 +69,10 @@ void tell_all(ProcessSlot& slot) noexcept {
 
 void post(World& world, Token to, std::uint32_t waiter) noexcept {
   ProcessSlot* const slot = world.slot(to);
-  // If the slot changes hands from here on, its new owner gets a harmless hint.
+  // If the slot gets another owner from here on, that owner gets a harmless hint.
   if (slot == nullptr) return;
-  // Pairs with the fence in collect_mail(): if deposit() finds an older entry of this waiter that another thread is
-  // taking right now, that thread sees what this process changed before it posted.
+  // This fence pairs with the fence in collect_mail(). If deposit() finds an older entry of this waiter that another
+  // thread is taking right now, that thread sees what this process changed before it posted.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Release: pairs with the acquire in collect_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
@@ -95,7 +96,7 @@ void wake_own_threads(World& world) noexcept {
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr || slot->mail_state.load(std::memory_order_relaxed) == 0) return {.count = 0, .all = false};
-  // Clear the state before reading the entries: mail that arrives in the meantime sets it again.
+  // Clear the state before reading the entries, so that mail that arrives in the meantime sets it again.
   const std::uint32_t state = slot->mail_state.exchange(0, std::memory_order_acquire);
   Mail mail{.count = 0, .all = (state & kMailOverflowed) != 0};
   for (std::atomic<std::uint32_t>& entry : slot->mail) {
@@ -125,7 +126,7 @@ bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_n
     if (posts(word) != posts(seen)) return true;
   } while ((word & kAsleep) == 0 &&
            !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
-  // A post from here on changes the word, so the kernel does not let this thread sleep.
+  // A post from here on changes the word, so that the kernel does not let this thread sleep.
   return sleep_on_word(slot->signal, word | kAsleep, deadline_ns);
 }
 

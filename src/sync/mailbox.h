@@ -1,4 +1,4 @@
-// The mailbox of a process is how other processes notify it that some of its waiters may continue.
+// The mailbox of a process. Other processes use it to notify the process that some of its waiters may continue.
 //
 // Each process slot has a mailbox: entries for waiter numbers, and a futex word, `signal`, to sleep on. Both are hints.
 // A sender that dies between the two writes loses a wake-up; the waiter then wakes when its bounded sleep ends. A full
@@ -20,10 +20,10 @@ namespace holdfast {
 class World;
 
 /// Posts `waiter` (not 0) to the process `to`: puts it into the mailbox and wakes the process's sleeping threads. Does
-/// nothing if that process is gone. Costs no system call if none of its threads sleeps.
+/// nothing if that process no longer exists. Makes no system call if none of its threads sleeps.
 void post(World& world, Token to, std::uint32_t waiter) noexcept;
 
-/// Posts to all waiters of that process, so that each waiter checks what it waits for.
+/// Posts to all waiters of that process, so that they check what they wait for.
 void post_to_all(World& world, Token to) noexcept;
 
 /// Posts to all waiters of all processes of the world (runtime directory). Use it rarely, because it walks all slots.
@@ -40,13 +40,13 @@ struct Mail {
 /// Empties the mailbox of this process into `waiters`. Mail that does not fit stays for the next call.
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept;
 
-/// Returns the value to pass to sleep_on_mailbox(). Read it before the last collect_mail(), so that a post in between
+/// Returns the value to pass to sleep_on_mailbox(). Call it before the last collect_mail(), so that a post in between
 /// ends the sleep.
 std::uint32_t mailbox_value(World& world) noexcept;
-/// Sleeps until somebody posts after `seen` was read, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns) passes.
-/// Returns false if a signal ended the sleep.
+/// Sleeps until another process posts after `seen` was read, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns)
+/// passes. Returns false if a signal ended the sleep.
 bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
-/// Sleeps in the same way on any futex word, while it equals `seen` and nobody wakes its sleepers.
+/// Sleeps in the same way on any futex word, as long as it equals `seen` and nobody wakes its sleepers.
 bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
 
 }  // namespace holdfast

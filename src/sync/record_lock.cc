@@ -42,8 +42,8 @@ FileDescriptor RecordLock::fresh_description() noexcept {
     fd = platform::reopen(source, O_RDWR);
     if (fd && is_file(fd.get(), id_)) return fd;
   }
-  // The host closed the source, or /proc is missing. Open by name, which works until the file is retired, and keep a
-  // descriptor of the file as the next source.
+  // The host has closed the source, or /proc is missing. Open by name, which works until the file is retired, and keep
+  // a descriptor of the file as the next source.
   fd = open_by_name(path_);
   if (!fd || !is_file(fd.get(), id_)) return FileDescriptor();
   int old = source_.load(std::memory_order_relaxed);
@@ -73,7 +73,7 @@ RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, Held& held) noex
   return Attempt::acquired;
 }
 
-// Returns whether the descriptor still leads to the file. If the kernel does not say, it most probably does, and a
+// Returns whether the descriptor still leads to the file. If the kernel does not say, assume that it does, because a
 // descriptor that stays open keeps the lock.
 bool RecordLock::is_ours(int descriptor) const noexcept {
   FileId found;
@@ -81,8 +81,9 @@ bool RecordLock::is_ours(int descriptor) const noexcept {
   return error == 0 ? found == id_ : error != EBADF;
 }
 
-// If the host has closed the descriptor, unmapping the pin unlocks. If the number now leads to another description of
-// this file, unlocking the byte there does nothing, because this description still has it locked.
+// Releases the lock. If the host has closed the descriptor, unmapping the pin unlocks. If the number now belongs to
+// another description of this file, unlocking the byte there does nothing, because this description still has it
+// locked.
 void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   if (is_ours(held.descriptor)) {
     static_cast<void>(platform::record_unlock(held.descriptor, byte));
@@ -92,7 +93,7 @@ void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   platform::ForkGuard::let_go();
 }
 
-// The child does not have the pin mapped.
+// Closes the child's descriptor. The child has not mapped the pin.
 void RecordLock::leave_to_parent(int descriptor) noexcept {
   if (is_ours(descriptor)) ::close(descriptor);
   platform::ForkGuard::let_go();

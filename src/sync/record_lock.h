@@ -1,5 +1,5 @@
-// The record lock behind the `file` strategy of a shmtx (the mutex in shared memory), and how a process opens the
-// segment's file for it.
+// The record lock behind the strategy `file` of a shmtx (the mutex in shared memory). Also opens the segment's file for
+// this lock.
 //
 // Each acquisition opens the file again. A record lock belongs to an open file description, so threads of one process
 // exclude each other too. A mapping, which a forked child does not inherit, pins the description, so a host that closes
@@ -37,7 +37,7 @@ class RecordLock {
     void* pin = nullptr;
     int descriptor = -1;  // of the same description
   };
-  /// Acquires the lock. On success `held` is the lock, and forks wait until it is released.
+  /// Acquires the lock. On success, `held` describes the lock, and forks wait until it is released.
   Attempt try_acquire(std::uint64_t byte, Held& held) noexcept;
   void release(const Held& held, std::uint64_t byte) noexcept;
   /// Closes the child's copy of the lock's descriptor, in a child that a signal handler of the holder has forked.
@@ -49,7 +49,7 @@ class RecordLock {
 
   const std::string path_;
   const platform::FileId id_;
-  // New descriptions are opened from this descriptor, even after the file has lost its name. The host may close the
+  // New descriptions are opened through this descriptor, even after the file has lost its name. The host may close the
   // descriptor, so compare it with id_ before each use.
   std::atomic<int> source_{-1};
 };

@@ -32,25 +32,25 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter checks whether the owner lives after sleeps of this length, which double. Benchmarks:
+/// A waiter checks whether the owner lives after a sleep of this length, which doubles each time. The benchmark is
 /// contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter checks this often. Benchmark: contended_mutex/spin.
+/// How often a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nobody wakes the waiters of a record lock, so they try more often. No benchmark covers it: contended_mutex has no
-/// `file`.
+/// The first sleep of a waiter for a record lock. Nobody wakes such a waiter, so it tries more often. No benchmark
+/// covers this constant, because contended_mutex has no strategy `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
-/// Owner bits of no process: the slot is above the last one.
+/// Owner bits of no process, because the slot is above the last one.
 constexpr std::uint64_t kLostByFork = kOwnerMask;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// For a signal handler that forks inside a critical section. The child is another process and does not own what its
-// parent holds. When the child leaves the section, unlock_slow() counts a robbery and touches nothing.
+// For a signal handler that forks inside a critical section. The child is another process, and does not own what its
+// parent holds. When the child leaves the section, unlock_slow() counts a robbery and changes nothing.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word == 0) return;
   if (critical_section.file != nullptr) critical_section.file->leave_to_parent(critical_section.descriptor);
@@ -81,7 +81,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
   const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && spin(kSpinForMutex);
-  // The owner counts, if it got the mutex: it has the word's cache line.
+  // Count the wait after the spin: a thread that got the mutex then already has the word's cache line.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   if (soon) return LockResult::acquired;
   LockResult result = LockResult::failed;
@@ -101,18 +101,19 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Returns whether `seen`, a word read before, names a process that is not in the section of that number.
+// Returns whether `seen`, a word that was read before, names a process that is not in the section of that number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
-  // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
+  // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
+  // seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // A word given back before the end of the section is no longer `seen`.
+  // If the word was given back before the end of the section, it is no longer `seen`.
   return count_inside(*world_, owner_of(seen)) == 0;
 }
 
-// Take over only the exact word that was judged: another process may have taken over since then.
+// Takes over only the exact word that was checked, because another process may have taken over since then.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
-  // In this protocol no word lacks an owner, so shared memory was overwritten. Repair handles that too.
+  // This protocol has no word without an owner, so shared memory was overwritten. Repair handles this, too.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
@@ -139,7 +140,7 @@ bool Shmtx::spin(const SpinPolicy& policy) noexcept {
 LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
   std::atomic<std::uint64_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
-  // Keep the waiters bit when taking the word after a sleep: others may still sleep, and this thread cannot know.
+  // Keep the WAITERS bit when taking the word after a sleep, because other threads may still sleep.
   std::uint64_t waiters = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {
@@ -150,8 +151,8 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     }
     if (now >= deadline_ns) {
       if (take_from_dead(seen, kShmtxWaiters)) return LockResult::owner_died;
-      // The wake-up that this thread consumed may have cleared the bit. Without the bit, other sleepers would miss the
-      // next one.
+      // The wake-up that this thread received may have cleared the bit. Without the bit, other sleepers would miss the
+      // next wake-up.
       if (waiters == 0 || set_waiters_bit(seen)) return given_up(seen);
       continue;
     }
@@ -164,7 +165,8 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      // Judge the word as it is now, not the one before the sleep: the owner may have changed since, and died.
+      // Check the word as it is now, not as it was before the sleep, because the owner may have changed in the
+      // meantime, and died.
       if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
@@ -199,7 +201,7 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
         critical_section.pin = held.pin;
         critical_section.descriptor = held.descriptor;
         HOLDFAST_FAILPOINT("shmtx.record_locked");
-        // Acquire: pairs with the release in unlock_slow(), for readers of the word; the kernel orders the rest.
+        // Acquire: pairs with the release in unlock_slow(), for readers of the word; the kernel orders everything else.
         critical_section.word |= shmtx_internal::begin_section(*critical_section.sections);
         const std::uint64_t last = state_->word.exchange(critical_section.word, std::memory_order_acq_rel);
         return last == 0 ? LockResult::acquired : LockResult::owner_died;
@@ -221,7 +223,7 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
 void Shmtx::unlock_slow() noexcept {
   const shmtx_internal::CriticalSection mine = critical_section;
   std::uint64_t seen = state_->word.load(std::memory_order_relaxed);
-  // A waiter may set WAITERS between the load and the exchange. Nothing else may change a word that we own.
+  // A waiter may set WAITERS between the load and the exchange. Nothing else may change a word that this thread owns.
   while (mine.word != 0 && without_waiters(seen) == mine.word) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;
@@ -231,7 +233,7 @@ void Shmtx::unlock_slow() noexcept {
     break;
   }
   if (mine.word == 0 || without_waiters(seen) != mine.word) robberies.fetch_add(1, std::memory_order_relaxed);
-  // Unlock after clearing the word, so that the next owner finds it clear.
+  // Unlock after clearing the word, so that the next owner finds the word clear.
   if (mine.file != nullptr) mine.file->release({mine.pin, mine.descriptor}, byte_);
   if (mine.word != 0) shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -1,6 +1,7 @@
-// A shmtx is the mutex inside a segment. It survives the death of its owner.
+// A shmtx is the mutex inside a segment (a dictionary's shared memory). It survives the death of its owner.
 //
-// The word (64 bits; it shares its cache line only with the count of waits and a note; its lower half is a futex):
+// The word has 64 bits, and its lower half is a futex. The word shares its cache line only with the count of waits and
+// a note.
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
@@ -10,19 +11,19 @@
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
-// WAITERS may be set although nobody sleeps (which costs one unnecessary wake-up), but nobody may sleep while it is
-// clear. The owner and the lock are one word, so the mutex is never locked without an owner. A waiter asks the kernel
-// whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is bounded, so
-// every wake-up is only a hint. The mutex is never taken from a live owner, even if it is stopped.
+// WAITERS may be set although no thread sleeps, which costs one unnecessary wake-up. But no thread may sleep while it
+// is clear. The owner and the lock are one word, so the mutex is never locked without an owner. A waiter asks the
+// kernel whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is
+// bounded, so every wake-up is only a hint. The mutex is never taken from a live owner, even if the owner is stopped.
 //
 // An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
-// threads are inside any critical section (ProcessSlot::sections). A thread counts from before a thread takes the word
-// until after the thread gives it back. A waiter that reads the word and then finds this count 0 knows that the section
-// of this number is over or never existed. Numbers are not reused, so the exact compare-and-swap then takes only a
-// damaged word.
+// threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the word
+// until after it gives the word back. A waiter that reads the word and then finds this count 0 knows that the section
+// of this number is over or never existed. Numbers are not reused. So the exact compare-and-swap that follows can
+// replace only a damaged word.
 //
 // With the strategies `futex` and `spin`, that word decides who owns the mutex. With `file`, a record lock (OFD) on one
-// byte of the segment's file decides, and the owner writes the word only to show its name. A word that is not 0 once
+// byte of the segment's file decides, and the owner writes the word only to identify itself. A word that is not 0 once
 // the record lock is acquired means that the last owner died.
 #pragma once
 
@@ -43,9 +44,9 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 /// The part of a shmtx that is in shared memory. If it is all zero, the mutex is free.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
-  std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
-  /// A word that belongs to what the mutex guards. It is read with the mutex held, in a cache line that the owner has
-  /// anyway.
+  std::atomic<std::uint64_t> waits;  // attempts that found the mutex held; shown to users
+  /// A word that belongs to what the mutex guards. It is read with the mutex held. It costs no extra cache line,
+  /// because the owner already has this one.
   std::atomic<std::uint32_t> note;
 };
 static_assert(sizeof(ShmtxState) == 64);
@@ -55,21 +56,21 @@ static_assert(kOwnerMask == kShmtxWaiters - 1);
 
 enum class LockResult {
   acquired,
-  owner_died,  // acquired too, and the caller must now repair what the mutex guards
-  timeout,     // a live process holds it
+  owner_died,  // acquired, and the caller must now repair what the mutex guards
+  timeout,     // a live process holds the mutex
   busy,        // this thread is already inside a critical section (a signal handler, a finaliser)
-  failed,      // no identity in the world; the file strategy cannot reach the segment's file; it is unknown
-               // whether the owner lives
+  failed,  // this process has no identity in the world; or the file strategy cannot reach the segment's file; or it is
+           // unknown whether the owner lives
 };
 
 namespace shmtx_internal {
 
-/// The critical section that this thread is in. It uses initial-exec TLS, because reading it must cost a load, not a
-/// call.
+/// The critical section that this thread is in. It uses initial-exec TLS, because reading it must cost only a load, not
+/// a call.
 struct CriticalSection {
-  std::uint64_t word;                    // what the thread stores in the shmtx, or tries to; 0: outside
+  std::uint64_t word;                    // what the thread stores in the shmtx, or tries to store; 0: outside
   std::atomic<std::uint64_t>* sections;  // count of the process
-  RecordLock* file;                      // set if strategy `file` holds the record lock; else null
+  RecordLock* file;                      // set if strategy `file` holds the record lock; otherwise null
   void* pin;                             // of the record lock, like the descriptor: see RecordLock::Held
   int descriptor;
   std::uint32_t blocker;  // owner bits of the word when the last attempt timed out
@@ -80,11 +81,11 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// The next functions are for processes with several threads, and use atomic operations.
+/// The functions below are for processes with several threads, and use atomic operations.
 std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 
-/// Counts a critical section that may begin. Returns its number in the upper half.
+/// Counts a critical section that is about to begin. Returns its number in the upper half.
 inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcept {
   if (!platform::is_single_threaded()) [[unlikely]]
     return begin_section_beside_threads(sections);
@@ -92,8 +93,8 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// Ends the section of that number. The release order makes sure that whoever sees a count of 0 also sees the word
-/// given back before it.
+/// Ends the section of that number. The release order makes sure that a process that sees a count of 0 also sees the
+/// word that was given back before.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -106,27 +107,26 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 /// A process's handle to one shmtx. It is cheap to copy and does not own the state.
 class Shmtx {
  public:
-  /// Makes a handle. `file` is the way to the segment's file for MutexStrategy::file, else null. REQUIRES: `file`
-  /// outlives the Shmtx. `byte` is the byte of the file that represents this mutex. REQUIRES: no other mutex of the
-  /// file has the same byte.
+  /// Makes a handle. `file` is the record lock for MutexStrategy::file, otherwise null. `byte` is the byte of the file
+  /// that represents this mutex. REQUIRES: `file` outlives the Shmtx; no other mutex of the file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
-  /// Tries once to take the mutex. Takes over from a dead owner.
+  /// Tries once to take the mutex. Takes it over if the owner is dead.
   LockResult try_lock() noexcept { return lock_fast() ? LockResult::acquired : lock_slow(0); }
-  /// Tries until `deadline_ns` (CLOCK_MONOTONIC), at least once.
+  /// Tries to take the mutex until `deadline_ns` (CLOCK_MONOTONIC), but at least once.
   LockResult lock(std::uint64_t deadline_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(deadline_ns);
   }
-  /// Tries for that long from now on. Reads the clock only if the mutex is held.
+  /// Tries for `patience_ns` from now. Reads the clock only if the mutex is held.
   LockResult lock_for(std::uint64_t patience_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(platform::monotonic_ns() + patience_ns);
   }
-  /// Releases the mutex, and wakes one waiter if there may be a waiter. REQUIRES: this thread holds it.
+  /// Releases the mutex, and wakes a waiter if there may be one. REQUIRES: this thread holds the mutex.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::uint64_t expected = mine.word;
-    // The release order makes the next owner's acquire see everything done inside.
+    // The release order makes the next owner's acquire see everything that was done inside.
     if (mine.word != 0 && strategy_ != MutexStrategy::file &&
         state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)) {
       shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
@@ -143,8 +143,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Record this first, so that a signal handler that interrupts the rest finds this thread inside, and does not wait
-    // for it.
+    // Record this first. Then a signal handler that interrupts the rest finds this thread inside, and does not wait for
+    // it.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;
@@ -154,7 +154,7 @@ class Shmtx {
     mine.word = 0;
     return false;
   }
-  /// Replaces exactly `seen` by this thread's word, with or without the WAITERS bit. REQUIRES: CriticalSection::word
+  /// Replaces exactly `seen` with this thread's word, with or without the WAITERS bit. REQUIRES: CriticalSection::word
   /// has the owner's bits.
   bool take(std::uint64_t seen, std::uint64_t waiters) noexcept {
     const auto& mine = shmtx_internal::critical_section;
@@ -166,8 +166,8 @@ class Shmtx {
     const std::uint64_t number = shmtx_internal::begin_section(sections);
     const std::uint64_t desired = number | owner;
     // The acquire order pairs with the release in unlock(), or with the dead owner's own stores, which the kernel
-    // ordered before it gave up the slot's lock. The release order makes sure that whoever sees the word also sees the
-    // count made before it.
+    // ordered before it gave up the slot's lock. The release order makes sure that a process that sees the word also
+    // sees the count made before it.
     if (state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
       shmtx_internal::critical_section.word = desired;
@@ -186,7 +186,8 @@ class Shmtx {
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
+  /// Returns the result for a waiter at its deadline: it is timeout, or failed if it is unknown whether the owner
+  /// lives.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -198,7 +199,7 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
-/// Returns how many threads of the process with these owner bits are inside a section. May report 1 for more than 1.
+/// Returns how many threads of the process with these owner bits are inside a section. May return 1 for more than 1.
 // The acquire order pairs with end_section(), and keeps later reads after this load.
 inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
   const std::uint64_t sections =
@@ -206,8 +207,8 @@ inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexce
   return sections & shmtx_internal::kInsideMask;
 }
 
-/// A section without a mutex, for work in which the process must not interrupt itself. A signal handler that needs a
-/// mutex gets `busy`, and other processes see that the process is inside.
+/// A section without a mutex, for work that the process itself must not interrupt. A signal handler that needs a mutex
+/// gets `busy`, and other processes see that the process is inside a section.
 class MutexlessSection {
  public:
   /// Returns whether the thread is already inside a section.
@@ -221,7 +222,7 @@ class MutexlessSection {
     mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     number_ = shmtx_internal::begin_section(sections);
-    // The release order makes sure that whoever sees what is stored inside also sees the section. It pairs with
+    // The release order makes sure that a process that sees a store made inside also sees the section. It pairs with
     // count_inside().
     std::atomic_thread_fence(std::memory_order_release);
   }
@@ -238,11 +239,11 @@ class MutexlessSection {
   std::uint64_t number_;
 };
 
-/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. This number must stay 0; any
-/// other number means that a live process was taken for dead, or that shared memory was overwritten.
+/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. This number must stay 0. Any
+/// other number means that a live process was mistaken for a dead one, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
-/// Returns the owner bits at which this thread last timed out, or 0 if they are unknown.
+/// Returns the owner bits that this thread found at its last timeout, or 0 if they are unknown.
 inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast

@@ -1,8 +1,8 @@
-// Spinning decides how long to spin for something that is about to become free, and how often to poll it.
+// Decides how long to spin for something that is about to become free, and how often to poll it.
 //
 // All spins in the library share this policy, and all its constants are here, each with the benchmarks in
-// docs/benchmarks.md that judge it. A poll takes the cache line away from the processor that works in it. So a spin
-// polls rarely, then more rarely, and ends when a sleep would have been cheaper.
+// docs/benchmarks.md that measure it. A poll takes the cache line away from the processor that works in it. So a spin
+// polls rarely, then even more rarely, and ends once a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
@@ -14,28 +14,29 @@
 
 namespace holdfast {
 
-/// The unit is a processor pause (platform::cpu_relax), which takes 10 to 50 ns.
+/// The limits of one spin. The unit is a processor pause (platform::cpu_relax), which takes 10 to 50 ns.
 struct SpinPolicy {
-  int first;    // before the first poll; doubles from one poll to the next
-  int longest;  // between two polls
-  int budget;   // of a whole spin
+  int first;    // pauses before the first poll; they double from one poll to the next
+  int longest;  // most pauses between two polls
+  int budget;   // pauses of a whole spin
 };
 
-/// The spin for a mutex of strategy `futex`, before a thread sleeps. The benchmark is contended_mutex/futex.
+/// The spin of a thread that wants a mutex of strategy `futex`, before the thread sleeps. The benchmark is
+/// contended_mutex/futex.
 inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
-/// The spin for a mutex of strategy `spin`, before a thread yields the processor. The benchmark is
+/// The spin of a thread that wants a mutex of strategy `spin`, before the thread yields the processor. The benchmark is
 /// contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
-/// The spin for a lock, by a waiter that delays no other task. It lasts about as long as it takes to sleep and be
+/// The spin of a waiter that wants a lock and delays no other task. It lasts about as long as it takes to sleep and be
 /// woken. `first` and `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The spin for a lock, by a waiter whose host has other tasks. It makes two polls, for sections about as short as a
-/// system call. No benchmark has such sections beside tasks. The benchmark of `budget`, after which any waiter assumes
-/// a long section, is contended_lock.
+/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which suits sections
+/// about as short as a system call. No benchmark has such sections beside tasks. The benchmark of `budget`, after which
+/// any waiter assumes a long section, is contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
-/// The spin for a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes
-/// longer, which no benchmark covers.
+/// The spin of a process that waits for the owner of a grant to complete it, which takes about ten instructions. It
+/// takes longer only if the owner is stopped, which no benchmark covers.
 inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
 
 /// One spin. REQUIRES: the caller has already polled once.
@@ -53,7 +54,7 @@ class Spin {
     return true;
   }
 
-  /// On one processor, nobody can release anything while this process spins.
+  /// Returns whether there is only one processor. No other process can then release anything while this process spins.
   static bool is_useless() noexcept { return platform::processor_count() == 1; }
   static void pause_for(int pauses) noexcept {
     for (int i = 0; i < pauses; ++i) platform::cpu_relax();
@@ -65,10 +66,10 @@ class Spin {
   int left_;
 };
 
-/// Computes how long to wait between two polls of a lock, in pauses. If many sections pass between two polls, there is
-/// no need to catch the end of one: a lock that is free half of the time is soon found free, and until then its owner
-/// works undisturbed. The interval follows all locks of the process, and is only a hint. Any thread may call it at any
-/// time.
+/// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, there is no
+/// need to catch the end of a certain section: a lock that is free half of the time is soon found free, and until then
+/// its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may make
+/// any call at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;
@@ -82,13 +83,13 @@ class SpinInterval {
   }
 
  private:
-  // This is in pauses, including the time until the next section. The benchmark is "Short critical sections".
+  // In pauses, including the time until the next section. The benchmark is "Short critical sections".
   static constexpr int kShortSection = 8;
 
   std::atomic<int> pauses_{kLeast};
 };
 
-/// Decides by recent success whether spinning for locks pays off in this process. All its words are hints.
+/// Decides from recent successes whether spinning for locks pays off in this process. All its words are hints.
 class SpinCredit {
  public:
   bool may_spin() noexcept {

@@ -16,7 +16,7 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// No benchmark covers it: none fills the table. deadlock_test.cc does.
+/// No benchmark covers this constant, because none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own wait, or the wait of its whole Lua state.
@@ -41,8 +41,8 @@ bool is_later(const Wait& a, const Wait& b) noexcept {
   return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
 
-/// A walk along the holders, `own` first. `outcome`: deadlock if it came back to `own`, there if a wait could not be
-/// read.
+/// A walk along the holders, beginning with `own`. `outcome` is deadlock if the walk returned to `own`, and there if a
+/// wait could not be read.
 struct Walk {
   std::array<Wait, kCycleMax> waits;
   std::size_t length = 0;
@@ -56,7 +56,7 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
     Wait next;
     if (!blocker.known()) return;
     const Found found = find_wait(table, blocker.token, blocker.task, next);
-    if (found == Found::unreadable) walk.outcome = Cycle::there;  // possibly
+    if (found == Found::unreadable) walk.outcome = Cycle::there;  // the walk may have met a cycle
     if (found != Found::yes) return;
     if (is_same_task(next, own)) break;
     if (walk.length == kCycleMax) return;
@@ -126,7 +126,7 @@ void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) no
   wait_.blocker = {};
   wait_.task = task;
   wait_.set_key(key);
-  // Fence: a check at a later time sees what this task did before (deadlock.h).
+  // Fence: a check with a later time sees what this task did before (deadlock.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   wait_.since = platform::monotonic_ns();
   wait_.token = self;
@@ -138,7 +138,7 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Returns whether the wait has a record; takes one if possible. REQUIRES: the wait continues.
+// Returns whether the wait has a record, and takes a record if possible. REQUIRES: the wait continues.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;
@@ -156,7 +156,7 @@ Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBloc
   const Blocker before = wait_.blocker;
   wait_.blocker = blocker();
   WaitTable::write(*record_, wait_);
-  // Make the other waiters check again: this may have closed a cycle.
+  // Make the other waiters check again, because this may have closed a cycle.
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;

@@ -10,12 +10,12 @@ namespace holdfast {
 
 namespace {
 
-// From a notice to the check: time for the kernel to drop the record lock, and for the other notices of the same death.
-// No benchmark covers these three: the waits of "takeover" are too short for this thread. death_watch_test.cc has
-// longer ones.
+// The time from a notice to the check, in which the kernel drops the record lock, and other notices of the same death
+// arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this thread.
+// death_watch_test.cc has longer ones.
 constexpr std::uint64_t kEarlyNs = 300'000;
-// From that check to the next one, which finds what the first came too early for. If processes come and go all the
-// time, there is one check in this time.
+// The time from that check to a second one, which finds what was too late for the first. If processes start and exit
+// all the time, there is one check in this time.
 constexpr std::uint64_t kAgainNs = 10'000'000;
 constexpr std::uint64_t kRetryNs = 30'000'000'000;
 
@@ -26,7 +26,7 @@ struct Job {
   platform::FileId file;
 };
 
-/// Checks after a notice, until no more arrive. Returns whether the thread continues.
+/// Checks after a notice, until no more notices arrive. Returns whether the thread continues.
 bool look_around(const Job& job, platform::CloseNotice& notice) noexcept {
   platform::sleep_until(platform::monotonic_ns() + kEarlyNs);
   do {
@@ -64,13 +64,14 @@ void DeathWatch::begin(World& world, Token self, Round round, std::uint64_t now_
   forget();
   retry_ns_ = now_ns + kRetryNs;
   try {
-    // A fork waits for the lot's mutex, so no child is made between the start of the thread and its record here.
+    // A fork waits for the lot's mutex. So no child is made between the start of the thread and the moment at which it
+    // is recorded here.
     auto job = std::make_unique<Job>(Job{world, round, world.table_path(), world.table_file()});
     if (platform::start_thread(&run, job.get()) != 0) return;
-    static_cast<void>(job.release());  // now the thread owns it
+    static_cast<void>(job.release());  // the thread owns it now
     owner_ = self;
   } catch (...) {
-    // No memory: parkers check at the usual intervals.
+    // There is no memory: parkers check at short intervals.
   }
 }
 

@@ -1,19 +1,20 @@
-// The death watch of a process is a thread that the kernel notifies of deaths, so that waiters need not check for them.
+// The death watch of a process is a thread that the kernel notifies of deaths, so that waiters need not check whether
+// holders live.
 //
 // Each process of a world (all processes of one runtime directory) keeps open file descriptions of the file `processes`
 // until it dies (world/process_table.h). The death watch waits for a notice that a description was closed
-// (platform/platform.h). Then it makes the parkers, on which event loops sleep, check what their waiters wait for.
-// Notices arrive before the kernel drops the record lock that says that the process lives, so another check follows
-// later.
+// (platform/platform.h). Then it makes all parkers (the objects on which event loops sleep) check what their waiters
+// wait for. A notice arrives before the kernel drops the record lock which shows that the process lives, so a second
+// check follows later.
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there
-// is one check every 10 ms, as often as without the thread. Changes that no death causes are posted to all processes of
-// the world: a flush, a removal, or a lease that gets an earlier end. The thread has its own descriptor table
-// (close_range), so a host that closes all descriptors closes none of the thread's, and no child inherits them.
+// is one check every 10 ms, as often as without the thread. Other changes are posted to all processes of the world: a
+// flush, a removal, or an earlier end of a lease. The thread has its own descriptor table (close_range), so a host that
+// closes all descriptors closes none of the thread's, and no child inherits them.
 //
 // A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends when no task
-// has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at the usual
-// intervals. For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
+// has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at short intervals.
+// For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
@@ -28,12 +29,12 @@ class World;
 
 class DeathWatch {
  public:
-  /// Shorter waits start no thread. The benchmark of both constants is "1,000 that wait, and nothing happens", in which
-  /// the thread runs.
+  /// No thread is started for a shorter wait. The benchmark of both constants is "1,000 that wait, and nothing
+  /// happens", in which the thread runs.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 
-  /// The events that the thread reports to its Round, without the mutex. started: from now on notices arrive. refused:
+  /// The events that the thread reports to its Round, without the mutex. started: notices arrive from now on. refused:
   /// no notices will arrive, and the thread ends. look: some process may have died. idle: kIdleNs have passed. Round
   /// returns whether the thread continues.
   enum class Event { started, refused, look, idle };
@@ -41,7 +42,7 @@ class DeathWatch {
 
   /// Starts the thread, unless it already runs or was refused shortly before.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
-  /// Returns whether this process gets notices.
+  /// Returns whether this process receives notices.
   bool is_on() const noexcept { return on_; }
   void note_started() noexcept { on_ = true; }
   void note_refused(std::uint64_t now_ns) noexcept;

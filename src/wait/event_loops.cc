@@ -1,5 +1,5 @@
 // Parkers of foreign event loops, which sleep in poll or epoll: their descriptors, connections and alarms, and the wake
-// thread's work for them.
+// thread's work for these parkers.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Benchmarks: 100 coroutines wait for
-/// one lock, and nothing happens.
+/// The wake thread may spend 1/kLookShare of the time on checks. The benchmark is "100 coroutines wait for one lock,
+/// and nothing happens".
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {
@@ -38,7 +38,7 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  // A temporary name: if this process is killed before it removes it, the next start of the world does.
+  // A temporary name, so that the next start of the world removes it if this process is killed before.
   std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
@@ -104,7 +104,7 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
+  // Close the lot when the process exits. Nobody waits any more, and objects that the wake thread uses may be
   // destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
@@ -143,7 +143,7 @@ std::uint64_t ParkingLot::run_round() noexcept {
   if (lot.closed_) return 0;
   try {
     return lot.serve_loops();
-  } catch (...) {  // no memory: the next check finds what was not handed out
+  } catch (...) {  // no memory: the next check finds what was not distributed
     return platform::monotonic_ns() + kLookNs;
   }
 }

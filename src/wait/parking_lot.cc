@@ -21,13 +21,13 @@ namespace holdfast {
 
 namespace {
 
-// Shows other processes that this one attends to its waiters (dict/wait_queue.h).
+// Shows other processes that this process checks on behalf of its waiters (dict/wait_queue.h).
 void note_look(World& world) noexcept {
   if (ProcessSlot* const slot = world.slot(world.known_token()))
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// Returns how long until time alone may end what is waited for.
+// Returns how long until the clock alone may end what is waited for.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();
@@ -35,11 +35,11 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// Benchmarks: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
+// The benchmark is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// The others check by themselves when the listener is this late. They wake so rarely that many of them cost little. No
-// benchmark covers it: none has several threads. sleepers_test.cc has.
+// The other threads check by themselves when the listener is this late. They wake so rarely that even many of them cost
+// little. No benchmark covers this constant, because none has several threads. sleepers_test.cc has.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -72,7 +72,7 @@ std::uint32_t Parker::open_waiter() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (lot_.free_.empty()) {
     if (lot_.slots_.size() == kWaitersMax) return 0;
-    // Grows by an eighth: there may be many waiters, and usually no more arrive.
+    // Grow by an eighth, because there may be many waiters, and usually no more arrive.
     const std::size_t count = lot_.slots_.size();
     if (count == lot_.slots_.capacity()) lot_.slots_.reserve(count + count / 8 + kWaitersAtFirst);
     lot_.free_.reserve(lot_.slots_.capacity());  // so that returning a number needs no memory
@@ -101,8 +101,8 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     }
     slot.looks = lot_.looks_;
     slot.ready = false;
-    // The thread of a foreign loop may be busy elsewhere while the wake thread checks, and nobody checks while the
-    // process exits.
+    // The thread of a foreign loop may be busy while the wake thread checks, and no thread checks while the process
+    // exits.
     waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open() && !lot_.closed_;
     waiter.arrival = slot.arrival;
     waiter.place = slot.place;
@@ -142,7 +142,7 @@ bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view ke
           table, [&liveness](Token token) { return liveness.judge(token); },
           [&] { return slot.watch.kind->blocker(slot.watch); });
     } catch (...) {
-      // No memory to search with: the wait ends by its timeout.
+      // There is no memory for a search: the wait ends at its timeout.
     }
   });
   return deadlock;
@@ -173,8 +173,8 @@ void Parker::forget() noexcept {
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
-  for (bool interrupted = false;;) {  // after a signal, return even with nothing
-    // Read the word before the mail: a post after that ends the sleep.
+  for (bool interrupted = false;;) {  // after a signal, return even without a woken waiter
+    // Read the word before the mail, so that a post after that ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
     const ParkingLot::Rest rest = lot_.collect(*this, woken, now, may_sleep);
@@ -196,13 +196,13 @@ ParkingLot& ParkingLot::get() {
   return *lot;
 }
 
-// Make the lot when the library is loaded. Otherwise a child forked while another thread makes it would wait for that
-// thread forever.
+// Make the lot when the library is loaded. Otherwise a child that is forked while another thread makes it would wait
+// for that thread forever.
 [[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
 
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
 
-/// The child has none of the parent's waiters: its parkers start empty.
+/// Empties the parkers in the child, which has none of the parent's waiters.
 void ParkingLot::after_fork_in_child() {
   ParkingLot& lot = get();
   for (Slot& slot : lot.slots_)
@@ -230,7 +230,7 @@ void ParkingLot::set_polling(Slot& slot, bool polling) noexcept {
   slot.polling = polling;
 }
 
-// The watch, the reference to its segment, and the position belong together: another thread may check between two
+// Sets the watch, the reference to its segment, and the position together, because another thread may check between two
 // steps.
 void ParkingLot::set_watch(Slot& slot, const Watch& watch, std::uint64_t place) noexcept {
   slot.watch = watch;
@@ -250,8 +250,9 @@ void ParkingLot::stop_waiting(Slot& slot) noexcept {
   if (slot.tracked != nullptr) slot.tracked->end();
 }
 
-// How many waiters are before it in its queue, at most kRankMax; kRankMax too if it is not in the queue. Read without
-// any lock: a hint. 0 if it watches no queue, or has to search for deadlocks.
+// Returns how many waiters are before this waiter in its queue, at most kRankMax. Returns kRankMax if the waiter is not
+// in the queue, and 0 if it watches no queue or must search for deadlocks. The queue is read without any lock, so the
+// result is a hint.
 std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
   const Watch& watch = slot.watch;
   if (searches(slot)) return 0;
@@ -270,8 +271,8 @@ std::uint64_t ParkingLot::pause_of(const Slot& slot) const noexcept {
   return rests ? kRestNs : kLookNs * (rank_of(slot) + 1);
 }
 
-// A waiter loses its position by a repair, which drops all queues, or if it was woken and does not seem to come.
-// Watchers lose theirs when they are woken.
+// Returns whether the waiter still has its position. A waiter loses it by a repair, which drops all queues, or if it
+// was woken and did not respond. A watcher loses it when it is woken.
 bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
   return slot.place == 0 || is_queued(*slot.watch.shard, slot.place, waiter.self, waiter.number);
 }
@@ -293,7 +294,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.elect_listener();
     return {.count = count};
   }
-  // A listener without its own waiters does not check: let a parker with waiters take over.
+  // A listener without its own waiters does not check, so let a parker with waiters take over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
@@ -312,7 +313,7 @@ void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_n
   }
 }
 
-// A thread that does not listen relies on the listener, but not forever.
+// Returns how long the thread may sleep. A thread that does not listen relies on the listener, but not forever.
 std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
   if (sleepers_.is_listener(parker.sleep_slot_)) return look_ns_;
   if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
@@ -376,7 +377,7 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
         make_ready(i + 1);
         break;
       case WatchState::open:
-        // Skip a waiter that is already marked: it may never come.
+        // Skip a waiter that is already marked, because it may never respond.
         if (!slot.ready) unattended_.emplace_back(watch.entry, slot.arrival, i + 1);
         break;
     }
@@ -392,8 +393,8 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- called by the death watch ---
 
-// The thread of the death watch does not check by itself: it has other descriptors than the process, and lacks the one
-// for asking the kernel about processes.
+// Makes all parkers check after an event. The thread of the death watch does not check by itself, because it has other
+// descriptors than the process, and lacks the one for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

@@ -1,20 +1,20 @@
-// The parking lot is where the waiters of this process sleep.
+// The parking lot contains the waiters of this process, which sleep there.
 //
-// A parker is where one event loop (one Lua state, one thread) sleeps. A waiter is one of its tasks. Other processes
-// know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h). The first thread that reads the mail
-// hands each number to the parker of that waiter.
+// A parker is the object on which one event loop (a Lua state, or a thread) sleeps. A waiter is a task of the loop that
+// waits for a lock. Other processes know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h).
+// The first thread that reads the mail passes each number to the parker of that waiter.
 //
 // A wake-up may get lost, because its sender or its receiving thread may die. So a parker with waiters sleeps in slices
-// and checks, without any lock, what the waiters wait for (wait/watch.h). A lock that is open, is granted to the
-// waiter, or no longer has the waiter in its queue counts as mail. The parker checks immediately when the mailbox has
-// overflowed. If several threads sleep, one of them listens and checks for all of them (wait/sleepers.h).
+// and checks, without any lock, what the waiters wait for (wait/watch.h). The waiter counts as woken if its lock is
+// open or granted to it, or if it is no longer in the lock's queue. If the mailbox has overflowed, the parker checks
+// immediately. If several threads sleep, one of them listens and checks for all of them (wait/sleepers.h).
 //
-// The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, a slice is needed
+// The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, slices matter
 // only if a process is stopped between its store and its post.
 //
-// The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
-// connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such a parker. A thread that
-// hands out mail then makes the descriptor of each loop with mail readable (event_loops.cc).
+// The parker of a foreign event loop, which sleeps in poll or epoll, has either a descriptor for that loop to watch, or
+// a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. A thread that
+// distributes mail then makes the descriptor readable of each loop that has mail (event_loops.cc).
 //
 // Thread safety: any thread may make any call. The lot's mutex is never held while the thread sleeps or holds a shmtx.
 #pragma once
@@ -46,14 +46,14 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// How soon the first waiter of a queue notices a release without a wake-up. Later waiters wait longer between checks,
-/// by kLookNs for each of up to kRankMax waiters before them. Their checks matter only if the first waiter does not
-/// check, and a hundred waiting processes need not all be awake all the time. The benchmark of this constant and the
-/// next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
+/// How soon the first waiter of a queue notices a release without a wake-up. Each later waiter checks less often, by
+/// kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if the first waiter
+/// does not check, and this way a hundred waiting processes are not all awake all the time. The benchmark of this
+/// constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// How often any waiter checks when a death watch is on. This is less than the timeout of queues (dict/wait_queue.h),
-/// within which a process has to check.
+/// How often any waiter checks when a death watch is on. This is less than the time within which a process must check
+/// to keep its waiters in their queues (dict/wait_queue.h).
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 
@@ -64,21 +64,22 @@ class Parker {
   Parker(const Parker&) = delete;
   Parker& operator=(const Parker&) = delete;
 
-  /// Makes a waiter. Returns its number, or 0 if there are too many waiters.
+  /// Opens a waiter. Returns its number, or 0 if there are too many waiters.
   std::uint32_t open_waiter();
   void close_waiter(std::uint32_t number) noexcept;
 
-  /// Begins a wait, or continues it, and forgets an earlier wake-up. Returns the waiter as queues know it, with arrival
-  /// 0 if the parker has no waiter of that number.
+  /// Begins a wait, or continues it, and forgets an earlier wake-up. Returns the waiter in the form that queues use,
+  /// with arrival 0 if the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From then on checks use this
+  /// Keeps the watch's segment until the waiter's next watch, or until the end of its wait. Later checks use this
   /// watch. REQUIRES: the caller still has the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Sets what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
-  /// this parker have to poll. REQUIRES: keep() was called with that watch, or with an earlier watch of its segment.
+  /// Sets what the waiter waits for, and its position in the queue (0 means that it must poll). Returns how many
+  /// waiters of this parker must poll. REQUIRES: keep() was called with that watch, or with an earlier watch of its
+  /// segment.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Lets the search for deadlocks follow the wait of a task that may hold something. Returns true if the wait would
-  /// never end.
+  /// Tracks the wait of a task that may hold something, so that the search for deadlocks can follow it. Returns true if
+  /// the wait would never end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
   /// Returns the keys of the last deadlock that track() found, starting with the waiter's own key. Returns none if
   /// there was no deadlock.
@@ -92,23 +93,23 @@ class Parker {
 
   // --- event_loops.cc: for foreign event loops ---
 
-  /// Returns the descriptor that is readable while sleep() has something to return. The descriptor is made on the first
-  /// call, and again after the host has closed it. Starts the wake thread. If either step fails, the next call tries
-  /// again.
+  /// Returns the descriptor, which is readable while sleep() has something to return. The first call makes the
+  /// descriptor, and so does the first call after the host has closed it. Starts the wake thread. After a failure, the
+  /// next call tries again.
   Expected<int> descriptor();
   /// Listens at a new path in the runtime directory, and ends an earlier listener or connection. This is for loops that
   /// can wait only for a connection that they opened themselves.
   Expected<std::string> listen();
   /// Accepts the connection that this process has made to that path, and removes the path. From now on, a byte arrives
-  /// on the connection each time that the descriptor would become readable. After a failure the parker still listens,
-  /// unless the thread could not be started.
+  /// on the connection each time the descriptor would become readable. After a failure the parker still listens, unless
+  /// the thread could not be started.
   Status accept();
-  /// Ends what listen() and accept() began.
+  /// Ends listen() and accept().
   void disconnect() noexcept;
-  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. There is one alarm at a
-  /// time. Fails like descriptor().
+  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. A parker has only one
+  /// alarm. Fails like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// Returns false if no wake thread could be started for the parker's loop, so that its waiters have to poll.
+  /// Returns whether a wake thread serves the parker's loop, if it has one. If it returns false, the waiters must poll.
   bool attended() const noexcept;
 
   Promptness& promptness() noexcept { return promptness_; }
@@ -117,7 +118,7 @@ class Parker {
  private:
   friend class ParkingLot;
 
-  /// In a forked child: drops the waiters, and the descriptor, which belongs to the parent.
+  /// Drops, in a forked child, the waiters and the descriptor, which belongs to the parent.
   void forget() noexcept;
 
   // REQUIRES, for all calls below: the lot's mutex.
@@ -126,7 +127,7 @@ class Parker {
   Status describe();
   /// Notifies the loop that sleep() has something to return.
   void signal() noexcept;
-  /// Notifies the loop, after sleep() has returned waiters, if more are ready; otherwise clears the signal.
+  /// Notifies the loop if more waiters are ready after sleep() has returned some; otherwise clears the signal.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;
@@ -146,11 +147,11 @@ class Parker {
   bool has_slept_ = false;
 };
 
-/// Has all waiters of this process: their parkers, what they wait for, and which of them were woken. A waiter's number
-/// is its index in `slots_`, plus one.
+/// Contains all waiters of this process: their parkers, what they wait for, and which of them were woken. A waiter's
+/// number is its index in `slots_`, plus one.
 class ParkingLot {
  public:
-  /// Returns the only lot. It is never destroyed, because the wake thread may use it while the process runs its exit
+  /// Returns the only lot, which is never destroyed, because the wake thread may use it while the process runs its exit
   /// handlers.
   static ParkingLot& get();
 
@@ -161,16 +162,17 @@ class ParkingLot {
     Parker* parker = nullptr;   // null: not in use
     std::uint64_t arrival = 0;  // 0: not waiting
     Watch watch;
-    std::shared_ptr<const Segment> watched;  // keeps what `watch` leads to, even if the dictionary was removed
+    std::shared_ptr<const Segment>
+        watched;  // keeps the memory that `watch` uses, even after the dictionary was removed
     bool ready = false;
     bool polling = false;
-    std::uint32_t looks = 0;               // the lot's count when the present step of the wait began
+    std::uint32_t looks = 0;               // the lot's `looks_` when the present step of the wait began
     std::uint64_t place = 0;               // position in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
-    std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), because every check reads it
+    std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), which every check reads
   };
 
-  /// Says what a parker's thread has to do next.
+  /// Says what a parker's thread must do next.
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
@@ -192,9 +194,9 @@ class ParkingLot {
     if (number - 1 < slots_.size() && slots_[number - 1].parker == &parker) change(slots_[number - 1]);
   }
 
-  /// Hands out the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
-  /// no such waiters and the thread may sleep, it must sleep now and call again. Checks what the waiters wait for when
-  /// this is due, even if mail keeps the process awake.
+  /// Distributes the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
+  /// no such waiters and the thread may sleep, the thread must sleep now and call again. Also checks what the waiters
+  /// wait for when such a check is due, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
   // REQUIRES, for all calls below: the lot's mutex.
@@ -202,7 +204,7 @@ class ParkingLot {
   void close(std::uint32_t number) noexcept;
   static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
   static std::uint32_t rank_of(const Slot& slot) noexcept;
-  /// Returns how soon to check again for the waiter.
+  /// Returns how long to wait until the next check for the waiter.
   std::uint64_t pause_of(const Slot& slot) const noexcept;
   static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
@@ -210,44 +212,44 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// Checks, if a check is due, for the parker's waiters, or for all waiters if the parker listened.
+  /// Checks, if a check is due, for the parker's waiters, or for all waiters if the parker was the listener.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
   /// Returns how long the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
-  /// Checks what the parker's waiters wait for, or the waiters of all parkers if it is null. Marks a waiter ready if
-  /// its lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If
-  /// several waiters wait for one open entry, marks only the first, which later wakes the next. Returns how soon to
-  /// check again for the waiters that continue to wait.
+  /// Checks what the parker's waiters wait for, or the waiters of all parkers if `parker` is null. Marks a waiter ready
+  /// if its lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If
+  /// several waiters wait for one open entry, marks only the first, which later wakes the next. Returns how long to
+  /// wait until the next check for the remaining waiters.
   std::uint64_t look_for(World& world, const Parker* parker);
-  /// Serves as the Round of the death watch.
+  /// Handles the events of the death watch.
   static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
   bool is_waiting() const noexcept;
-  /// Makes all parkers with waiters check no later than that time.
+  /// Makes all parkers with waiters check by that time.
   void look_by(std::uint64_t time_ns) noexcept;
 
   // --- event_loops.cc ---
 
   void remember_loop(Parker& parker);
-  /// Starts the wake thread for the parker after a waiter has begun to watch. Reports no failure, because without the
+  /// Starts the wake thread for the parker after a waiter has begun to watch. Ignores failures, because without the
   /// thread the parker polls.
   void attend_watching(Parker& parker) noexcept;
-  /// Makes sure that the wake thread runs, and that it runs a round no later than that time.
+  /// Makes sure that the wake thread runs, and that it runs a round by that time.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
-  /// Signals the loops that have something to collect, except the loop of `parker`, which is about to collect.
+  /// Signals the loops that have something to collect, except the loop of `parker`, which collects anyway.
   void signal_ready(const Parker* parker) noexcept;
-  /// Runs one round of the wake thread. Returns when the next round is due, or 0 if the thread ends.
+  /// Runs one round of the wake thread. Returns when the next round is due, or 0 if the thread must end.
   static std::uint64_t run_round() noexcept;
   std::uint64_t serve_loops();
   void look_sparingly(Parker& parker, std::uint64_t now_ns);
 
   std::mutex mutex_;
-  bool closed_ = false;  // the process exits
+  bool closed_ = false;  // the process is exiting
   Sleepers sleepers_;
   std::uint64_t look_ns_ = 0;  // when the listener checks
   WakeThread wake_thread_;
   DeathWatch death_watch_;
-  std::uint32_t looks_ = 0;        // checks by the death watch: one may have missed what began before it
+  std::uint32_t looks_ = 0;        // checks by the death watch; a check may have missed a wait that began during it
   std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;

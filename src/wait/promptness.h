@@ -1,5 +1,5 @@
-// Measures the promptness of one event loop: how long its waiters take to react to a wake-up. Also limits how much time
-// the loop spends on polling for a release that is near.
+// Measures how promptly the waiters of one event loop react to a wake-up. Also limits the time that the loop spends on
+// polling for a release that is near.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,25 @@
 
 namespace holdfast {
 
-/// Thread safety: any thread may make any call. If two threads write at the same time, one note may get lost, which
-/// does no harm.
+/// Thread safety: any thread may make any call. If two threads write at the same time, one of the two measurements may
+/// get lost, which does no harm.
 class Promptness {
  public:
-  /// Returns the running mean. It follows longer delays faster than shorter ones, because a short delay may be chance:
-  /// a loop that polls by itself may have been woken shortly before.
-  // 0: unknown.
+  /// Returns the running mean. It rises faster than it falls, because a short delay may be chance: a loop that polls by
+  /// itself may have been woken shortly before. Returns 0 if the delay is unknown.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
-  /// Notes that a waiter came `ns` after it was woken. If the loop slept in the meantime, counts only the time after
-  /// its sleep, because a thread that waits for a processor is not busy.
+  /// Records that a waiter responded `ns` after it was woken. If the loop slept in the meantime, counts only the time
+  /// after its sleep, because a thread that waits for a processor is not busy.
   void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
     const std::uint64_t counted = counted_of(ns, now_ns);
     const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
     delay_ns_.store(std::max(mean - mean / weight + counted / weight, kDelayMinNs), kRelaxed);
   }
-  /// Notes that a waiter came so late that it had lost its position, which was reserved for `claim_ns`. The waiter was
-  /// woken at some time after the last step of a wait in this loop.
-  // The first value counts in full. Otherwise several slow loops that come together would delay the other loops for
-  // long, because each slow loop would miss its turn repeatedly until its delay is known.
+  /// Records that a waiter responded too late, after it had lost the position that was reserved for `claim_ns`. The
+  /// waiter was woken at some time after the last step of a wait in this loop.
+  // The first value counts in full. Otherwise several slow loops that arrive together would delay the other loops for
+  // long, because a slow loop would miss its wake-up again and again until its delay is known.
   void note_missed(std::uint64_t claim_ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t ns = std::max(claim_ns, now_ns - stepped_ns_.load(kRelaxed));
     if (delay_ns() == 0)
@@ -38,9 +37,9 @@ class Promptness {
     else
       note_delay(ns, now_ns);
   }
-  /// Notes the end of a step of a wait.
+  /// Records the end of a step of a wait.
   void note_step(std::uint64_t now_ns) noexcept { stepped_ns_.store(now_ns, kRelaxed); }
-  /// Notes that the loop slept, and was woken for a waiter.
+  /// Records that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
   /// Returns whether the thread may poll for a release now. After a poll, the thread pauses kRest times as long as the

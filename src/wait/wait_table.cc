@@ -76,8 +76,8 @@ void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   end_writing(record, stamp);
 }
 
-// Clear the task before the owner: if this process takes the record again, the old wait must not be read before the new
-// one is written.
+// Clears the task before the owner. If this process takes the record again, nobody must read the old wait before the
+// new one is written.
 void WaitTable::release(WaitRecord& record) noexcept {
   const std::uint32_t stamp = begin_writing(record);
   record.task.store(0, kRelaxed);
@@ -105,7 +105,7 @@ WaitTable::Found WaitTable::find(Token token, std::uint32_t task, Wait& wait) co
     }
     std::atomic_thread_fence(kAcquire);
     const bool whole = (stamp & 1) == 0 && record.stamp.load(kRelaxed) == stamp;
-    // Check the token in the rest too: between two owners the rest still belongs to the first.
+    // Also check the token in the record: between two owners, the other words still belong to the first.
     if (whole && wait.token == token) return Found::yes;
     torn = torn || !whole;
   }

@@ -6,12 +6,14 @@
 // processes read them at any time, and must trust nothing they read. The table follows the slots in the file
 // `processes`.
 //
-// A record is found by its owner's token and task, within kProbe records of their hash. A record of a dead process
-// counts as free. If none is left, other processes do not learn of the wait.
+// A record is found by its owner's token and task, in one of the kProbe records from number
+// mix(token ^ mix(task)) % kWaitRecords on. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns
+// x ^ x >> 32. A record of a dead process counts as free. If none is free, the wait is not recorded, and other
+// processes do not see it.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
-//   stamp   odd            the rest is being written; a reader comes back later
+//   stamp   odd            the rest is being written; a reader tries again later
 #pragma once
 
 #include <array>
@@ -33,7 +35,7 @@ struct alignas(128) WaitRecord {
   Word64 owner;  // token of the process that may write the rest; 0: free
   Word32 stamp;
 
-  // These belong together if the stamp is even, and equal before and after they are read.
+  // The words below belong together if the stamp is even, and has the same value before and after they are read.
   Word32 task;
   Word64 token;            // the owner that wrote this
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
@@ -63,7 +65,7 @@ struct Blocker {
   friend bool operator==(const Blocker&, const Blocker&) = default;
 };
 
-/// A wait, as in its record.
+/// A wait, as its record stores it.
 struct Wait {
   Token token = kNobody;
   std::uint32_t task = 0;
@@ -73,7 +75,7 @@ struct Wait {
   std::uint32_t key_length = 0;
   std::array<char, kWaitKeyBytes> key{};
 
-  /// Cuts the key to what fits into a record.
+  /// Stores as much of the key as fits into a record.
   void set_key(std::string_view whole) noexcept;
   std::string_view kept_key() const noexcept;
 };
@@ -81,21 +83,21 @@ struct Wait {
 /// A view of the table. All calls are thread-safe, except write() and release() of the same record.
 class WaitTable {
  public:
-  /// `memory` is a WaitTableMemory, shared with other processes.
+  /// Makes the view. `memory` is a WaitTableMemory that is shared with other processes.
   explicit WaitTable(std::byte* memory) noexcept : memory_(reinterpret_cast<WaitTableMemory*>(memory)) {}
 
   /// Returns how many records were made or got another holder.
   std::uint64_t changes() const noexcept { return memory_->changes.load(kAcquire); }
 
   /// Takes a record for that task's wait, which nobody can read yet. Returns null if no record is free. Calls `judge`
-  /// for the owners of records in the way.
+  /// for the owners of other records that it finds.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
-  /// Returns whether the record still belongs to that process: damage may have changed its owner.
+  /// Returns whether the record still belongs to that process. Overwritten memory may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
-  /// REQUIRES, for write() and release(): the caller owns the record.
+  /// Writes the record. REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;
   static void release(WaitRecord& record) noexcept;
-  /// Counts a change. Call it after writing a record for the first time, or with a different holder.
+  /// Counts a change. Call it after a record was written for the first time, or with a different holder.
   void count_change() noexcept { memory_->changes.fetch_add(1, kRelease); }
 
   enum class Found { no, yes, unreadable };

@@ -41,14 +41,15 @@ Status WakeThread::be_up(World& world, Round round, std::uint64_t deadline_ns) {
     }
     return {};
   }
-  // A fork waits for the lot's mutex, so no child is made between the start of the thread and its record here.
+  // A fork waits for the lot's mutex. So no child is made between the start of the thread and the moment at which it is
+  // recorded here.
   auto job = std::make_unique<Job>(Job{world, round});
   if (const int error = platform::start_thread(&run, job.get())) {
     return {Code::system, "cannot start the wake thread: " + platform::error_text(error)};
   }
-  static_cast<void>(job.release());  // now the thread owns it
+  static_cast<void>(job.release());  // the thread owns it now
   owner_ = self;
-  until_ = 0;  // it begins with a round
+  until_ = 0;  // the thread begins with a round
   idle_since_ = 0;
   return {};
 }

@@ -1,19 +1,19 @@
-// The wake thread of a process sleeps on the mailbox (sync/mailbox.h) for foreign event loops, which sleep in poll or
-// epoll.
+// The wake thread of a process sleeps on the mailbox (sync/mailbox.h) on behalf of foreign event loops, which sleep in
+// poll or epoll.
 //
-// A process has at most one wake thread. It has one only while a parker (the object on which an event loop sleeps)
-// needs it and for kLingerNs after that, so that successive waits share one thread. The thread blocks all signals and
+// A process has at most one wake thread. The thread exists while a parker (the object on which an event loop sleeps)
+// needs it, and for kLingerNs after that, so that successive waits share one thread. The thread blocks all signals and
 // runs no code of the host. A forked child does not inherit the thread, and starts its own. The thread's code stays
 // mapped when the host unloads the library (-z nodelete).
 //
 // The descriptor of a parker is one of a pair of sockets, because each socket is a separate file, while all eventfds
-// show the same inode. Device and inode are compared before each write, so a descriptor number that the host has closed
-// and opened again is not mistaken for ours. The message is an empty datagram, which puts no byte into a stream. This
-// thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout gets mail and timer
-// through that descriptor.
+// show the same inode. Device and inode are compared before each write, so a number that the host has closed and reused
+// is not mistaken for the parker's descriptor. The message is an empty datagram, which puts no byte into a stream. This
+// thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout is woken by mail and
+// by the timer through that descriptor.
 //
-// Because of the second hop, a descriptor takes about twice as long after a release to become readable as a parker that
-// sleeps by itself takes to return.
+// After a release, a descriptor becomes readable about twice as late as a parker that sleeps by itself returns. The
+// reason is that the wake-up passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
@@ -29,20 +29,20 @@ class World;
 
 class WakeThread {
  public:
-  /// The benchmark is "From release to resume", for hosts with a loop.
+  /// How long the thread stays when no parker needs it. The benchmark is "From release to resume", for hosts with a
+  /// loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
-  /// One round of the thread. It is called after each post, and no later than the time that the last round returned.
-  /// Returns when the next round is due (CLOCK_MONOTONIC, ns); 0 means that the thread ends. It is called without the
-  /// mutex.
+  /// Runs one round of the thread. It is called without the mutex, after each post, and no later than the time that the
+  /// last round returned. Returns when the next round is due (CLOCK_MONOTONIC, ns), or 0 if the thread must end.
   using Round = std::uint64_t (*)() noexcept;
 
-  /// Makes sure that the thread runs, and that it runs a round no later than that time (CLOCK_MONOTONIC, ns). After a
-  /// failure there is no thread.
+  /// Makes sure that the thread runs, and that it runs a round by that time (CLOCK_MONOTONIC, ns). After a failure
+  /// there is no thread.
   Status be_up(World& world, Round round, std::uint64_t deadline_ns);
 
-  /// Plans the next round. Returns what the round must return: `due_ns` if the thread is needed, otherwise the end of
-  /// its lingering, or 0 once that time has passed.
+  /// Plans the next round. Returns what the round must return: `due_ns` if the thread is needed, otherwise the time
+  /// until which it lingers, or 0 once that time has passed.
   std::uint64_t plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept;
 
   /// Records that there is no thread: in a forked child, and when the thread ends.

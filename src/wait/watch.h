@@ -1,7 +1,7 @@
-// A watch says what a waiter waits for, and is checked without any lock.
+// A watch says what a waiter waits for. It can be checked without any lock.
 //
-// The result of a check is a hint: the words may belong to another entry now, so trust none of them. The words stay
-// mapped while the waiter watches, because it keeps the segment.
+// The result of a check is only a hint: the words may belong to another entry by now, so trust none of them. The words
+// stay mapped while the waiter watches, because the waiter keeps the segment.
 #pragma once
 
 #include <array>
@@ -17,12 +17,13 @@ class Segment;
 class Shard;
 class World;
 
-/// Caches, for one check, which processes live, and so usually asks the kernel once for each process.
+/// Caches, during one check, which processes live. So a check usually asks the kernel once about each process.
 class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Returns whether the process counts as alive: what it holds counts as held unless it is known to be dead.
+  /// Returns whether the process counts as alive. If so, everything that it holds counts as held. Only a process that
+  /// is known to be dead does not count as alive.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
@@ -30,7 +31,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No benchmark covers this constant, because none waits for locks of more processes.
+  // No benchmark covers this constant, because none has waits for locks of so many processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;
@@ -39,25 +40,25 @@ class LivenessCache {
 };
 
 /// The result of a check. held: an attempt would be refused. open: the first attempt may get the lock. granted: the
-/// lock is reserved for this waiter to claim.
+/// lock is reserved for this waiter, which must claim it.
 enum class WatchState { held, open, granted };
 
 struct Watch;
 
-/// The waiter that checks, and its process.
+/// The waiter that makes the check, and its process.
 struct WaiterId {
   Token self;
   std::uint32_t number;
 };
 
-/// How to check one kind of entry. Each kind has one constant object, in the module that knows it.
+/// Says how to check one kind of entry. Each kind has one constant object, in the module that implements the kind.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// Returns the only holder, if it has to release before the waiter can continue. The result is not known() if there
-  /// is no holder, or several.
+  /// Returns the only holder, if the waiter can continue only after this holder has released. The result is not known()
+  /// if there is no holder, or if there are several.
   Blocker (*blocker)(const Watch& watch) noexcept;
-  /// Returns when the clock may end what is waited for (CLOCK_MONOTONIC, ms), or a time that never comes, such as
-  /// kExpiryNever.
+  /// Returns the time at which what is waited for may end by itself (CLOCK_MONOTONIC, ms). Returns a time that never
+  /// comes, such as kExpiryNever, if it never does.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
   /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
   bool sees_all;
@@ -65,7 +66,7 @@ struct WatchKind {
 
 struct Watch {
   const WatchKind* kind = nullptr;  // null: nothing to check
-  const Entry* entry = nullptr;     // waiters with the same entry wait for the same
+  const Entry* entry = nullptr;     // waiters with the same entry wait for the same thing
   const void* fields = nullptr;     // the entry's value
   const Segment* segment = nullptr;
   const Shard* shard = nullptr;
@@ -76,8 +77,8 @@ struct Watch {
   std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// Returns false if the words now belong to another entry. If this matters, read a fencing number before and after
-  /// the fields.
+  /// Returns false if the words now belong to another entry. To be certain, read a fencing number before and after the
+  /// fields.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }

@@ -1,5 +1,5 @@
-// Chooses how long to sleep between two attempts at a polled lock. The times are random and grow. So hundreds of
-// processes that start together do not collide at each attempt, and do not take the processors away from the lock's
+// Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt. So
+// hundreds of processes that start together do not all retry at the same time, and leave the processors to the lock's
 // holder.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace holdfast {
 
 class Backoff {
  public:
-  /// Returns at least half of the longest sleep.
+  /// Returns the next sleep: a random time from half of the present limit up to that limit.
   std::uint64_t next_ns() noexcept {
     const std::uint64_t half = span_ns_ / 2;
     span_ns_ = std::min(2 * span_ns_, kLongestNs);

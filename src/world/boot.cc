@@ -24,11 +24,11 @@ Boot read_boot() noexcept {
 
 }  // namespace
 
-// Not a function-local static: a child that is forked during its initialisation would wait forever.
+// This is not a function-local static, because a child that is forked during its initialisation would wait forever.
 const Boot& this_boot() noexcept {
   static constinit Boot boot{};
   static constinit std::atomic<bool> known{false};
-  static constinit std::mutex filling;                     // inside a ForkGuard only, so no child finds it locked
+  static constinit std::mutex filling;  // locked only inside a ForkGuard, so no child finds it locked
   if (known.load(std::memory_order_acquire)) return boot;  // pairs with the store below
   const Boot found = read_boot();
   const platform::ForkGuard no_fork;

@@ -1,4 +1,4 @@
-// Identifies the boot and the time namespace. Monotonic clocks agree if both are the same.
+// Identifies the boot and the time namespace. If both are equal, two processes read the same monotonic clock.
 #pragma once
 
 #include <array>
@@ -13,13 +13,14 @@ struct Boot {
   std::uint64_t time_namespace;  // inode of /proc/self/ns/time; 0 if there is none
 };
 
-/// Returns the boot and the time namespace, which are read once per process.
+/// Returns the boot and the time namespace, which are read once in each process.
 const Boot& this_boot() noexcept;
 
-/// Returns the present time namespace, because fork may have put a child into another namespace.
+/// Returns the present time namespace, which may differ from the first one: fork may have put a child into another
+/// namespace.
 std::uint64_t time_namespace_now() noexcept;
 
-/// Compares two boots. Unknown ids count as equal, and record locks then decide.
+/// Compares two boots. Unknown ids count as equal; record locks then decide.
 inline bool is_same_boot(const BootId& one, const BootId& other) noexcept {
   return one[0] == '\0' || other[0] == '\0' || one == other;
 }

@@ -6,7 +6,7 @@ namespace holdfast {
 
 namespace {
 
-/// The copy may lag behind `last` by the number of processes that have taken a range but were stopped before they wrote
+/// The copy may be behind `last` by the number of processes that have taken a range but were stopped before they wrote
 /// the copy.
 constexpr std::uint64_t kBehindAtMost = 1 << 16;
 
@@ -33,7 +33,7 @@ std::uint64_t FencingRanges::last() const noexcept {
 
 std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
   for (;;) {
-    // Load the copy first: it was written after `last`, which is loaded next. Pairs with the release in raise_copy().
+    // Load the copy first. It was written after `last`, which is loaded next. Pairs with the release in raise_copy().
     const std::uint64_t copy = memory_->copy.load(kAcquire);
     std::uint64_t last = memory_->last.load(kRelaxed);
     bool damaged = false;
@@ -49,7 +49,7 @@ std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
 void FencingRanges::raise_copy(std::uint64_t count) const noexcept {
   std::uint64_t copy = memory_->copy.load(kRelaxed);
   while (!is_sealed(copy) || unseal(copy) < count || copy > memory_->last.load(kRelaxed)) {
-    // Release: a reader of the copy sees `last` at least as high.
+    // Release: a reader of the copy sees a `last` that is at least as high.
     if (memory_->copy.compare_exchange_weak(copy, seal(count), kRelease, kRelaxed)) return;
   }
 }

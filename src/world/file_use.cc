@@ -30,24 +30,24 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-/// Shorter, because forks of other threads wait.
+/// A shorter timeout, because forks of other threads have to wait.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
-/// A process that is about to be refused also holds the lock for a moment, so check this often before believing in
-/// users.
+/// A process that is about to be refused also holds the lock for a moment. So check this often before concluding that
+/// the file is in use.
 constexpr int kLooks = 5;
 
 bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// The boot id does not matter: no file in memory survives a boot, and containers have their own ids. Times of another
-// time namespace would mean something else.
+// Returns whether the file's times have a meaning here. The boot id does not matter: no file in memory survives a boot,
+// and containers have their own ids. But a time of another time namespace has a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
 
-// Reads the file again: since it was opened, and before the lock was held, it may have lost its name or moved to
-// another world.
+// Reads the file again. Since it was opened, and before the lock was held, it may have lost its name or become a file
+// of another world.
 bool read_again(OpenedFile& file) noexcept {
   struct stat info;
   if (::fstat(file.fd.get(), &info) != 0 || info.st_nlink == 0) return false;
@@ -69,11 +69,11 @@ Status refuse_other_clock(const std::string& path) {
 
 enum class Taken { shared, alone, none, failed };
 
-// On failure, `errno` has the reason.
+// Tries to take the lock. On failure, `errno` has the reason.
 Taken try_take(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
   if (error == 0) return ours ? Taken::shared : Taken::alone;
-  // Users share it. A process that adopts or retires the file holds it exclusively for a moment.
+  // Users share the lock. A process that adopts or retires the file holds it exclusively for a moment.
   if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Taken::shared;
   if (error == EAGAIN) return Taken::none;
   errno = error;
@@ -104,7 +104,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     Taken taken = try_take(file->fd.get(), ours);
     if (taken == Taken::alone && is_use_kept(directory, name_byte(name, file->id.inode))) taken = Taken::shared;
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    // A kept file is replaced where its times mean nothing.
+    // A kept file is replaced if its times are meaningless here.
     const bool means_nothing = life == kKept && !has_our_clock(file->header());
     const bool outlives = life != kTemporary && !means_nothing;
     const bool serves = ours || (taken == Taken::alone && outlives);
@@ -115,7 +115,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended since then may have asked for a longer life, which matters if the file would be retired.
+    // A user that has ended since then may have asked for a longer life. This matters if the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -146,11 +146,12 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
       if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
       if (file->id != id) return {};
       HOLDFAST_FAILPOINT("unused.found");
-      // Held until the name is gone: a process that comes in between waits, and then finds no file or another one.
+      // Hold the lock until the name is removed. A process that opens the name in between waits, and then finds no file
+      // or another file.
       const int error = platform::try_record_lock(file->fd.get(), kUseLock);
       HOLDFAST_FAILPOINT("unused.judged");
       if (error == 0 && !is_use_kept(directory, name_byte(name, id.inode))) {
-        // A user that has ended since then may have asked to keep the file for good.
+        // A user that has ended since then may have asked to keep the file permanently.
         const bool is_as_judged =
             read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
         return is_as_judged ? retire_opened_file(directory, name, *file, kTimeoutUnderGuardNs) : Status{};
@@ -179,7 +180,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   header.time_namespace = this_boot().time_namespace;
   header.inode = file.id.inode;
   header.world = world;
-  // Not by a system call: a process over its file size limit would get SIGXFSZ.
+  // Do not use a system call: a process over its file size limit would get SIGXFSZ.
   const Mapping page = platform::map_shared(file.fd.get(), kHeaderBytes, loss_mark(FileKind::dictionary));
   if (!page) return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
   const auto write = [&](std::size_t at, std::size_t size) {
@@ -189,8 +190,8 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   write(offsetof(FileHeader, boot), sizeof header.boot);
   write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace);
   write(offsetof(FileHeader, inode), sizeof header.inode);
-  write(offsetof(FileHeader, world), sizeof header.world);  // until then the file belongs to another
-  const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // replaces the exclusive one
+  write(offsetof(FileHeader, world), sizeof header.world);  // until then, the file belongs to another world
+  const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // replaces the exclusive lock
   if (error != 0) return {Code::system, "cannot lock a dictionary: " + platform::error_text(error)};
   return {};
 }
@@ -208,7 +209,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const int fd = directory_fd->get();
-  // First: a file that is missing but recorded as made would be refused, even if this process is killed here.
+  // Do this first. Otherwise, if this process is killed here, a file that is recorded but missing would be refused.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
@@ -223,19 +224,19 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   if (has_kept_files) remove_leftovers(directory, Leftovers::all);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
-    // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
-    // and the holders in it are dead: the data survives, and no lock has two holders.
+    // A file that cannot be opened now keeps its name and world. A process that can open it later uses the same file.
+    // The holders in it are dead by then, so the data survives, and no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
-    // No process is present, so the only users of this world's files are processes that are exiting, as the caller may
-    // be. A user from another world may have asked for a longer life, and ended, since the header was read.
+    // No process is present. So the only users of this world's files are processes that are exiting, and the caller may
+    // be one. Since the header was read, a user from another world may have asked for a longer life, and ended.
     if (!is_of(*file, world)) {
       if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
       if (file->header().persist != kTemporary) continue;
     }
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
-    // A file that cannot be removed is left to the next process that finds none present. Do not wait here for a stopped
-    // process: others wait for the table's lock, which the caller holds.
+    // A file that cannot be removed is left to the next process that finds no other process present. Do not wait here
+    // for a stopped process, because others wait for the table's lock, which the caller holds.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
   return {};

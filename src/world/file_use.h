@@ -1,22 +1,22 @@
-// Marks a dictionary's file as in use, and decides how a file from another world (runtime directory) is treated.
+// Marks a dictionary's file as in use, and decides how to treat a file from another world (runtime directory).
 //
 // A process that has a dictionary mapped holds a shared record lock on kUseLock of its file. The lock is taken before
-// the file is mapped, and the mapping pins the open file description. So fork inherits the lock with the mapping,
-// closing descriptors does not end the lock, and the lock ends with the last mapping. An exclusive lock on that byte
+// the file is mapped, and the mapping pins the open file description. So a forked child inherits the lock with the
+// mapping, closing descriptors does not release it, and it ends with the last mapping. An exclusive lock on that byte
 // proves that the file is not in use.
 //
-// The file names its world. Tokens, waiters and mutex words in it mean something only there:
+// The file names its world. Its tokens, waiters and mutex words are meaningful only in that world:
 //
 //   the file is of     | in use                            | not in use
 //   -------------------+-----------------------------------+---------------------------------------------------------
 //   this world         | joined                            | joined
-//   another world, or  | refused: its users and            | temporary: retired; else adopted, that is, what it says
-//   it is a copy       | this process would not know of    | of processes is dropped and its data stays. In another
-//                      | each other                        | time namespace, where its clock differs, a kept one is
-//                      |                                   | retired, and a persistent one refused
+//   another world, or  | refused: its users and            | A temporary file is retired. Any other file is adopted:
+//   it is a copy       | this process would not know       | what it says about processes is dropped, and its data
+//                      | about each other                  | stays. In another time namespace, whose clock differs,
+//                      |                                   | a kept file is retired, and a persistent one refused.
 //
 // An adopted file need not be searched for owners, because each world begins the generations of its slots at another
-// number. So old tokens belong to dead processes.
+// number. So old tokens belong to no living process.
 //
 // The decision is repeated once the lock is held. A use that survives exec has no lock on the file itself, because with
 // its descriptor the program could read and write the file. It has a separate file (world/kept_file.h).
@@ -36,51 +36,54 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// A byte behind the end of every file. Shard n's mutex of strategy `file` locks byte n.
+/// A byte behind the end of every file. Below it, byte n is the lock for the mutex of shard n with strategy `file`.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
 
 /// Returns the name of the dictionary with that file. Returns nothing for any other file, such as a foreign file with
 /// the same suffix.
 std::optional<std::string> dictionary_of_file(std::string_view file);
 
-/// A dictionary's file that this process uses, once it has mapped it.
+/// A dictionary's file that this process has mapped and uses.
 struct UsedFile {
   OpenedFile file;
-  /// If this is not null, only the caller has the file until finish_adoption(), and the caller must first drop what the
-  /// file says about processes. No child is forked in the meantime, because it would share the lock.
+  /// If this is not null, the file is being adopted, and only the caller uses it until finish_adoption(). The caller
+  /// must first drop what the file says about processes. No child is forked in the meantime, because a child would
+  /// share the lock.
   std::unique_ptr<platform::ForkGuard> adopting;
-  /// Shows other processes that the name belongs to this file. Keep it while the file is mapped.
+  /// Shows other processes that the name stands for this file. Keep it while the file is mapped.
   platform::Mapping name;
 };
 
 /// Opens the file, maps it and marks it as in use. Fails with not_found, as open_world_file() does; with mismatch if
-/// processes of another world use the file, or processes of this world use another file that had its name; with busy if
-/// the process that adopts the file is stopped.
+/// processes of another world use the file, or if processes of this world use another file that had its name; with busy
+/// if the process that adopts the file is stopped.
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world);
 
-/// Does the same for a process that only reads. It takes no lock, and refuses a file of another world (mismatch)
-/// instead of adopting or retiring it. `adopting` and `name` are empty.
+/// Does the same for a process that only reads. Takes no lock, and refuses a file of another world (mismatch) instead
+/// of adopting or retiring it. In the result, `adopting` and `name` are empty.
 Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                            const WorldId& world);
 
-/// Retires a file that is not in use, for an open that wants another size or mutex. `id` is the file that was judged.
+/// Retires an unused file, for an open that needs another size or mutex. `id` is the file that the caller examined.
 /// Does nothing if the name now leads to another file, or if the file is now persistent. Fails with exists if the file
 /// is in use. REQUIRES: the caller does not use the file.
 Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
-/// Makes an adopted file part of this world and admits other processes. If the process is killed inside this call, the
-/// next process adopts the file again.
+/// Makes an adopted file part of this world and admits other processes. Writes the boot id, the time namespace and the
+/// inode, then the world id. If the process is killed before the last write, the next process adopts the file again.
+/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing numbers.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
-/// Shows others that this process uses the file with that inode, as long as the descriptor is open anywhere, even after
-/// exec. Returns an empty descriptor without an anchor. Fails with mismatch if the name no longer leads to this file.
+/// Shows other processes that this process uses the file with that inode. The use lasts as long as the descriptor is
+/// open anywhere, even after exec. Returns an empty descriptor without an anchor. Fails with mismatch if the name no
+/// longer leads to this file.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 
 /// Retires every temporary dictionary that no other world uses. Removes temporary files of dead creators, and name
-/// files of other worlds. The first process that enters a world does this, and so does the last process that leaves.
-/// Files that cannot be judged stay, so that opening them reports the problem. Fails if it could not begin. REQUIRES:
+/// files of other worlds. The first process that enters a world does this, and so does the last process that leaves. A
+/// file whose state is unknown stays, so that opening it reports the problem. Fails if it could not begin. REQUIRES:
 /// the process table's record lock, and no other process present.
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
 

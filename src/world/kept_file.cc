@@ -42,7 +42,7 @@ Expected<FileDescriptor> make(const RuntimeDirectory& directory, const std::stri
   FileDescriptor fd(::openat(where, temporary.c_str(), O_CREAT | O_EXCL | kOpenFlags, kMode));
   if (!fd) return cannot_make(directory, name, errno);
   int error = prepare(directory, fd.get());
-  // A file that already has the name was left by a process that was killed here.
+  // A file that already has the name was left behind by a process that was killed here.
   if (error == 0 && ::renameat(where, temporary.c_str(), where, name.c_str()) != 0) error = errno;
   if (error == 0) return fd;
   ::unlinkat(where, temporary.c_str(), 0);
@@ -59,7 +59,7 @@ Kept look_at(int directory_fd, const char* name) noexcept {
 
 bool is_kept(Kept kept) noexcept { return kept == Kept::locked || kept == Kept::unknown; }
 
-/// Calls `visit` with the name of each kept file until it returns false. Returns whether it has seen all.
+/// Calls `visit` with the name of each kept file until `visit` returns false. Returns whether it visited all of them.
 bool for_each_name(int directory_fd, const std::function<bool(const char*)>& visit) {
   return platform::list_directory(directory_fd, [&](const char* name) { return !is_kept_file(name) || visit(name); }) ==
          0;
@@ -89,7 +89,7 @@ Kept find_life(const RuntimeDirectory& directory, Token token) noexcept {
     auto directory_fd = directory.open_as_it_is();
     return directory_fd ? look_at(directory_fd->get(), hold_file_name(token).c_str()) : Kept::unknown;
   } catch (...) {
-    return Kept::unknown;  // no memory for a path
+    return Kept::unknown;  // no memory for the path
   }
 }
 
@@ -97,7 +97,7 @@ void forget_life(const RuntimeDirectory& directory, Token token) noexcept {
   try {
     if (auto directory_fd = directory.open()) ::unlinkat(directory_fd->get(), hold_file_name(token).c_str(), 0);
   } catch (...) {
-    return;  // no memory for a path: the file stays until no process is in the world
+    return;  // no memory for the path: the file stays until no process is in the world
   }
 }
 

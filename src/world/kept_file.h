@@ -1,4 +1,4 @@
-// Files that show what a program keeps across exec:
+// Files that show what a process keeps after exec:
 //
 //   hold-<token>          the process with that token lives, though no code acts for it any longer
 //   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
@@ -8,7 +8,8 @@
 // file is empty, belongs to one call alone, and is open in the program for reading only. A shared record lock on its
 // first byte lasts as long as that open file description, which is until the last copy of the descriptor is closed.
 //
-// A file gets its name once it is locked. A file that is not locked was left by a program that has exited.
+// A file gets its name once it is locked. So a named file that is not locked was left behind by a program that has
+// exited.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ inline bool is_kept_file(std::string_view file) noexcept {
 }
 
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
-/// Prefix of all files that keep that byte in use.
+/// Returns the prefix of all files that keep that byte in use.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
 /// Returns the byte in the name of a file that keeps a use, or 0 for any other file.
 inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
@@ -46,31 +47,31 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   return byte;
 }
 
-/// Makes the file and returns the descriptor for the program.
+/// Makes the file, and returns the descriptor for the program.
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
-/// The state of such a file. missing: the directory has no such file. unknown: the kernel does not say.
+/// The state of such a file. missing: the directory has no such file. unknown: the kernel does not report the state.
 enum class Kept { locked, ended, missing, unknown };
-/// Returns the state of the file of a kept life. Uses the directory's path, whichever process table the directory has
-/// now.
+/// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory now has another process
+/// table.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
-/// Removes that file, whether it is locked or not.
+/// Removes that file, locked or not.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
-// In the calls below, unknown counts as kept. Each call lists the directory.
+// The calls below treat unknown as kept. Each call lists the directory.
 
 /// Returns whether any program keeps anything here.
 bool is_anything_kept(const RuntimeDirectory& directory);
 /// Returns whether a program uses the file of that byte.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Returns whether a program uses a file other than `own`, among the bytes [first, end).
+/// Returns whether a program uses a file other than `own` among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
-/// Removes the files of that byte. Called when the dictionary's file is removed, which its users find out by
-/// themselves. Files left here would only refuse newcomers for longer.
+/// Removes the files of that byte. Call it when the dictionary's file is removed. The users of the dictionary detect
+/// the removal themselves, so the files would only refuse new processes for longer.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes what exited programs left behind: only uses, or lives as well.
+/// Removes the files of exited programs: only uses, or lives as well.
 enum class Leftovers { uses, all };
 void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
 

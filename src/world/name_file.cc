@@ -19,15 +19,16 @@ constexpr std::uint64_t kFileBytes = kHeaderBytes;
 static_assert(kRemovedNotesOffset + kRemovedNotes * sizeof(std::uint64_t) <= kFileBytes);
 constexpr std::uint32_t kFileMode = 0600;
 
-/// Offset of the file's number, behind the FileHeader.
+/// The offset of the file's number, after the FileHeader.
 constexpr std::size_t kNumberOffset = 128;
 
-// Relaxed, here and below: the word stands alone, and the kernel orders the locks.
+// Returns the table's record of the file. Relaxed, here and below, because nothing depends on the word's order, and the
+// kernel orders the locks.
 Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
   return directory.made_name_files()[number % kNameFiles];
 }
 
-/// REQUIRES: a name of name_file_name().
+/// Returns the number in the name of a file. REQUIRES: name_file_name() made the name.
 std::size_t number_in(std::string_view name) noexcept {
   const auto digit = [&](std::size_t at) { return static_cast<std::size_t>(name[kNameFilePrefix.size() + at] - '0'); };
   return digit(0) * 10 + digit(1);
@@ -63,14 +64,14 @@ Expected<FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::
   number %= kNameFiles;
   const std::string name = name_file_name(number);
   std::uint64_t known = made(directory, number).load(kRelaxed);
-  // Never retires the file: the caller may have the directory's lock.
+  // Never retire the file here, because the caller may hold the directory's lock.
   auto file = look_at_world_file(directory, name, FileKind::names);
   if (!file) {
     const bool was_deleted = file.status().code == Code::not_found && is_note_of_name_file(known);
     return was_deleted ? refuse_other(directory, name) : file.status();
   }
   if (!is_sound(directory, *file, number)) return refuse_other(directory, name);
-  // Repairs an overwritten word.
+  // Repair the word if it was overwritten.
   const std::uint64_t own = note_of_name_file(file->id.inode);
   while (known != own) {
     if (is_note_of_name_file(known)) return refuse_other(directory, name);

@@ -1,13 +1,13 @@
-// The files `names-00` to `names-63`, for the record locks that show which names are in use (world/name_use.h).
+// The files `names-00` to `names-63`, which carry the record locks that show which names are in use (world/name_use.h).
 //
 // The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
-// hundred dictionaries each hold a hundred thousand of these locks. If the locks were on `processes`, each query
-// whether a process lives would pass all of them. So they have separate files, chosen by the hash of the name.
+// hundred dictionaries each hold a hundred thousand of these locks. If these locks were on `processes`, each query
+// about a process would walk all of them. So they are on separate files, chosen by the hash of the name.
 //
-// A file is made when a name first needs it, and stays as long as the process table. If a file was deleted by hand,
-// nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A recorded
-// file that is missing, or that has another inode, another number or another world (runtime directory), is refused
-// until no process is in the world.
+// A file is made when a name first needs it, and exists as long as the process table. If such a file were deleted by
+// hand, no process would see the locks on it. So the table records the inodes of the files, each with a check. A
+// recorded file is refused if it is missing, or if it has another inode, another number or another world (runtime
+// directory). It is refused until the world has no process.
 #pragma once
 
 #include <cstddef>
@@ -24,37 +24,38 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kNameFiles = 64;
-/// Records of removed files (world/name_use.h), in the header page.
+/// The number of records of removed files in the header page (world/name_use.h).
 inline constexpr std::size_t kRemovedNotes = 256;
 inline constexpr std::size_t kRemovedNotesOffset = 256;
 
 inline constexpr std::string_view kNameFilePrefix = "names-";
 
-/// REQUIRES: number < kNameFiles.
+/// Returns the name of the file. REQUIRES: number < kNameFiles.
 inline std::string name_file_name(std::size_t number) {
   return std::string(kNameFilePrefix) + static_cast<char>('0' + number / 10) + static_cast<char>('0' + number % 10);
 }
 bool is_name_file(std::string_view file) noexcept;
 
-/// Opens a new description of that file. Fails with not_found if the file was not made so far; with mismatch if it was
+/// Opens a new description of that file. Fails with not_found if the file does not exist yet; with mismatch if it was
 /// deleted, moved or replaced while processes were in the world. REQUIRES: the directory is anchored.
 Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Does the same, but makes the file if there is none.
+/// Does the same, but makes the file if it does not exist.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Returns whether that file, which has such a name, belongs to this world and has that number.
+/// Returns whether that file, which has the name of a name file, belongs to this world and has that number.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Allows new files from now on. REQUIRES: the process table's record lock, and no other process present.
+/// Allows new files again. Call it before deleting the old files. REQUIRES: the process table's record lock, and no
+/// other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
-/// Returns the process table's record of a file. 0 means that there is no file.
+/// Returns the process table's record of a file. A record of 0 means that there is no file.
 constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
   constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
   return seal(inode % kInodes + 1);
 }
-/// Returns whether the record names a file. It may not, because it may have been overwritten.
+/// Returns whether the record is valid. An overwritten record is not.
 constexpr bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 }  // namespace holdfast

@@ -19,15 +19,15 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// A process that opened a file just before its removal holds its byte for a moment, so check this often. No benchmark
-/// covers these two: none opens a file at the moment of its removal.
+/// A process that opened a file just before its removal holds the file's byte for a moment, so check this often. No
+/// benchmark covers these two constants, because none opens a file at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
-/// Number of records that may hold one byte.
+/// The number of records in which a byte may be stored.
 constexpr std::size_t kProbe = 16;
 
-// Records are written under the directory's lock. Processes that find a lock in their way read them without it: a torn
-// record names no file in use, and the reader checks again.
+// Records are written under the directory's lock. A process that finds a lock in its way reads them without the lock. A
+// torn record names no file in use, and the reader checks again.
 using Notes = std::array<std::uint64_t, kRemovedNotes>;
 
 std::size_t place_of(std::uint64_t byte, std::size_t step) noexcept {
@@ -41,10 +41,10 @@ Notes read_notes(int file) noexcept {
 }
 
 void write_note(int file, std::size_t place, std::uint64_t byte) noexcept {
-  // Not by a system call: a process over its file size limit would get SIGXFSZ.
+  // Do not use a system call: a process over its file size limit would get SIGXFSZ.
   const Mapping page = platform::map_shared(file, kHeaderBytes);
-  if (!page) return;  // newcomers are refused for longer
-  // Relaxed: each record stands alone, see above.
+  if (!page) return;  // new processes are refused for longer
+  // Relaxed: nothing depends on the record's order, see above.
   reinterpret_cast<Word64*>(page.data() + kRemovedNotesOffset)[place].store(byte, kRelaxed);
 }
 
@@ -66,28 +66,29 @@ bool is_held(int file, std::uint64_t byte) noexcept {
   return platform::find_record_lock(file, byte, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
-/// Returns whether another file of that name is in use that was not removed properly.
+/// Returns whether another file of that name is in use and was not removed properly.
 bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
-  // The kernel reports any one lock of a range, so its answer splits the range.
+  // The kernel reports any one lock in a range. The answer splits the range.
   std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
   std::size_t count = 2;
   while (count > 0) {
     const auto [begin, end] = ranges[--count];
     std::uint64_t holder = platform::kNoHolder;
     if (begin >= end) continue;
-    if (platform::find_record_lock(file, begin, end - begin, holder) != 0) return true;  // the kernel does not say
+    if (platform::find_record_lock(file, begin, end - begin, holder) != 0) return true;  // the kernel does not answer
     if (holder == platform::kNoHolder) continue;
-    if (holder < begin || holder >= end) return true;  // not ours: it covers more than one byte, and hides ours
+    if (holder < begin || holder >= end) return true;  // a foreign lock of more than one byte, which hides ours
     if (!is_noted(file, holder) || count + 2 > ranges.size()) return true;
-    // The kernel mostly reports the first lock, so the part before it, which is checked next, is empty.
+    // The kernel usually reports the first lock. Then the part before it, which is checked next, is empty.
     ranges[count++] = {holder + 1, end};
     ranges[count++] = {begin, holder};
   }
   return false;
 }
 
-/// A lock of this process on a name. No child is forked while the descriptor is open: it would keep the lock.
+/// A lock of this process on a name. No child is forked while the descriptor is open, because the child would keep the
+/// lock.
 struct Held {
   Mapping pin;  // empty: no lock
   FileDescriptor file;
@@ -107,7 +108,7 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
   auto file = lock_byte(directory, name, byte);
   if (!file) return file.status();
   if (is_other_in_use(file->get(), byte)) return Held();
-  // Relaxed, and after checking the locks: the word is stored before exec ends the lock of a kept use.
+  // Relaxed is enough after checking the locks, because the word is stored before exec ends the lock of a kept use.
   const std::uint64_t first = byte & ~(kInodes - 1);
   const bool was_any_kept = directory.kept_uses().load(kRelaxed) != 0;
   if (was_any_kept && is_other_use_kept(directory, first, first + kInodes, byte)) return Held();
@@ -138,7 +139,7 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
       auto held = hold(directory, name, byte);
       if (!held) return held.status();
       if (held->pin) {
-        // A file that had the same inode number before may have been removed.
+        // A removed file may have had the same inode number.
         forget_note(held->file.get(), byte);
         return std::move(held->pin);
       }
@@ -150,7 +151,7 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
 
 Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return FileDescriptor();
-  directory.kept_uses().store(1, kRelaxed);  // before it is kept: see hold()
+  directory.kept_uses().store(1, kRelaxed);  // before the use is kept: see hold()
   return keep_use(directory, name_byte(name, inode));
 }
 
@@ -163,7 +164,7 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {
   auto file = open_name_file(directory, name_byte(name, 0) >> kNameInodeBits);
   const bool is_in_want = !file && (file.status().code == Code::system || file.status().code == Code::no_memory);
-  // Otherwise no name of the file is in use, or no newcomer is let in anyway. So a removal needs no memory.
+  // Otherwise no name of the file is in use, or no new process is admitted anyway. So a removal needs no memory.
   return file || is_in_want ? std::move(file) : FileDescriptor();
 }
 
@@ -178,22 +179,22 @@ Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, co
 void RemovedNote::write(std::uint64_t inode) noexcept {
   if (directory_ == nullptr) return;
   const std::uint64_t byte = name_byte(name_, inode);
-  // A process that has opened the dictionary since prepare() may have made the file. A process that comes after the
-  // mark finds the mark.
+  // A process that has opened the dictionary since prepare() may have made the file. A process that opens it after the
+  // mark was set finds the mark.
   try {
     if (directory_->kept_uses().load(kRelaxed) != 0) forget_uses(*directory_, byte);
     if (!file_) {
       if (auto opened = open(*directory_, name_)) file_ = std::move(*opened);
     }
   } catch (...) {
-    return;  // no memory for a path: newcomers are refused for longer
+    return;  // no memory for the path: new processes are refused for longer
   }
   if (!file_) return;
   if (is_noted(file_.get(), byte)) return;
   const Notes notes = read_notes(file_.get());
   for (std::size_t step = 0; step < kProbe; ++step) {
     const std::uint64_t there = notes[place_of(byte, step)];
-    // Overwritten memory may contain anything; only a byte of names can be held.
+    // Overwritten memory may contain anything, but only a byte for a name can be held.
     if (there >= kNameLocks && there >> 63 == 0 && is_held(file_.get(), there)) continue;
     write_note(file_.get(), place_of(byte, step), byte);
     return;

@@ -1,4 +1,4 @@
-// Creates a file: reserves and initialises it, and only then names it.
+// Creates a file: reserves and initialises the file, and only then gives it its name.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,7 +29,8 @@ using platform::Mapping;
 constexpr unsigned RENAME_NOREPLACE = 1;
 #endif
 
-// A file without its final name. Removes its temporary name, if any, unless it was published.
+// A file without its final name. The destructor removes the temporary name, if there is one, unless the file was
+// published.
 class Unborn {
  public:
   static Unborn unnamed(int directory_fd) {
@@ -58,7 +59,7 @@ class Unborn {
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   int fd() const noexcept { return fd_.get(); }
 
-  // EEXIST if the name is taken; never replaces.
+  // Gives the file its name. Returns EEXIST if the name is taken; never replaces a file.
   int publish(const std::string& name) {
     if (temporary_name_.empty()) {
       char source[32];
@@ -86,7 +87,7 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
                                " bytes, and " + std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
-// Refuse what must fail before allocating anything: a full /dev/shm hurts every process, and a process over its file
+// Refuses, before allocating anything, what must fail. A full /dev/shm harms every process, and a process over its file
 // size limit would get SIGXFSZ.
 Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
   const std::uint64_t size = file.size;
@@ -130,7 +131,7 @@ void write_header(std::byte* base, const NewFile& file, std::uint32_t mode, ino_
   header->world = file.kind == FileKind::processes ? new_world_id() : file.world;
 }
 
-// Makes a complete file that has no name, for both kinds of Birth.
+// Makes a complete file that has no name yet, for both kinds of Birth.
 Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int fd,
                        const std::function<void(std::byte*)>& initialise) {
   const std::uint32_t mode =
@@ -142,7 +143,7 @@ Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& nam
     return Status{Code::system, "cannot reserve " + std::to_string(reserved) + " bytes for " + directory.path_of(name) +
                                     ": " + platform::error_text(error)};
   }
-  // Before the file is mapped: the mapping keeps the lock.
+  // Lock the file before it is mapped, so that the mapping keeps the lock.
   if (const int error = file.kind == FileKind::dictionary ? platform::try_shared_record_lock(fd, kUseLock) : 0) {
     return Status{Code::system,
                   "cannot lock the new file " + directory.path_of(name) + ": " + platform::error_text(error)};
@@ -183,7 +184,8 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   HOLDFAST_FAILPOINT("new_file.publish");
   std::optional<DirectoryLock> alone;
   if (file.before_naming) {
-    // One at a time: the lock taken before a name is given must not look like the use of a file that has lost its name.
+    // Only one process at a time does this. The lock that is taken before the file gets its name must not look like the
+    // use of a file that has lost its name.
     auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
     if (!lock) return lock.status();
     alone.emplace(std::move(*lock));
@@ -196,7 +198,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   alone.reset();
   if (error == 0) return mapping;
   if (error == EEXIST) return Status{Code::exists, directory.path_of(name) + " exists"};
-  if (birth == Birth::automatic) {  // without /proc an unnamed file cannot get a name
+  if (birth == Birth::automatic) {  // an unnamed file cannot get a name without /proc
     return create_world_file_by(Birth::temporary_name, directory, name, file, initialise);
   }
   return Status{Code::system, "cannot create " + directory.path_of(name) + ": " + platform::error_text(error)};

@@ -27,15 +27,15 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock while no holder is recorded. No benchmark covers it: none measures how a
-/// crowd enters.
+/// The pause between two attempts at the table's lock while no holder is recorded. No benchmark covers it, because none
+/// measures how many processes enter together.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
-/// Returns where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a
-/// dictionary may still contain, name no process here.
+/// Returns where the generations of a world begin. Each world begins at another number. So tokens of another world,
+/// which a dictionary may still contain, name no process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
-/// Returns the value that two of three words have, else kNeverUsed.
+/// Returns the value that two of the three words have, or kNeverUsed.
 std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
   if (words[0] == words[1] || words[0] == words[2]) return words[0];
   return words[1] == words[2] ? words[1] : kNeverUsed;
@@ -52,14 +52,14 @@ std::uint32_t worker_number() noexcept {
 
 using ProgramName = std::array<char, 16>;
 
-// Written once, by the thread that began, and read after it is done (release, acquire).
+// Written once, by the thread that began. Other threads read it after it is done (release, acquire).
 enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
 using HostName = std::array<char, 40>;
 
-/// As this process sees it, because a container has its own.
+/// Returns the host's name as this process sees it, because a container has its own name.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -77,8 +77,8 @@ void store_text(const std::array<char, Words * 8>& text,
   }
 }
 
-/// Returns the name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
-/// available).
+/// Returns the name from name_program(), or else the kernel's name of the program (not of the calling thread, if /proc
+/// is available).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
   ProgramName name{};
@@ -137,8 +137,8 @@ KeptLife KeepLife::take() const noexcept {
 Status end_kept_description(int fd) {
   if (const int error = platform::record_unlock_all(fd))
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
-  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). A keeper's stays
-  // open where others have it.
+  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). But the description
+  // of a keeper stays open if other processes have it.
   if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
     platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
@@ -158,7 +158,7 @@ Status locks_do_not_work(const RuntimeDirectory& directory, int error) {
           "record locks do not work on " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
 }
 
-// Under the table's lock, so that no process enters a table that is about to be removed.
+// Retires the table under its lock, so that no process enters a table that is about to be removed.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
   if (error == EAGAIN || (error == 0 && (platform::has_record_locks(file.fd.get()) || is_anything_kept(directory))))
@@ -172,7 +172,7 @@ bool has_our_clock(const OpenedFile& file) noexcept {
   return is_same_time_namespace(file.header().time_namespace, this_boot().time_namespace);
 }
 
-/// REQUIRES: it is a copy, or has another clock.
+/// Refuses the table. REQUIRES: it is a copy, or has another clock.
 Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
   if (!is_genuine(file)) {
@@ -185,7 +185,7 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
 }
 
-/// Checks whether an opened table is still valid. If not, and it is not in use, retires it.
+/// Checks whether an opened table is still valid. If it is neither valid nor in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const bool is_sound = is_genuine(file) && has_our_clock(file);
   usable = is_sound && is_same_boot(file.header().boot, this_boot().id);
@@ -221,7 +221,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Retry: another process may create or retire the file between two steps. But not forever.
+  // Retry, because another process may create or retire the file between two steps. But do not retry forever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
@@ -234,7 +234,8 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
     if (file.status().code != Code::not_found) return file.status();
     const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = kPersistent, .mode = kTableMode};
     auto created = create_world_file(directory, kTableName, table, [](std::byte* base) {
-      FencingRanges(reinterpret_cast<TableHeader*>(base)->fencing).initialise();  // the rest is zero: free slots
+      FencingRanges(reinterpret_cast<TableHeader*>(base)->fencing)
+          .initialise();  // all other words are zero: free slots
     });
     if (created) return ProcessTable(directory, std::move(*created));
     if (created.status().code != Code::exists) return created.status();
@@ -262,7 +263,7 @@ bool ProcessTable::is_current() const noexcept {
   try {
     return is_current_file(directory_, kTableName, mapping_.file());
   } catch (...) {
-    return true;  // no memory for a path
+    return true;  // no memory for the path
   }
 }
 
@@ -281,14 +282,15 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-// Waiters sleep on the holder's pid, in order of arrival: hundreds of processes that are forked together neither starve
-// nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
+// Waiters sleep on the holder's pid, in order of arrival. So hundreds of processes that are forked together neither
+// starve nor keep the holder from a processor. A holder that dies wakes no process, so each sleep is bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
   std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
   std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
   for (Backoff backoff;;) {
-    // A new description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
+    // Make a new description for each attempt, and prevent forks while it exists: a child would share the description
+    // and hold the lock.
     auto guard = std::make_unique<platform::ForkGuard>();
     auto fd = open_file(O_RDWR);
     if (!fd) return fd.status();
@@ -329,7 +331,7 @@ Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
 
-// Wakes the next one after the close: before that it would find the lock taken.
+// Wakes the next process after the close. Before that, it would find the lock still taken.
 ProcessTable::Lock::~Lock() {
   if (!fd_) return;
   holder_->store(0, std::memory_order_relaxed);
@@ -355,7 +357,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// Returns the next generation that says whether the process keeps its life across exec.
+/// Returns the next generation that says correctly whether the process keeps its life across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
@@ -365,13 +367,13 @@ std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
 }  // namespace
 
 void ProcessTable::set_generation(std::uint32_t index, std::uint64_t generation) noexcept {
-  // Release: a reader of this generation (World::slot) sees what was stored before, such as the empty mailbox.
+  // Release: a reader of this generation (World::slot) also sees what was stored before, such as the empty mailbox.
   for (auto& word : slots()[index].generations) word.store(generation, std::memory_order_release);
 }
 
-// The slot's lock is free, and under the table's lock no other process can take it: its last owner is dead. So raise
-// the generation before taking the lock: from then on, the old one means a dead process. If this process is killed or
-// stopped in between, it has only skipped a number.
+// Takes a slot. The slot's lock is free, so its last owner is dead, and under the table's lock no other process can
+// take the slot. So raise the generation before taking the slot's lock: from then on, the old generation means a dead
+// process. If this process is killed or stopped in between, it has only skipped a number.
 Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
@@ -385,7 +387,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     program = std::move(*kept);
   }
   set_generation(index, generation);
-  // After that: a file that is missing while its generation counts was deleted by hand.
+  // Do this afterwards. If the file is missing while its generation is still current, it was deleted by hand.
   if (is_of_hold(before)) forget_life(directory_, make_token(index, before));
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
@@ -406,7 +408,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
                                     " does not outlive its descriptor; the directory must be on tmpfs"};
   }
-  pin.release();  // now only the end of the process frees the slot
+  pin.release();  // from now on, only the end of the process frees the slot
   return make_token(index, generation);
 }
 
@@ -422,7 +424,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   }
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
-  // A random start spreads the wear of generations over the slots.
+  // A random start distributes the use of generations evenly over the slots.
   const auto start = static_cast<std::uint32_t>(platform::random_number() % kSlots);
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t index = (start + i) % kSlots;
@@ -440,7 +442,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {
   std::uint64_t holder = platform::kNoHolder;
-  // Unknown counts as alive: nothing is removed then.
+  // If the kernel does not answer, assume that processes are present, so that nothing is removed.
   return platform::find_record_lock(held.fd_.get(), kPresenceLock, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
@@ -486,7 +488,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
 
 // --- keepers ---------------------------------------------------------------------------------------------
 
-// Linux pids have at most 22 bits, and the inode of a namespace has 32.
+// Returns the byte of the lock for a keeper. Linux pids have at most 22 bits, and inodes of namespaces have 32.
 static std::uint64_t keeper_lock(pid_t pid) noexcept {
   constexpr unsigned kPidBits = 22;
   return kKeeperLocks + ((pid_namespace() & 0xFFFFFFFFU) << kPidBits) + static_cast<std::uint64_t>(pid);
@@ -506,7 +508,8 @@ FileDescriptor ProcessTable::become_keeper(pid_t pid) const {
   return std::move(*fd);
 }
 
-// Acquire: whoever finds the record also finds the lock that was taken before it, if it still exists.
+// Returns whether the last keeper for that process has not ended properly. Acquire: a process that finds the record
+// also finds the lock that was taken before it, if that lock still exists.
 bool ProcessTable::had_keeper(pid_t pid) const noexcept {
   return header().keeper.load(std::memory_order_acquire) == keeper_lock(pid);
 }
@@ -523,18 +526,19 @@ int ProcessTable::probe_descriptor() noexcept {
   FileId id;
   const int error = platform::file_id(known, id);
   if (error == 0 && id == mapping_.file()) return known;
-  // A number that the host has closed may already be the new descriptor, or one of another thread: do not close it.
+  // If the host has closed this number, it may already belong to the new descriptor, or to another thread: do not close
+  // it.
   const bool may_be_ours = known >= 0 && error != 0 && error != EBADF;
   try {
     auto fresh = open_file(O_RDONLY);
     if (!fresh) return -1;
-    // A thread that lost the race closes its own.
+    // A thread that lost the race closes its own descriptor.
     if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) {
       if (may_be_ours) platform::close_if_file(known, mapping_.file());
       return fresh->release();
     }
   } catch (...) {
-    return -1;  // no memory for a path
+    return -1;  // no memory for the path
   }
   return platform::is_file(known, mapping_.file()) ? known : -1;
 }
@@ -552,11 +556,11 @@ Status ProcessTable::prepare_to_judge() noexcept {
 Status ProcessTable::judge_trouble() noexcept {
   Status why = prepare_to_judge();
   try {
-    // For files of what is kept across exec.
+    // This checks the directory, for the files of what is kept across exec.
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
     if (!why.ok()) why.message = "cannot tell whether the blocking process is alive: " + why.message;
   } catch (...) {
-    why.message.clear();  // no memory for a message
+    why.message.clear();  // no memory for the message
   }
   if (!why.ok()) why.code = Code::system;
   return why;
@@ -565,13 +569,14 @@ Status ProcessTable::judge_trouble() noexcept {
 ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
   std::uint64_t holder = platform::kNoHolder;
   const int fast = probe_fd_.load(std::memory_order_relaxed);
-  // Exactly that byte: another file may have got the descriptor's number, with a lock on all of it.
+  // The answer must be exactly that byte: the descriptor's number may belong to another file by now, with a lock on the
+  // whole file.
   if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
       holder == kSlotLocks + index) {
     return Kernel::holds;
   }
-  // Before believing in a death, check before and after that this file was asked: a host that closes all descriptors
-  // and opens others must not make live processes look dead.
+  // Before concluding that a process died, check before and after the query that this file was asked. A host that
+  // closes all descriptors and opens others must not make live processes look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = probe_descriptor();
@@ -580,7 +585,7 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
     if (error != 0 || !platform::is_file(fd, mapping_.file())) continue;
     if (holder == platform::kNoHolder) return Kernel::free;
     if (holder == kSlotLocks + index) return Kernel::holds;
-    break;  // a lock of more than one slot hides the owner's
+    break;  // a lock of more than one slot hides the owner's lock
   }
   return Kernel::silent;
 }
@@ -592,7 +597,8 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
-  // A successor between its three stores writes them all: an exact exchange damages none of them.
+  // If a successor is between its three stores, it writes all three words anyway. An exact exchange damages none of
+  // them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
@@ -602,7 +608,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   return generation;
 }
 
-// Ask the kernel first: while the slot is held, its generation does not change.
+// Asks the kernel first, because the generation does not change while the slot is held.
 Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
   if (index >= kSlots) return Liveness::dead;
   const Kernel kernel = ask(index);
@@ -618,7 +624,7 @@ Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std:
   return Liveness::unknown;
 }
 
-// While its file is locked, its generation does not change.
+// The generation does not change while the file is locked.
 Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
                                   std::uint64_t generation_mask) noexcept {
   const std::uint64_t current = generation_of_slot(index);
@@ -644,14 +650,14 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
   std::vector<std::uint32_t> result;
   const int fd = probe_descriptor();
   if (fd < 0) return result;
-  // The kernel reports any one lock of a range, so its answer splits the range.
+  // The kernel reports any one lock in a range. The answer splits the range.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
   while (!ranges.empty()) {
     const auto [first, end] = ranges.back();
     ranges.pop_back();
     std::uint64_t holder = platform::kNoHolder;
     if (first >= end || platform::find_record_lock(fd, kSlotLocks + first, end - first, holder) != 0) continue;
-    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // none, or a lock that is not ours
+    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // no lock, or a foreign one
     const auto index = static_cast<std::uint32_t>(holder - kSlotLocks);
     result.push_back(index);
     ranges.emplace_back(first, index);

@@ -33,7 +33,8 @@ Status refuse(const std::string& path, const std::string& why) {
   return {Code::permission, "runtime directory " + path + " " + why};
 }
 
-// Root needs no membership: it trusts the owner, who has chosen the group.
+// Returns whether this process may use the group. Root need not be a member, because it trusts the owner, who has
+// chosen the group.
 bool is_our_group(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
@@ -43,7 +44,8 @@ bool is_our_group(gid_t group) {
   return got > 0 && std::find(groups.begin(), groups.begin() + got, group) != groups.begin() + got;
 }
 
-// O_NOFOLLOW checks only the last component: "link/" and "link/." would be followed.
+// Removes "/" and "/." at the end. O_NOFOLLOW checks only the last component, so "link/" and "link/." would be
+// followed.
 std::string without_tail(std::string path) {
   for (;;) {
     if (!(path.size() > 1 && path.ends_with('/')) && !path.ends_with("/.")) return path;
@@ -72,7 +74,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// Returns a path that no other user can have taken, if this user has one.
+// Returns a path that no other user can have taken, if this user has such a path.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -86,13 +88,15 @@ std::string place_to_suggest() {
   return private_to_us && is_tmpfs(system) ? without_tail(folder) + "/holdfast" : kAny;
 }
 
-// Using another one silently would split the world: processes of one user may see different environments.
+// Suggests to name another directory. Using another one silently would split the world, because processes of one user
+// may have different environments.
 std::string name_another_one() {
   return "choose another one for all programs that share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-// Only the default name is ours. HOLDFAST_DIR may name any directory, such as /tmp, which nobody must remove. Nobody
-// else knows whether that user's programs use it: root must not remove it either.
+// Suggests what to do about the directory. Only a directory with the default name is ours. HOLDFAST_DIR may name any
+// directory, such as /tmp, which nobody must remove. Only its own user knows whether that user's programs use it, so
+// root must not remove it either.
 std::string another_one(const std::string& path) {
   const bool is_default = path == default_directory(::geteuid());
   return (is_default ? "ask that user to remove it, or " : "") + name_another_one();
@@ -104,7 +108,7 @@ std::string look_as(uid_t user) {
          name_another_one();
 }
 
-/// Returns whether it is meant for a group: then nobody must remove it or change its mode.
+/// Returns whether the directory is meant for a group. If so, nobody must remove it or change its mode.
 constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
 constexpr const char* kShareIt = "to share it with its group, set HOLDFAST_SHARE=group in all programs; otherwise ";
 
@@ -140,7 +144,8 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
 }
 
-// A directory opened before setuid() is useless after it: each process that enters a world opens its directory.
+// Explains that the user has changed. A directory that was opened before setuid() is useless after it, because each
+// process that enters a world opens the world's directory.
 Status explain_changed_user(const std::string& path, uid_t before) {
   return refuse(
       path, "was opened by this process as uid " + std::to_string(before) + ", but uid " + std::to_string(::geteuid()) +
@@ -162,8 +167,8 @@ Status explain_missing_shared_directory(const std::string& path) {
                                path + " && chgrp GROUP " + path + " && chmod 0770 " + path};
 }
 
-// A umask may have removed bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
-// descriptor reaches the directory that was checked.
+// Sets the mode of a new directory. A umask may have removed bits of the mode, even bits that open() needs. O_PATH
+// needs none of them, and a chmod through the descriptor reaches the directory that was checked.
 Status make_private(const std::string& path, int parent, const std::string& name) {
   const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
@@ -175,7 +180,8 @@ Status make_private(const std::string& path, int parent, const std::string& name
   return failed == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Makes it only where it would be accepted. If another process is first, that one sets the mode.
+// Makes the directory, but only where it would be accepted. If another process makes it first, that process sets the
+// mode.
 Status create_directory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string name = path.substr(slash + 1);
@@ -187,8 +193,8 @@ Status create_directory(const std::string& path) {
   return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Returns whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any
-// directory.
+// Returns whether the directory contains only files of a world, so that a message may suggest its mode. HOLDFAST_DIR
+// may name any directory.
 bool has_only_a_world(const std::string& path) {
   const auto is_of_a_world = [](std::string_view name) {
     return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
@@ -203,13 +209,13 @@ bool has_only_a_world(const std::string& path) {
 
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
-    // A sticky bit keeps the first process of a new world from removing others' files.
+    // A sticky bit would keep the first process of a new world from removing files of other users.
     if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
     const char* const mend = has_only_a_world(path) ? "chmod 0770 it, or choose another one" : "choose another one";
     return refuse(path, "has mode " + octal(mode) + ", expected at most 0770 with HOLDFAST_SHARE=group; " + mend);
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
-  // A sticky directory is meant for all, as /dev/shm itself is.
+  // A sticky directory is meant for all users, like /dev/shm itself.
   const bool may_close = (mode & S_ISVTX) == 0 && has_only_a_world(path);
   const std::string chmod = may_close ? "chmod 700 " + path + ", or " : "";
   const std::string mend = is_of_group(mode) ? kShareIt : chmod;
@@ -217,7 +223,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                           "choose another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
-// Check the owner, not only the group: an owner may change group and mode, and remove every file.
+// Checks the owner as well as the group, because an owner may change group and mode, and remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
     return refuse(
@@ -238,7 +244,7 @@ Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
   return Status{Code::invalid, "bad HOLDFAST_SHARE \"" + std::string(share) + "\": expected \"group\", or no value"};
 }
 
-// Only numbers: to look up a name, the C library loads modules into every program.
+// Accepts only numbers, because the C library loads modules into every program to look up a name.
 Expected<std::optional<uid_t>> owner_from_environment() {
   const char* const text = ::secure_getenv("HOLDFAST_OWNER");
   if (text == nullptr || *text == '\0') return std::optional<uid_t>();
@@ -274,7 +280,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (missing == Missing::refuse) return Status{Code::not_found, "there is no runtime directory " + directory.path_};
-    // No group was named, and this user's own group would exclude the users who share it.
+    // No group was named, and this user's own group would exclude the users who share the directory.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }
@@ -336,7 +342,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
 
 namespace {
 
-/// Returns whether the path certainly leads to another file, or to none.
+/// Returns whether the path certainly leads to another file, or to no file.
 bool is_elsewhere(const std::string& path, const platform::FileId& id) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
@@ -359,7 +365,7 @@ void RuntimeDirectory::anchor(std::string name, platform::FileId id, const World
 }
 
 Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor(int access) const {
-  auto directory_fd = open();  // also notices that it is no longer this file
+  auto directory_fd = open();  // also detects that the path leads to another directory
   if (!directory_fd) return directory_fd.status();
   platform::FileDescriptor fd(
       ::openat(directory_fd->get(), anchor_name_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

@@ -1,22 +1,22 @@
-// The runtime directory defines a world: the processes that share it are one world.
+// The runtime directory defines a world: all processes that share the directory belong to one world.
 //
-// It is $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
+// It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
 // write into this process's memory. It must be a real directory (no symbolic link) on tmpfs, owned by this user and
-// closed to all other users. HOLDFAST_SHARE=group shares it between users. A shared directory may belong to root, to
-// this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be
-// up to 0770, and files in it are checked against that group.
+// closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may belong to root,
+// to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's groups (any
+// group for root), its mode may be up to 0770, and files in it are checked against that group.
 //
-// The owner counts, and not only the group, because every user may make directories in /dev/shm. An outsider may have
-// made this one before root's `install -d -m 0770 -g`, which sets mode and group and leaves the outsider its owner,
-// free to delete `processes` at any time. HOLDFAST_OWNER is a number, because for a name glibc would load modules into
-// every program. Nothing protects against members of the group, because they may write into the locks anyway.
+// The owner matters as well as the group, because every user may make directories in /dev/shm. An outsider may have
+// made this directory before root ran `install -d -m 0770 -g`. That command sets mode and group, but the outsider
+// remains the owner, and may delete `processes` at any time. HOLDFAST_OWNER is a number, because glibc would load
+// modules into every program to look up a name. Nothing protects against members of the group, because they may write
+// into the locks anyway.
 //
-// Everything is changed through a descriptor, relative to the parent's descriptor, and nothing by path. The environment
-// is read with secure_getenv, because the caller of a set-uid program must not choose where the program keeps its
-// locks.
+// All changes are made relative to a descriptor of the parent directory, and never by path. The environment is read
+// with secure_getenv, because the caller of a set-uid program must not choose where the program keeps its locks.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor. So a process that closes all its
-// descriptors keeps its world, and notices if the directory was removed and made again.
+// descriptors stays in its world, and detects that the directory was removed and made again.
 #pragma once
 
 #include <sys/stat.h>
@@ -50,13 +50,13 @@ inline std::string with_layout(std::string path) {
 
 inline std::string default_directory(uid_t user) { return "/dev/shm/holdfast-" + std::to_string(user); }
 
-/// $HOLDFAST_DIR, else the user's default.
+/// Returns $HOLDFAST_DIR, or else the user's default directory.
 inline std::string directory_from_environment(uid_t user) {
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
   return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);
 }
 
-/// Returns a mode as chmod takes it, for messages: "0700".
+/// Returns the mode as chmod takes it, such as "0700", for messages.
 inline std::string octal(std::uint32_t mode) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777));
@@ -76,12 +76,12 @@ class RuntimeDirectory {
 
   enum class Missing { make, refuse };
 
-  /// Returns the directory that the environment names. If it is missing and its parent exists, it is created with mode
-  /// 0700, or not_found if `missing` says so. A set-uid program uses the default, because its caller must not choose
-  /// where its locks are.
+  /// Returns the directory that the environment names. If the directory is missing and its parent exists, creates it
+  /// with mode 0700, or fails with not_found, as `missing` says. A set-uid program uses the default, because its caller
+  /// must not choose where its locks are.
   static Expected<RuntimeDirectory> from_environment(Missing missing = Missing::make);
-  /// Does the same for a given path; a relative path is made absolute now. With sharing, the directory may also belong
-  /// to `owner`.
+  /// Does the same for a given path. A relative path becomes absolute immediately. With sharing, the directory may also
+  /// belong to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
                                        std::optional<uid_t> owner = std::nullopt, Missing missing = Missing::make);
 
@@ -89,30 +89,29 @@ class RuntimeDirectory {
   const std::string& path() const noexcept { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   Sharing sharing() const noexcept { return sharing_; }
-  /// Returns the group that files get and are checked against. REQUIRES: sharing() is group.
+  /// Returns the group that files are given and checked against. REQUIRES: sharing() is group.
   gid_t group() const noexcept { return group_; }
 
-  /// Opens the directory and checks it again. Also fails if another directory has taken the name, or if the anchor is
-  /// gone.
+  /// Opens the directory and checks it again. Fails if another directory has taken the name, or if the anchor is gone.
   Expected<platform::FileDescriptor> open() const;
-  /// Does the same, without checking the anchor.
+  /// Opens the directory without checking the anchor.
   Expected<platform::FileDescriptor> open_as_it_is() const;
 
   /// Returns whether open() fails permanently: the name leads to no directory or to another directory, or the anchor is
   /// gone.
   bool is_gone() const;
 
-  /// Sets the anchor: from now on open() demands that `name` in this directory is that file. A process must not meet
-  /// other processes through dictionaries when the process table is no longer its own. `made` and `kept` are memory of
-  /// that file, mapped as long as names are opened.
+  /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check, a
+  /// process could meet processes with another process table through a dictionary. `made` and `kept` are memory of that
+  /// file, which stays mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
-  /// Returns a new description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
+  /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
-  /// For world/name_file.h. REQUIRES: is_anchored().
+  /// Returns the world, for world/name_file.h. REQUIRES: is_anchored().
   const WorldId& world() const noexcept { return world_; }
   Word64* made_name_files() const noexcept { return made_name_files_; }
-  /// For world/name_use.h. REQUIRES: is_anchored().
+  /// Returns the word kept_uses, for world/name_use.h. REQUIRES: is_anchored().
   Word64& kept_uses() const noexcept { return *kept_uses_; }
 
  private:
@@ -121,7 +120,7 @@ class RuntimeDirectory {
   std::string path_;
   Sharing sharing_ = Sharing::none;
   std::optional<uid_t> owner_;
-  uid_t user_ = 0;  // the user that it was chosen for
+  uid_t user_ = 0;  // the user for whom it was chosen
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

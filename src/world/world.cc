@@ -19,35 +19,36 @@ namespace holdfast {
 
 namespace {
 
-/// While processes enter one after the other, as hundreds of forked children may.
+/// The timeout while processes enter one after the other, as hundreds of forked children may.
 constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
-/// A forked child enters inside a call, and the holder of the table's lock may be stopped. After a failure, wait a
-/// shorter time.
+/// The first timeout of a forked child. The child enters inside a call, and the holder of the table's lock may be
+/// stopped. After a failure, it waits for a shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
-/// Pause before such a child tries again; it doubles. No benchmark covers it: it is for a child that was refused.
+/// The pause before such a child tries again, which doubles each time. No benchmark covers it, because it is for a
+/// child that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
-/// A process that exits does not wait long to tidy up: the next one that enters does it.
+/// A process that exits does not wait long to remove unused files, because the next process that enters does the same.
 constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
-/// How often to check, once a millisecond, whether another process that exits at the same time is gone.
+/// How often to check, once a millisecond, whether another process that is exiting has ended.
 constexpr int kLeaveLooks = 250;
 
-// Guards creating the world, entering and leaving.
+// Guards the creation of the world, entering, and leaving.
 platform::LongMutex entering;
 // Guards the message that says why this process could not enter. Take it only inside a ForkGuard, so that no child
 // finds it locked.
 std::mutex failing;
 std::atomic<World*> the_world{nullptr};
-// Set before the world is made, while `entering` is held; inherited by fork.
+// Set before the world is made, while `entering` is held. A forked child inherits it.
 std::atomic<bool> observing{false};
 constexpr const char* kOnlyLooks = "this process is a read-only observer; it cannot change anything";
-// The world is never destroyed: threads may use it while the process runs its exit handlers.
+// The world is never destroyed, because threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
 
 }  // namespace
 
-/// Makes the World; also called when the process ends or forks.
+/// Makes the World. Also runs when the process ends or forks.
 struct WorldMaker {
   static Expected<World*> make() {
     const bool looks = World::observes();
@@ -58,7 +59,8 @@ struct WorldMaker {
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
     if (looks) return make_observed(*chosen, identity, std::move(page));
-    // A process that found a table of another boot unused may retire it while this one is about to enter it.
+    // A process that found the table of another boot unused may retire the table while this process is about to enter
+    // it.
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
@@ -100,13 +102,14 @@ struct WorldMaker {
   static void leave() noexcept {
     World* const world = the_world.load(std::memory_order_acquire);
     if (world == nullptr) return;
-    // Without a token it is a child that never did anything here.
+    // A process without a token is a child that never did anything here.
     if (const Token self = world->known_token(); self != kNobody) world->leave(slot_of(self));
   }
 
   static void install_handlers() {
     static const bool once = [] {
-      // For kernels that cannot wipe the page. No thread is entering now: it would have the table's lock.
+      // This is for kernels that cannot wipe the page. No thread is entering now, because it would have the table's
+      // lock.
       ::pthread_atfork(nullptr, nullptr, [] {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
           world->identity_->token.store(kNobody, std::memory_order_relaxed);
@@ -120,8 +123,8 @@ struct WorldMaker {
   }
 };
 
-// When the library is unloaded, not by atexit(): until then the host's exit handlers and destructors may hold and take
-// locks.
+// Runs when the library is unloaded, and not by atexit(), because the host's exit handlers and destructors may hold and
+// take locks until then.
 [[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
@@ -170,7 +173,7 @@ Expected<KeptLife> World::enter_to_exec() {
   return life;
 }
 
-// Calls `read(Code, std::string_view)` with the code and the message.
+// Calls `read(Code, std::string_view)` with the code and the message of the last failure.
 template <class Read>
 auto World::read_failure(Read&& read) {
   if (observes()) return read(Code::invalid, std::string_view(kOnlyLooks));
@@ -195,8 +198,8 @@ void World::keep_last_failure() noexcept {
 Status World::enter(std::uint64_t timeout_ns) {
   auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
-  // A forked child that enters has its parent's presence, so it does not find its own world dead. Nor does it end the
-  // world of an exiting process, which may hold locks until its last instruction.
+  // A forked child that enters has its parent's presence, so it does not conclude that its own world has ended. Nor
+  // does it end the world of a process that is exiting, which may hold locks until its last instruction.
   if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
       !table_->end_holds(*lock, ProcessTable::Ended::all)) {
     if (Status tidy = retire_unpersistent_files(directory_, table_->id()); !tidy.ok()) return tidy;
@@ -209,7 +212,7 @@ Status World::enter(std::uint64_t timeout_ns) {
   if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
   auto token = table_->enter(*lock);
   if (!token) return token.status();
-  // Ordered with the loss of the table, which comes first or finds this token: platform/bus_guard.cc.
+  // The loss of the table either comes first, or finds this token: platform/bus_guard.cc.
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);
@@ -260,8 +263,9 @@ struct Keeper {
 
 }  // namespace
 
-// The keeper is a fork, so it has this process's presence from its first instruction on. It has no slot: it holds
-// nothing. If it is killed, the next process that calls this notices.
+// Starts a keeper if necessary. The keeper is a fork, so it has this process's presence from its first instruction on.
+// It has no slot, because it holds nothing. If the keeper is killed, the next process that calls this function detects
+// it.
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
@@ -269,8 +273,8 @@ Status World::keep_for(pid_t parent) {
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
-  // Checked last: a parent that lives now had its number when the descriptor for its end was opened. 0: it is in
-  // another pid namespace.
+  // Check this last. If the parent lives now, it already had its number when the descriptor for its end was opened. A
+  // result of 0 means that the parent is in another pid namespace.
   if (parent <= 0 || ::getppid() != parent)
     return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};
   if (unknown != 0)
@@ -295,9 +299,9 @@ Status World::keep_for(pid_t parent) {
   return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
 }
 
-// The slot stays until the kernel takes it: other threads may still be inside critical sections, and this process keeps
-// what it holds. So remove nothing while another process exits, and nothing that threads of this one use: the next
-// process that enters does it.
+// Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside
+// critical sections, and this process keeps what it holds. So remove nothing while another process is exiting, and
+// nothing that threads of this process use. The next process that enters removes it.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
     const platform::LongMutex::Hold only_one(entering);
@@ -316,7 +320,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
       platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }
   } catch (...) {
-    // No memory to tidy up; the next process that enters does it.
+    // There is no memory for this; the next process that enters does it.
   }
 }
 

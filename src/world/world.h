@@ -1,24 +1,24 @@
-// A world consists of the processes that share a runtime directory, and with it dictionaries and locks. This header
-// knows which of these processes live.
+// A world consists of the processes that share a runtime directory, and so share dictionaries and locks. The class
+// World reports which of these processes live.
 //
 // A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
-// mapping of a closed descriptor. The lock is absent after fork (MADV_DONTFORK) and ends with the process, however the
-// process ends. The token is in a page that fork wipes, so a child has no identity until it needs one. No pid decides
-// anything.
+// mapping of a closed descriptor. A forked child does not have the lock (MADV_DONTFORK), and the lock ends with the
+// process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it needs
+// one. No pid decides anything.
 //
 // A world lives while it contains a process, a child that such a process forked, or a keeper, which stays until a given
 // process exits. The first process to enter an empty world retires every dictionary that is not persistent. The last
-// process that exits properly does so itself, so that no memory stays behind. Entering, leaving and that decision
+// process that exits properly does the same, so that no memory is left behind. Entering, leaving and that decision
 // happen under the table's own record lock.
 //
-// A keeper lives as long as a process that is not in the world, such as nginx's master, which has another user and
+// A keeper is needed for a process that is not in the world, such as nginx's master, which has another user and
 // environment than its workers. A worker forks the keeper, so the keeper is present from its first instruction on. The
 // keeper has no slot, because it holds nothing.
 //
-// The keeper gives back everything else that it inherited. It closes descriptors, because they would keep nginx's ports
-// open, and unmaps shared mappings, because they would keep dictionaries in use. It is not a separate program, because
-// the library may be all that is installed, and chroot may hide the program. The table does not record masters by pid,
-// because a pid decides nothing.
+// The keeper releases everything else that it inherited. It closes descriptors, which would keep nginx's ports open,
+// and unmaps shared mappings, which would keep dictionaries in use. It is not a separate program, because the library
+// may be all that is installed, and chroot may hide the program. The table does not record masters by pid, because no
+// decision depends on a pid.
 #pragma once
 
 #include <sys/types.h>
@@ -47,89 +47,90 @@ struct KeptLife;
 
 class World {
  public:
-  /// Returns the only world of this process, which is entered on first use; the directory is chosen then and stays.
-  /// Later calls are cheap. After a failure the next call tries again. Any thread may call it.
+  /// Returns the only world of this process. The first call enters the world; the directory is chosen then and does not
+  /// change. Later calls are cheap. After a failure, the next call tries again. Any thread may call it.
   static Expected<World*> current();
 
-  /// Makes this process only read the world from now on: current() takes no slot, and makes, adopts and removes no
-  /// file; token() is kNobody. Fails with exists if the process has already entered.
+  /// Makes this process an observer, which only reads the world. From now on current() takes no slot, and makes, adopts
+  /// and removes no file; token() returns kNobody. Fails with exists if the process has already entered.
   static Status observe();
   /// Returns whether observe() was called.
   static bool observes() noexcept;
   /// Returns the error for calls that an observer cannot make.
   static Status refuse_observer();
 
-  /// Enters and returns descriptors that keep this process's slot and presence as long as either descriptor is open
-  /// anywhere. This lasts even after exec, when no code acts for the slot any longer. Fails with exists if the process
+  /// Enters, and returns descriptors that keep this process's slot and presence as long as one of them is open
+  /// anywhere. This holds even after exec, when no code acts for the slot any longer. Fails with exists if the process
   /// already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
-  /// Keeps the world until the parent of this process exits, even while no other process is in the world. Uses a
-  /// separate process, the keeper, unless that parent already has a keeper. Fails with invalid if the given process is
-  /// not the parent; with not_found if the last keeper was killed.
+  /// Keeps the world until the parent of this process exits, even while no other process is in the world. Starts a
+  /// separate process, the keeper, unless there is already a keeper for that parent. Fails with invalid if the given
+  /// process is not the parent; with not_found if the last keeper was killed.
   Status keep_for(pid_t parent);
 
-  /// Returns this process's token; enters (again) after a fork. Returns kNobody on failure, with the reason in
-  /// last_failure(). A failure is remembered for 0.1 s to 1 s, so a process that cannot enter fails immediately, and
-  /// costs other processes nothing.
+  /// Returns this process's token, and enters (again) after a fork. Returns kNobody on failure, with the reason in
+  /// last_failure(). A failure is remembered for 0.1 s to 1 s. So a process that cannot enter fails immediately, and
+  /// does not slow down other processes.
   Token token() noexcept {
     const Token token = known_token();
     return token != kNobody ? token : enter_again();
   }
-  /// Returns the same token, but kNobody in a forked child that has not entered yet. Does nothing else.
+  /// Returns the same token, but returns kNobody in a forked child that has not entered yet. Does nothing else.
   Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
-  /// Returns why token() last returned kNobody in this process. REQUIRES, here and below: token() has returned kNobody.
+  /// Returns why token() last returned kNobody in this process. REQUIRES, for this and the next call: token() has
+  /// returned kNobody.
   static Status last_failure();
   static Code last_failure_code() noexcept;
-  /// Keeps the message for the calling thread (platform/sentences.h).
+  /// Keeps the message of last_failure() for the calling thread (platform/sentences.h).
   static void keep_last_failure() noexcept;
 
-  /// Asks the kernel whether that process still lives, which takes about 0.5 µs. Returns dead for kNobody and for any
-  /// token that was never given. Needs no identity. REQUIRES: the thread holds no shmtx.
+  /// Asks the kernel whether that process lives, which takes about 0.5 µs. Returns dead for kNobody and for any token
+  /// that was never issued. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
-  /// Returns whether the table of processes was truncated. If so, this process has lost its identity, and gets no
-  /// other.
+  /// Returns whether the process table was truncated. If it was, this process has lost its identity for good.
   bool lost() const noexcept;
-  /// Returns whether the process is known to be dead, so that what it held may be taken.
+  /// Returns whether the process is known to be dead, so that what it held may be taken over.
   bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }
-  /// Returns why judge() says unknown, or ok if it does not now.
+  /// Returns why judge() returns unknown, or ok if it does not return unknown now.
   Status judge_trouble() noexcept;
   /// Returns how often judge() returned unknown, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
-  /// Returns the token with these owner bits: the token of the slot's present process if it has these bits, else a
-  /// token that no living process has.
+  /// Returns the token with these owner bits. This is the token of the slot's present process if the bits match,
+  /// otherwise a token that no living process has.
   Token token_of(std::uint32_t owner_bits) noexcept;
 
-  /// Returns the slot of that token if its generation is still current, else null. For hints: the owner may die at any
-  /// time.
+  /// Returns the slot of that token if its generation is current, otherwise null. The result is a hint, because the
+  /// owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
 
-  /// Returns the same for the owner bits of a shmtx word.
+  /// Does the same for the owner bits of a shmtx word.
   ProcessSlot* owner_slot(std::uint32_t owner_bits) noexcept;
 
-  /// Returns ProcessSlot::sections of that token's slot. REQUIRES: the token was given out.
+  /// Returns ProcessSlot::sections of that token's slot. REQUIRES: the token was issued.
   std::atomic<std::uint64_t>& sections(Token token) noexcept {
     constexpr std::size_t kWordsPerSlot = 64;
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
   }
 
-  /// Returns slot number `index`, whether its owner lives or not, or null if the slot never had an owner.
+  /// Returns slot number `index`, whether its owner lives or not. Returns null if the slot never had an owner.
   ProcessSlot* slot_at(std::uint32_t index) noexcept;
   /// Returns the token of the slot's last process, or kNobody if there was none.
   Token token_at(std::uint32_t index) noexcept;
 
-  /// Returns the path of the file `processes`: each process of this world has descriptions of it open until it dies.
+  /// Returns the path of the file `processes`. Each process of this world keeps descriptions of this file open until it
+  /// dies.
   std::string table_path() const;
   const platform::FileId& table_file() const noexcept;
 
   /// Returns the memory of this world's table of waits.
   std::byte* wait_table() const noexcept;
 
-  /// Returns the processes that live now, in slot order, including this process if it has entered. The list is for
-  /// people, and is outdated when the call returns.
+  /// Returns the processes that live now, in slot order, including this process if it has entered. The list is only for
+  /// display, because it may be outdated when the call returns.
   std::vector<Token> living();
 
   const RuntimeDirectory& directory() const noexcept { return directory_; }
@@ -163,14 +164,16 @@ class World {
   template <class Read>
   static auto read_failure(Read&& read);
   bool is_too_early() const noexcept;
-  /// Ends this process's presence, and the world if no other process is in it. `slot` is its own slot, if it has one.
+  /// Ends this process's presence, and ends the world if no other process is in it. `slot` is this process's slot, if
+  /// it has one.
   void leave(std::optional<std::uint32_t> slot) noexcept;
 
   // Constant after construction.
   RuntimeDirectory directory_;
   std::unique_ptr<ProcessTable> table_;
   std::atomic<std::uint64_t>* sections_;  // of the table's first slot
-  // The mutex of entering guards these. Fork inherits them, and they are empty in a process that has left.
+  // The mutex of entering guards these members. A forked child inherits them. They are empty in a process that has
+  // left.
   platform::Mapping presence_;
   Identity* identity_;
 };

@@ -38,7 +38,7 @@ std::string_view kind_name(FileKind kind) noexcept {
 
 // --- checking --------------------------------------------------------------------------------------------
 
-// Checks the inode before reading a byte.
+// Checks the inode before a byte is read.
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {
@@ -103,8 +103,9 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
-// Files of another version of this library. Only a person decides about a persistent dictionary. Any other one has no
-// users: they would have the process table of their version, which is checked first.
+// Returns whether another version of this library has left this file behind. Only a person decides about a persistent
+// dictionary. Any other dictionary has no users: they would have the process table of their version, which is checked
+// first.
 bool left_by_another_version(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                              FileKind kind) {
   const FileHeader& header = file.header();
@@ -117,9 +118,9 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// Marks the file retired, for the users that have it mapped. Writes only to a file that is long enough and ours. Sets
-// `told` if the users see the mark, or need none, because the lost part of a file faults when it is touched. Returns 0,
-// or an errno value: then the users do not know.
+// Marks the file as retired, for the users that have mapped it. Writes only to a file that is long enough and ours.
+// Sets `told` if the users see the mark. They need no mark if a part of the file is lost, because an access to that
+// part faults. Returns 0, or an errno value; after a failure the users do not know.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
@@ -134,9 +135,9 @@ int mark_retired(int fd, Retired reason, bool& told) {
   if (magic != kMagic) return 0;
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
   if (!page) return errno;
-  // Release: pairs with the acquire load of a user that then looks for a successor. Sequentially consistent: pairs with
-  // the barrier of Segment::was_removed_before_commit(); what a later dictionary does comes after it. The first reason
-  // stays.
+  // Release: pairs with the acquire load of a user that then searches for a successor. Sequentially consistent: pairs
+  // with the barrier of Segment::was_removed_before_commit(), so that what a later dictionary does comes after it. The
+  // first reason stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
       ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_seq_cst, std::memory_order_relaxed);
@@ -149,7 +150,7 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-// Checks whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
+// Checks whether the kernel will let this process remove the name of that file. Returns 0 or an errno value.
 int check_unlink(int directory_fd, const struct stat& file) noexcept {
   if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
   struct stat directory;
@@ -159,7 +160,7 @@ int check_unlink(int directory_fd, const struct stat& file) noexcept {
   return is_sticky && self != 0 && self != file.st_uid && self != directory.st_uid ? EPERM : 0;
 }
 
-// Removes the name if it still leads to `id` (or to anything, without one).
+// Removes the name if it still leads to `id`; without an `id`, removes it whatever it leads to.
 Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason,
                    std::uint64_t timeout_ns) {
   auto directory_fd = directory.open();
@@ -173,10 +174,11 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
-  // Before it is marked: a dictionary that keeps its name must also stay.
+  // Check this before the file is marked, because a dictionary that keeps its name must stay.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
-  // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
+  // If the file cannot be marked, it keeps its name. Two files under one name, each with users, could give one lock two
+  // holders.
   auto note = RemovedNote::prepare(directory, name);
   if (!note) return note.status();
   HOLDFAST_FAILPOINT("remove.prepared");
@@ -223,7 +225,7 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
   if (::fstat(file.fd.get(), &info) != 0)
     return Status{Code::system, "cannot stat " + path + ": " + platform::error_text(errno)};
-  if (info.st_nlink == 0) return there_is_no(directory, name);  // retired since it was opened
+  if (info.st_nlink == 0) return there_is_no(directory, name);  // the file was retired since it was opened
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), *file.page); !read.ok()) return read;
   file.id = id_of(info);

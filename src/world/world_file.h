@@ -1,10 +1,11 @@
-// The files of a world (runtime directory) are created completely or not at all, and checked before they are mapped.
+// The files of a world (runtime directory) are created completely or not at all, and are checked before they are
+// mapped.
 //
-// Every file begins with a FileHeader inside a header page of kHeaderBytes. To create a file, an unnamed file is
-// initialised, then linked into place. The space that will be touched is reserved first (posix_fallocate), so a full
-// /dev/shm makes the creation fail, and never causes a SIGBUS later. A file may end in a hole, which its users reserve
-// as they need it (dict/reserved.h). To open a file, the header page is read with pread into private memory and checked
-// there; only then is the file mapped.
+// Every file begins with a FileHeader in a header page of kHeaderBytes. To create a file, an unnamed file is
+// initialised, then linked into the directory. The space that will be touched is reserved first (posix_fallocate). So a
+// full /dev/shm makes the creation fail, and never causes a SIGBUS later. A file may end in a hole, whose space is
+// reserved when it is needed (dict/reserved.h). To open a file, the header page is read with pread into private memory
+// and checked there; only then is the file mapped.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-// Tests build a library with another layout, to test the two together.
+// Tests build a library with another layout, and test two layouts together.
 #ifndef HOLDFAST_LAYOUT
 #define HOLDFAST_LAYOUT 6
 #endif
@@ -33,60 +34,62 @@ inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2, names = 3 };
 
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
-/// Suffix of dictionary files.
+/// The suffix of dictionary files.
 inline constexpr std::string_view kDictionarySuffix = ".dict";
-/// The prefix of incomplete files, where they need a name. No user's name begins with a dot.
+/// The prefix of incomplete files that need a name. No name that a user chooses begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 /// Returns a temporary name that no other file has.
 std::string temporary_name();
 /// Returns the number as 16 hexadecimal digits.
 std::string hexadecimal(std::uint64_t number);
 
-/// Why a file is no longer part of its world. A handle makes a new dictionary only after kRetiredWithWorld.
-/// kRetiredByDamage is a separate bit, set by a process that lost a part of the file: platform/bus_guard.h.
+/// Says why a file is no longer part of its world. Only after kRetiredWithWorld does a handle make a new dictionary.
+/// kRetiredByDamage is a separate bit, which is set by a process that lost a part of the file: see
+/// platform/bus_guard.h.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
-/// A world's name, which is random and never reused. It is made with the process table, and stored in every dictionary,
-/// because tokens and fencing numbers mean something only together with it.
+/// A world's identity, which is random and never reused. It is made with the process table, and stored in every
+/// dictionary, because tokens and fencing numbers are meaningful only within one world.
 struct WorldId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
   friend bool operator==(const WorldId&, const WorldId&) = default;
 };
 
-/// The word `persist` of a file, which says how long the file lives.
+/// The word `persist` of a file, which says how long the file exists.
 enum Persist : std::uint32_t {
   kTemporary = 0,   // ends with the last process of its world
-  kPersistent = 1,  // until somebody removes it; so is any other number
-  kKept = 2,        // until somebody removes it, but replaceable if unused: use_dictionary_file(), retire_unused_file()
+  kPersistent = 1,  // until it is removed; any other number means the same
+  kKept = 2,  // until it is removed, but replaceable while unused: see use_dictionary_file(), retire_unused_file()
 };
 
-/// First bytes of every file. All but `retired` and `persist` stay constant while the file is in use.
+/// The first bytes of every file. All but `retired` and `persist` stay constant while the file is in use.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
   std::atomic<std::uint32_t> persist;  // a Persist; an open that asks for a longer life raises it
-  std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users look for a newer file
+  std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
   std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
-  std::uint64_t time_namespace;        // nor do times of another time namespace: its clocks differ
+  std::uint64_t time_namespace;        // times of another time namespace mean nothing either
   std::uint32_t mode;                  // permission bits it was created with; more than these are refused
   std::uint32_t reserved;              // 0
-  std::uint64_t inode;                 // the file's own: a copy has another one
+  std::uint64_t inode;                 // the file's own inode, which differs in a copy
   WorldId world;                       // its world
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// The lock on a runtime directory for removing names. Between checking a file and unlinking its name, no other process
-/// can put a new file there and lose it. Dictionaries also get their names under this lock, one at a time
-/// (world/new_file.cc). Other files need no lock for that, because linkat never replaces.
+/// The lock on a runtime directory, which is needed to remove names. Without it, another process could put a new file
+/// in place between the check of a file and the removal of its name, and lose that file. Dictionaries also get their
+/// names under this lock, one at a time (world/new_file.cc). Other files need no lock to get a name, because linkat
+/// never replaces a file.
 class DirectoryLock {
  public:
   static constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
   /// Takes the lock. `directory_fd` is a separate description that outlives the lock. Fails with `busy` after the
-  /// timeout; the lock's holder may be stopped.
+  /// timeout, because the lock's holder may be stopped.
   static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
                                          std::uint64_t timeout_ns = kTimeoutNs);
 
@@ -101,16 +104,17 @@ class DirectoryLock {
   int fd_;
 };
 
-/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all users are notified; for the
-/// table, only this process is, because newcomers would make another table beside its other users.
+/// Returns how users learn that a mapping of such a file was lost. A lost dictionary is reported to all users. A lost
+/// process table is reported only to this process, because otherwise new processes would make another table beside its
+/// other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
 
-/// A header page in memory. It is not on the stack, because threads of some hosts have small stacks.
+/// A header page in memory. It is not allocated on the stack, because threads of some hosts have small stacks.
 struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
 
-/// A file that was opened and checked, but not mapped so far.
+/// A file that was opened and checked, but is not mapped yet.
 struct OpenedFile {
   platform::FileDescriptor fd;
   platform::FileId id;
@@ -118,15 +122,15 @@ struct OpenedFile {
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
-/// Opens `name`. It must be a regular file of the directory's owner with one link, no more permissions than it was
-/// created with, of `kind`, kLayoutVersion, and the size in its header; otherwise the message says what was found and
-/// expected. Fails with not_found if there is no such file, or if it has lost its name in the meantime. An unused file
-/// of another version of this library is retired here and reported as not_found. world/file_use.h decides whether the
-/// content still counts.
+/// Opens `name`. It must be a regular file of the directory's owner with one link, with no more permissions than it was
+/// created with. It must have the right `kind`, kLayoutVersion, and the size in its header. Otherwise the message says
+/// what was found and what was expected. Fails with not_found if there is no such file, or if it has lost its name in
+/// the meantime. Retires an unused file of another version of this library, and reports it as not_found.
+/// world/file_use.h decides whether the content is still valid.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 /// Does the same, but retires nothing, and reports a file of another version of this library as corrupt. Opens a
-/// process table for reading.
+/// process table only for reading.
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -135,11 +139,11 @@ struct NewFile {
   std::uint32_t persist;  // a Persist
   std::uint32_t mode;     // exact permission bits, whatever the umask
   WorldId world{};        // for a dictionary; a process table gets a new one
-  /// Called with the inode before the file gets its name, by one process at a time. If this function fails, the file
-  /// gets no name. It may be empty.
+  /// This function is called with the inode before the file gets its name, by one process at a time. If it fails, the
+  /// file gets no name. It may be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
-  std::uint64_t optional = 0;  // of them, at the end: bytes that need no space now
+  std::uint64_t optional = 0;  // the last bytes of the hole that need no space now
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping, then
@@ -153,20 +157,21 @@ Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory,
 enum class Access { change, look };
 Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access = Access::change);
 
-/// Marks the file retired, then unlinks it. A file that cannot be opened for marking keeps its name. Fails with
-/// not_found if there is no such file. Two processes that retire the same name at the same time cannot remove the file
-/// that a third process makes in between.
+/// Marks the file as retired, then unlinks it. A file that cannot be opened for marking keeps its name. Fails with
+/// not_found if there is no such file. If two processes retire the same name at the same time, they cannot remove the
+/// file that a third process makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Does the same for the opened file, if it still has the name. Afterwards the name leads to another file, or to none.
+/// Does the same for an opened file, if the name still leads to it. Afterwards the name leads to another file, or to
+/// none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Returns whether `name` still leads to that file. This takes one or two system calls.
+/// Returns whether `name` still leads to that file, which takes one or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
-/// How to make a new file before it has its name. `unnamed` needs O_TMPFILE and /proc; `temporary_name` is for systems
-/// that lack O_TMPFILE or /proc. create_world_file() chooses, except in tests.
+/// How to make a file that has no name yet. `unnamed` needs O_TMPFILE and /proc; `temporary_name` works on systems
+/// without them. create_world_file() chooses between the two, except in tests.
 enum class Birth { automatic, unnamed, temporary_name };
 Expected<platform::Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& directory,
                                                  const std::string& name, const NewFile& file,

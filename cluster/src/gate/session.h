@@ -31,10 +31,11 @@ inline constexpr std::size_t kWants = 16;
 /// Set in each hint, so that no hint is 0. No arena has enough shards and buckets to need this bit for the position.
 inline constexpr std::uint64_t kWantBit = std::uint64_t{1} << 63;
 
-/// The gate's fields in a dictionary's header page (dict/gate.h); docs/format.md describes them byte by byte.
+/// The gate's fields in a dictionary's header page (dict/gate.h). docs/format.md has the offsets of those that
+/// observers read.
 struct alignas(64) ClusterFields {
   std::array<char, kClusterNameMax + 1> name;  // as in GateHeader
-  std::uint64_t name_seal;
+  std::uint64_t name_seal;                     // complement of the name's XXH3 with the seed 0; 0 if there is no name
 
   Word64 word;     // SessionWord
   Word64 lease;    // at the store, for that epoch
@@ -43,7 +44,7 @@ struct alignas(64) ClusterFields {
   Word32 missed;   // not 0: `wants` was full
   Word32 trouble;  // StoreTrouble
 
-  alignas(64) std::array<Word64, kWants> wants;
+  alignas(64) std::array<Word64, kWants> wants;  // each hash at the index given by its value modulo kWants
 };
 static_assert(sizeof(ClusterFields) == sizeof(GateHeader));
 
