@@ -48,6 +48,11 @@ std::string error_or_text(int code) {
   return *error != '\0' ? error : holdfast_code_text(code);
 }
 
+/// Reports why the lock cannot be visible. `holdfast flock` does without that, as crontabs of flock(1) expect.
+void say_unless_dispensable(const LockOptions& options, const std::string& trouble) {
+  if (!options.is_flock() || options.verbose) say("{}", trouble);
+}
+
 std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
 
 off_t bytes_of(int fd) {
@@ -98,7 +103,7 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   }
   status = lock_status::kCannotOpen;
   if (code == HOLDFAST_OK) return is_of_cluster(dict, options) ? dict : nullptr;
-  say("{}", error);
+  say_unless_dispensable(options, error);
   return nullptr;
 }
 
@@ -175,7 +180,7 @@ int LockTaker::enter() {
   if (!program.empty()) holdfast_name_program(program.data(), program.size());
   std::array<int, 2> fds{};
   if (const int code = holdfast_hold_with_keeper(fds.data()); code != HOLDFAST_OK) {
-    say("{}", error_or_text(code));
+    say_unless_dispensable(options_, error_or_text(code));
     return lock_status::kCannotOpen;
   }
   hold_.prove_life(fds);
@@ -189,7 +194,7 @@ int LockTaker::open() {
   if (dict_ == nullptr) return status;
   if (const int used = use_dictionary(); used != HOLDFAST_OK) {
     if (used == HOLDFAST_REMOVED) return open();
-    say("{}", error_or_text(used));
+    say_unless_dispensable(options_, error_or_text(used));
     return lock_status::kCannotOpen;
   }
   // It may belong to a cluster by $HOLDFAST_CLUSTER, or because other programs created it so.
