@@ -15,7 +15,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr std::size_t kColumn = 30;  // where the texts of options begin
+constexpr std::size_t kColumn = 30;  // column of the options' texts
 
 std::vector<std::string> split_names(const char* names) {
   std::vector<std::string> split;
@@ -159,7 +159,7 @@ bool Arguments::is_option(const std::string& word) const {
   return passes_on_ != PassesOn::nothing || find(word) != nullptr || !inspect::number_of(word);
 }
 
-/// Moves `word` to the last word that belongs to the option.
+/// Reads the option and moves `word` to its last word.
 void Arguments::read_option(Word& word) const { word->starts_with("--") ? read_long(word) : read_short(word); }
 
 void Arguments::read_long(Word& word) const {

@@ -1,11 +1,11 @@
 // Reads the command line of one command. All commands use the same rules.
 //
-// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE"; a flag
-// is "-f" or "--flag", and "-fg" is two flags, as in getopt(3). Names cannot be abbreviated, except for flock. If a
-// value is given twice, the last one counts. A negative number is a word, and so is everything after "--". `run` and
-// `lock` pass words on to another program: those are never options.
+// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". A flag
+// is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts abbreviated names. If a value is given
+// twice, the last one counts. A negative number is a word, and so is everything after "--". `run`, `lock` and `flock`
+// pass words on to another program: these words are never options.
 //
-// Why not CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
+// We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more lines than this parser.
 #pragma once
 
@@ -30,7 +30,7 @@ class Arguments {
 
   /// `names`: "-w,--wait,--timeout", short names first.
   void add_flag(const char* names, bool& flag, const char* text);
-  /// `read`: takes the value; returns what is wrong with it, or an empty string.
+  /// `read` takes the value, and returns what is wrong with it or an empty string.
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
@@ -39,7 +39,7 @@ class Arguments {
                  std::string (*read)(const std::string& given, Value& to), Value& to) {
     add_value(names, type, text, [read, &to](const std::string& given) { return read(given, to); });
   }
-  /// The accepted range of a number without sign and fraction.
+  /// The accepted range of an unsigned integer.
   struct Range {
     const char* what = "number";
     std::uint64_t least = 0;
@@ -55,7 +55,7 @@ class Arguments {
       return wrong;
     });
   }
-  /// Adds an option with a FILE, which must not be empty.
+  /// Adds an option whose value is the path of a file, which must not be empty.
   void add_file(const char* names, const char* text, std::string& path);
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
@@ -74,7 +74,7 @@ class Arguments {
   /// Accepts the beginning of a long name, if no other name begins with it.
   void allow_abbreviations() { abbreviates_ = true; }
 
-  /// Reads the command line. Ends the command after --help or an error. `names`: the names of the words.
+  /// Reads the command line. Ends the command after --help or an error. `names` are the names of the words.
   void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
   const Words& given() const noexcept { return given_; }
   const Words& words() const noexcept { return words_; }

@@ -12,7 +12,7 @@ namespace holdfast::cli {
 
 namespace {
 
-// In the order of --help. A command of a group has two words in its name.
+// Commands in the order of --help. A command of a group has two words in its name.
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER

@@ -61,7 +61,7 @@ std::string Output::styled(std::string_view text, Style style) const {
 
 void say_as(std::string_view speaker, std::string_view text) {
   const std::string line = fmt::format("{}: {}\n", speaker, text);
-  // A failure cannot be reported anywhere else.
+  // A failure to write an error message cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -99,7 +99,7 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// Lines are cut off at the width of the terminal.
+// Lines are truncated at the width of the terminal.
 std::string Table::for_people(const Output& output) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {

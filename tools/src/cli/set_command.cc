@@ -19,7 +19,7 @@ namespace {
 
 std::string read_number(const std::string& text, double& to) {
   const auto number = inspect::number_of(text);
-  // A counter that becomes nan or infinite stays so, and JSON cannot show it.
+  // A counter that becomes nan or infinite can never become finite again, and JSON cannot represent it.
   if (!number || !std::isfinite(*number))
     return fmt::format("bad number {}: expected a finite decimal number, as in 7, -2.5 or 1e6", quote(text));
   to = *number;
@@ -32,7 +32,7 @@ struct Stored {
   double number = 0;
 };
 
-/// Converts the text to a value of its type; returns what is wrong with it, or an empty string.
+/// Converts the text to a value of its type. Returns what is wrong with the text, or an empty string.
 std::string read_value(const std::string& text, Stored& value) {
   if (value.type == HOLDFAST_STRING) {
     value.bytes = text;
@@ -117,7 +117,7 @@ int run_set(Arguments& arguments) {
 int run_del(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Delete held locks, too, and ignore missing keys");
+  arguments.add_flag("-f,--force", force, "Also delete held locks, and ignore missing keys");
   arguments.parse(2, HOLDFAST_KEY_MAX, {"NAME", "KEY"});
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   int status = exit_status::kYes;

@@ -12,7 +12,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// For a scan of all processes of the machine.
+/// Time limit for a scan of all processes of the machine.
 constexpr double kScanSeconds = 5;
 
 }  // namespace
@@ -52,7 +52,7 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
 void WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
   if (const std::string wrong = user_ ? become() : ""; !wrong.empty()) fail("{}", wrong);
-  // Others may truncate files while this process reads them.
+  // Other processes may truncate files while this process reads them.
   static_cast<void>(holdfast_guard_sigbus());
 }
 

@@ -19,15 +19,15 @@ constexpr std::size_t kMostFindings = 10;
 
 std::string in_words(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
 
-/// Returns true if the check of files reports the trouble, with the processes that use the table.
+/// Returns whether the check of files reports the trouble, along with the processes that use the table.
 bool is_of_another_layout(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
     return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
   });
 }
 
-/// Reports a missing world: a note for the user's default directory, which no process may have used yet; an error for
-/// a directory that the user named.
+/// Reports a missing world. The finding is a note for the user's default directory, which no process may have used yet,
+/// and an error for a directory that the user named.
 Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
   if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
   return {Severity::note, "", "no program has used " + snapshot.directory + " since the last boot",
@@ -35,17 +35,17 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
-void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
-  const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
+void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
+  const bool is_reported = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;
   });
   const std::string begin = snapshot.directory + "/" + kProcessTable + " ";
-  if (is_told)
+  if (is_reported)
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
 }
 
-// Reports a deadlock only if each command waits for the end of a command that it started: other tasks of a process with
-// many tasks may continue.
+// Reports a deadlock only if each command waits for the end of a command that it started. In a process with many tasks,
+// other tasks may continue.
 void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   std::vector<Lock> locks;
   for (const Dictionary& dictionary : snapshot.dictionaries)
@@ -54,7 +54,7 @@ void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   drop_dead_waiters(locks, snapshot.processes);
   const Ancestors ancestors = ancestors_of_waiters(locks, snapshot.processes);
   std::size_t found = 0;
-  const WaitLine* waiting = nullptr;  // the line above
+  const WaitLine* waiting = nullptr;  // the previous line
   const std::vector<WaitLine> lines = lines_of_waits(locks, ancestors);
   for (const WaitLine& line : lines) {
     if (line.what == WaitLine::What::waiter) waiting = &line;
@@ -82,7 +82,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});
-  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as leftovers
+  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as left over
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));
@@ -105,7 +105,7 @@ Finding finding_of(Severity severity, const std::string& subject, const std::str
 
 Findings check_health(WorldSnapshot& snapshot, Findings findings) {
   if (!snapshot.files.empty()) check_files(snapshot, findings);
-  drop_what_files_tell(snapshot, findings);
+  drop_what_files_report(snapshot, findings);
   check_room(snapshot, findings);
   if (snapshot.entered) {
     check_processes(snapshot, findings);

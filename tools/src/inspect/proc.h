@@ -19,13 +19,13 @@ struct ProcStat {
   double age = 0;           // seconds since the process started
   std::string program;
 
-  bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // also by a debugger
+  bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // stopped by a signal or a debugger
 };
 
-/// Returns nothing if there is no such process.
+/// Returns nothing if the process does not exist.
 std::optional<ProcStat> read_stat(std::uint32_t pid);
 
-/// Returns the visible processes of other pid namespaces: maps namespace and pid there to pid here.
+/// Returns the visible processes of other pid namespaces: maps a namespace and a pid in it to the pid here.
 std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 
 /// Returns all pids as seen here.

@@ -28,7 +28,7 @@ class Lines {
   }
 
   std::vector<WaitLine> take() {
-    std::uint64_t open = 0;  // bit i: a line of depth i was seen, and no shallower line since then
+    std::uint64_t open = 0;  // bit i: a line of depth i was added, and no shallower line since then
     for (std::size_t i = lines_.size(); i > 0; --i) {
       WaitLine& line = lines_[i - 1];
       const std::uint64_t own = std::uint64_t{1} << line.depth;
@@ -44,7 +44,7 @@ class Lines {
   std::uint64_t rest_ = 0;
 };
 
-/// A depth-first search with its own stack: chains may be longer than the thread's stack is deep.
+/// A depth-first search with its own stack, because chains may be deeper than the thread's stack.
 class Forest {
  public:
   Forest(const std::vector<Lock>& locks, const Ancestors& ancestors) : locks_(locks), ancestors_(ancestors) {
@@ -69,18 +69,18 @@ class Forest {
  private:
   using Owners = std::vector<std::uint64_t>;
 
-  /// A lock on the path from the root to the present line.
+  /// A lock on the path from the root to the current line.
   struct Step {
     const Lock* lock = nullptr;
-    std::uint64_t holder = 0;     // the lock is shown below one of its waits; 0: it is a root
+    std::uint64_t holder = 0;     // the lock is below one of this holder's waits; 0: a root
     std::size_t last_direct = 0;  // the last step up to here that is below a wait of the holder itself
-    std::size_t waiters = 0;      // shown so far
-    Owners owners;                // owners that the last shown waiter stands for; their locks come next
+    std::size_t waiters = 0;      // number shown so far
+    Owners owners;                // owners that the last shown waiter stands for, whose locks come next
     std::size_t owner = 0;        // index in `owners`
     std::size_t held = 0;         // index in that owner's locks
   };
 
-  /// Returns the process itself and the processes that are its ancestors.
+  /// Returns the waiting process and the processes that are its ancestors.
   Owners those_that_wait_with(const holdfast_waiter& waiter) const {
     Owners owners{waiter.owner};
     const auto found = ancestors_.find(waiter.owner);
@@ -121,8 +121,8 @@ class Forest {
     }
   }
 
-  /// Goes to the next lock of the owners that the last shown waiter stands for. The locks of an owner are shown below
-  /// one waiter only.
+  /// Moves to the next lock of the owners that the last shown waiter stands for. The locks of an owner are shown below
+  /// only one waiter.
   bool go_deeper() {
     Step& step = path_.back();
     for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {
@@ -156,7 +156,7 @@ class Forest {
       const std::vector<std::size_t>& steps = steps_of_[owner];
       const bool direct = owner == waiter.owner;
       const auto found = std::find_if(steps.rbegin(), steps.rend(), [&](std::size_t at) {
-        // A task that waits for another task of its process.
+        // This is a task that waits for another task of its process.
         return !direct || !(at == here || (at + 1 == here && step.holder == owner));
       });
       if (found == steps.rend()) continue;

@@ -49,11 +49,12 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Reports agents that refuse a store: no other check asks an agent; they see at most that there is no session.
-void look_at_stores(Findings& findings) {
-  constexpr double kPatience = 1;
+/// Reports agents that refuse a store. No other check asks an agent; the others notice at most that there is no
+/// session.
+void report_refused_stores(Findings& findings) {
+  constexpr double kTimeout = 1;
   for (const std::string& cluster : listening_agents()) {
-    auto answer = ask_listening_agent(cluster, kPatience);
+    auto answer = ask_listening_agent(cluster, kTimeout);
     if (!answer || !answer->contains("store_refused")) continue;
     const auto id = [&](const char* name) {
       return fmt::format("{:016x}", std::strtoull((*answer)[name].c_str(), nullptr, 10));
@@ -73,7 +74,7 @@ void look_at_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process can only read. So another one repairs: `holdfast prune`, as the user that this process has become.
+// This process can only read. So a child repairs: `holdfast prune`, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -136,17 +137,17 @@ int run_doctor(Arguments& arguments) {
   arguments.parse();
   world.want_openers();
   world.apply();
-  Findings obstacles;
-  WorldSnapshot snapshot = gather(world, obstacles);
+  Findings found;
+  WorldSnapshot snapshot = gather(world, found);
   if (repairs) {
-    repair(snapshot, obstacles);
+    repair(snapshot, found);
     Findings again;
     WorldSnapshot after = gather(world, again);
-    obstacles.insert(obstacles.end(), again.begin(), again.end());
+    found.insert(found.end(), again.begin(), again.end());
     snapshot = std::move(after);
   }
-  look_at_stores(obstacles);
-  const Findings findings = inspect::check_health(snapshot, obstacles);
+  report_refused_stores(found);
+  const Findings findings = inspect::check_health(snapshot, found);
   if (world.json())
     print_json(inspect::to_json(snapshot, findings), world.output());
   else

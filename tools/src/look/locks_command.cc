@@ -24,7 +24,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// People cannot use more, and programs can ask for more.
+/// People cannot read more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
@@ -52,7 +52,7 @@ Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
   return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
 }
 
-SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
   SeenLocks seen;
   seen.directory = world.observe();
   seen.processes = value_or_fail(Processes::read());
@@ -205,7 +205,7 @@ int run_locks(Arguments& arguments) {
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
-  SeenLocks seen = look(world, arguments.words(), wanted);
+  SeenLocks seen = gather_locks_of(world, arguments.words(), wanted);
   if (world.json())
     print_locks_json(seen, world.output());
   else if (wanted.waiting)

@@ -116,10 +116,10 @@ void pause(double seconds) {
 int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
               const WorldOptions& world) {
   const Output output = world.output();
-  for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
-    if (looks != 0) pause(view.pace().delay());
+  for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
+    if (refreshes != 0) pause(view.pace().delay());
     view.show(value_or_fail(inspect::take_snapshot(directory, names)));
-    if (looks == 0) continue;
+    if (refreshes == 0) continue;
     if (world.json())
       print_json(to_json(view), output);
     else

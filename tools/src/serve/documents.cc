@@ -116,8 +116,8 @@ void add_contention(const View& view, Documents& documents) {
   documents["contention"] = std::move(keys).text();
 }
 
-/// Incomplete metrics would be wrong. So histograms are left out if everything is too large, and if that is not enough,
-/// all.
+/// Adds the metrics as a whole, because incomplete metrics would be wrong. If they are too large, omits the histograms;
+/// if that is not enough, omits all metrics.
 void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   constexpr std::pair<const char*, MetricsFormat> kFormats[] = {{"metrics", MetricsFormat::prometheus},
                                                                 {"openmetrics", MetricsFormat::openmetrics}};
@@ -134,7 +134,7 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the count of dictionaries that cannot be opened, for an alert, if nothing else can be read.
+/// Adds the number of dictionaries that cannot be opened, for an alert, if nothing else can be read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();
@@ -156,7 +156,7 @@ Documents look_at_world(std::uint32_t keys) {
   add_locks(*view, documents);
   add_histograms(*view, documents);
   add_contention(*view, documents);
-  add_metrics(*view, keys, documents);  // last, because it may drop what others need
+  add_metrics(*view, keys, documents);  // last, because it may drop data that others need
   return documents;
 }
 

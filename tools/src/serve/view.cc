@@ -34,7 +34,7 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
-/// Keeps the locks with most waiters, then those that are held longest.
+/// Keeps the locks with the most waiters, then those that have been held longest.
 void keep_some(View& view) {
   const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
   std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
@@ -43,8 +43,8 @@ void keep_some(View& view) {
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
 }
 
-/// Counts the dictionary's locks, without waiters that died, and adds them to the view. Returns false if it was removed
-/// in the meantime.
+/// Counts the dictionary's locks, without waiters that have died, and adds them to the view. Returns false if the
+/// dictionary was removed in the meantime.
 bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;

@@ -16,12 +16,12 @@
 
 namespace holdfast::serve {
 
-inline constexpr std::size_t kKinds = 3;  // holdfast_held
+inline constexpr std::size_t kKinds = 3;  // kinds of holdfast_held
 inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "semaphore"};
-/// How many locks are described; further ones are only counted. Locks with waiters come first.
+/// The most locks to describe; further locks are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// The data about one dictionary beyond `holdfast stat`.
+/// The data about one dictionary that `holdfast stat` does not have.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};
@@ -35,7 +35,7 @@ struct DictionaryView {
   holdfast_cluster cluster{};
 };
 
-/// The counts of a cluster's agent, by name; silent: it did not answer.
+/// The counts of a cluster's agent, by name. They are empty if the agent did not answer.
 struct AgentView {
   bool answered = false;
   std::map<std::string, std::string> fields;
@@ -48,14 +48,14 @@ struct View {
   inspect::Processes processes;
   inspect::Openers openers;
   std::vector<inspect::Lock> locks;  // at most kLocksShown
-  std::uint64_t lock_count = 0;      // of all
+  std::uint64_t lock_count = 0;      // number of all locks
   std::map<std::string, AgentView> agents;
   std::size_t unreadable = 0;  // dictionaries that new programs cannot open
 };
 
 Expected<View> gather_view();
 
-/// Asks the agents of all clusters that have dictionaries here, and waits at most a second in total.
+/// Asks the agents of all clusters that have dictionaries here. Waits for at most a second in total.
 void ask_agents(View& view);
 
 }  // namespace holdfast::serve

@@ -1,4 +1,4 @@
--- The holders of a key, why they hold it, and the number of waiters: for people, logs and metrics.
+-- The holders of a key, their reasons, and the number of waiters: for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -49,8 +49,8 @@ local function describe(found)
 end
 
 
--- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Looks
--- only at this machine.
+-- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Finds
+-- only holders on this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
     if not text then
@@ -68,8 +68,8 @@ function _M.find_here(handle, key)
 end
 
 
--- As find_here, but finds holders on other machines too. A gate may have to wait for an answer; `block` is the option
--- of a lock.
+-- Like find_here, but also finds holders on other machines. A gate may have to wait for an answer; `block` is the
+-- option of a lock.
 function _M.find(handle, key, block)
     local gate = find_gate(handle)
     if gate then
@@ -79,7 +79,7 @@ function _M.find(handle, key, block)
 end
 
 
--- Returns the numbers of holders and waiters of the key; nil and the reason. Writes at most `max` holders.
+-- Returns the number of holders and the number of waiters of the key; nil and the reason. Writes at most `max` holders.
 local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
@@ -117,7 +117,7 @@ function _M.find_all(handle, key, max)
 end
 
 
--- Returns whether the process is alive; nil if that is unknown. `lives` has earlier answers, by process.
+-- Returns whether the process is alive; nil if that is unknown. `lives` contains earlier answers, by process.
 local function is_alive(owner, lives)
     local id = tostring(owner)
     local code = lives[id]
@@ -135,7 +135,8 @@ end
 
 
 -- Returns the holders, at most `max`, and the number of waiters; nil and the reason. A process that is stopped in the
--- middle of a change delays this by about 20 ms at most. `lives`: a table that all keys of one listing share.
+-- middle of a change delays this function by about 20 ms at most. `lives` is a table that all keys of one listing
+-- share.
 function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
     local frame = enter()
@@ -163,12 +164,12 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a line about each wait that ends without the lock, with the holders ---
+-- --- the option log_timeouts: a log line, with the holders, for each wait that ends without the lock ---
 
 -- How many holders a line names.
 local NAMED = 3
 
--- By request.kind.
+-- Names by request.kind.
 local NAMES = { lock = "lock", [core.RWLOCK] = "rwlock", [core.SEMAPHORE] = "semaphore" }
 
 local function holder_text(holder)
@@ -179,7 +180,7 @@ local function holder_text(holder)
 end
 
 
--- Returns a text about the present holders.
+-- Returns a text about the current holders.
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
@@ -197,7 +198,7 @@ local function obstacle(handle, key)
 end
 
 
--- Writes the line. Raises nothing. `err`: the error that the method returns.
+-- Writes the log line. Never raises. `err` is the error that the method returns.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then
@@ -216,7 +217,7 @@ end
 
 -- --- the numbers of held keys and of waiters in a dictionary ---
 --
--- Counting makes no table or string for a key, and is limited in time, because no other task of the process runs in the
+-- Counting creates no table or string per key. Its time is limited, because no other task of the process runs in the
 -- meantime. The limit is processor time, so a busy machine does not prevent the count.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
