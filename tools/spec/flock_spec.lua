@@ -85,7 +85,8 @@ describe("holdfast flock", function()
 
     it("names the lock by the file, whatever path leads to it", function()
         local process = hold(command.program .. " flock")
-        assert.same({ "", 1 }, { sh [[ln -s "$F" "$F.link"; cd "$(dirname "$F")"; $HF flock -n "./lock file.link" true]] })
+        local line = [[ln -s "$F" "$F.link"; cd "$(dirname "$F")"; $HF flock -n "./lock file.link" true]]
+        assert.same({ "", 1 }, { sh(line) })
         assert.equal(1, #rows())
         let_go(process)
     end)
@@ -244,7 +245,8 @@ describe("holdfast lock --fd", function()
         assert.same({ "holdfast: 77: Bad file descriptor\n", 65 }, { sh "$HF lock --fd 77 key" })
         for line, message in pairs {
             ["--fd 9 key -- true"] = "--fd takes no command", ["--fd 9 -F key"] = "--fd cannot be combined with",
-            ["--fd 9 --cluster a key"] = "--fd is not supported in a cluster", ["--fd x key"] = '--fd: bad descriptor "x"',
+            ["--fd 9 --cluster a key"] = "--fd is not supported in a cluster",
+            ["--fd x key"] = '--fd: bad descriptor "x"',
         } do
             local out, status = sh("$HF lock " .. line)
             assert.equal(64, status)

@@ -55,7 +55,7 @@ class Alarms {
   struct sigaction before_ {};
 };
 
-/// Returns the pid that the kernel shows for the file's flock(2): that of the process that took it.
+/// Returns the pid that the kernel shows for the file's flock(2): the pid of the process that took it.
 std::optional<std::uint32_t> pid_in_proc_locks(const struct stat& file) {
   const auto locks = inspect::read_whole("/proc/locks");
   if (!locks) return std::nullopt;

@@ -19,8 +19,8 @@ std::string flock_holder(int fd);
 /// descriptor. Returns 0, or an error number; EWOULDBLOCK: another process holds it.
 int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting);
 
-/// Reports that take_flock() failed with that error, and returns the exit status: that of a conflict if another process
-/// holds it.
+/// Reports that take_flock() failed with that error, and returns the exit status. It is the status of a conflict if
+/// another process holds the file.
 int refuse_flock(const LockOptions& options, int error);
 
 }  // namespace holdfast::cli

@@ -60,7 +60,7 @@ std::vector<pid_t> descendants_in_group(pid_t root, pid_t group, const std::vect
   for (const std::uint32_t pid : inspect::all_pids())
     if (auto stat = inspect::read_stat(pid)) all.emplace(pid, std::move(*stat));
   const auto descends = [&](std::uint32_t pid) {
-    // A process that ended meanwhile, and whose number another one got, may close a ring.
+    // A process that has ended, and whose number another process got, may close a ring.
     for (std::size_t steps = 0; steps <= all.size(); ++steps) {
       const auto found = all.find(pid);
       if (found == all.end()) return false;

@@ -1,4 +1,4 @@
-// What the tables of locks, dictionaries and processes have in common.
+// Cells that the tables of locks, dictionaries and processes share.
 #pragma once
 
 #include <string>
