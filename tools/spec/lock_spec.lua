@@ -411,8 +411,8 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected COMMAND or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; unlike flock, it '
-                         .. 'accepts no file descriptor' },
+        { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; use --fd '
+                         .. 'for a file descriptor' },
         { { "-n", "dict", "-q", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "key", "sh", "-c", "true" }, '"sh" may be the key or the command: put "--" before the command, or use '
                                          .. '-c LINE -- key sh' },
@@ -481,7 +481,7 @@ describe("holdfast lock has the options of flock:", function()
         local ended, out, err = run("lock", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
-        for _, text in ipairs { "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND", "-s,--shared",
+        for _, text in ipairs { "Usage: holdfast lock [OPTIONS] KEY COMMAND", "-s,--shared",
                                 "-E,--conflict-exit-code STATUS", "HOLDFAST_TOKEN", "75  no agent" } do
             assert.truthy(out:find(text, 1, true), out)
         end
@@ -952,8 +952,8 @@ describe("holdfast lock --replace", function()
     it("ends the job that holds the lock, and takes its place", function()
         local old, pid = hold("sleep 600 & echo $! >'" .. command.path "child" .. "'; READY; wait")
         local child = assert(tonumber(read "child"))
-        local new = start("lock", "--replace", "key", "--", "sh", "-c",
-                          ("kill -0 %d || kill -0 %d || echo alone"):format(pid, child))
+        local script = [[for p in %d %d; do grep -qs "^State:.[RSDT]" /proc/$p/status && echo lives; done; echo alone]]
+        local new = start("lock", "--replace", "key", "--", "sh", "-c", script:format(pid, child))
         assert.same({ code = 0 }, new:wait(), new:err())
         assert.equal("alone\n", new:out())
         assert.matches('^holdfast: "key": the job of pid ' .. pid .. " gets TERM\n", new:err())

@@ -37,7 +37,7 @@ std::vector<holdfast_holder> holders_of(holdfast_dict* dict, const std::string& 
 
 }  // namespace
 
-std::string Replacement::end_holders(holdfast_dict* dict) {
+std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
   auto processes = inspect::Processes::read();
   if (!processes) return {};  // the attempt to lock reports what is wrong
   std::vector<std::tuple<std::uint64_t, pid_t, FoundJob>> found;
@@ -45,8 +45,10 @@ std::string Replacement::end_holders(holdfast_dict* dict) {
     const inspect::Process& process = processes->of(holder.owner);
     const auto pid = static_cast<pid_t>(process.pid_here);
     const bool is_taking_it = holder.sequence == 0;
-    if (is_taking_it || process.life == inspect::Life::dead) continue;
+    if (is_taking_it || process.life == inspect::Life::dead || pid == own) continue;
     auto job = pid != 0 ? find_job(pid) : std::nullopt;
+    // Its processes have ended, and its wrapper or guard is about to release the lock.
+    if (!job && (kill_at_.contains(holder.sequence) || process.life == inspect::Life::ended)) continue;
     const char* const wrong = is_of_other_user(pid) ? "which runs as a different user"
                               : !job                ? "which is no job of holdfast lock on this machine"
                                                     : nullptr;

@@ -15,9 +15,10 @@ class Replacement {
  public:
   explicit Replacement(const LockOptions& options) : options_(options) {}
 
-  /// Ends the jobs that hold the lock now. Call it again and again until the lock is free: another waiter may get the
-  /// lock first. Returns why a holder cannot be ended, before it has signalled any; otherwise an empty string.
-  std::string end_holders(holdfast_dict* dict);
+  /// Ends the jobs that hold the lock now, except the process `own`. Call it again and again until the lock is free:
+  /// another waiter may get the lock first. Returns why a holder cannot be ended, before it has signalled any;
+  /// otherwise an empty string.
+  std::string end_holders(holdfast_dict* dict, pid_t own);
 
  private:
   void end(std::uint64_t sequence, pid_t command, const FoundJob& job);

@@ -242,7 +242,7 @@ class Wrapper {
 
   void replace() {
     if (!attach()) return;  // nobody holds anything
-    const std::string wrong = replacement_.end_holders(dict_);
+    const std::string wrong = replacement_.end_holders(dict_, command_);
     if (wrong.empty()) return;
     ::kill(command_, SIGKILL);  // it still waits for the lock
     say("{}", wrong);
