@@ -1,4 +1,4 @@
--- bench/support/figures.lua: figures in documents are the figures of the kept files that they name.
+-- Tests bench/support/figures.lua: figures in documents come from the kept files that they name.
 
 local figures = require "bench.support.figures"
 local files = require "spec.support.files"
@@ -38,7 +38,7 @@ describe("Figures in documents", function ()
         return not path:find("0319", 1, true) and RESULTS or (RESULTS:gsub("1 ns", "9 ns"))
     end
 
-    it("are tables of the files that the comments name, and nothing else changes", function ()
+    it("become tables of the files that the comments name, and nothing else changes", function ()
         local text = assert(figures.update(DOCUMENT, read))
         assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"

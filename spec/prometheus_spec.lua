@@ -1,5 +1,5 @@
--- resty.holdfast.prometheus, and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
--- manual names exactly those that exist.
+-- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
+-- manual names exactly the existing metrics.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -14,7 +14,7 @@ local MANUAL = "docs/resty.holdfast.prometheus.md"
 local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
 
 
--- The families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
+-- Returns the families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
 local function parse(text)
     local families, samples = {}, {}
     for line in text:gmatch("[^\n]+") do
@@ -31,7 +31,7 @@ local function parse(text)
 end
 
 
--- However long it takes to count the locks that other specs have left.
+-- Returns the metrics, however long it takes to count the locks that other specs have left.
 local function metrics(options)
     local computed = lock_info.computed
     lock_info.computed = function () return 0 end
@@ -42,7 +42,7 @@ local function metrics(options)
 end
 
 
--- The families that the manual names.
+-- Returns the families that the manual names.
 local function described()
     local families = {}
     for name, kind in files.read(MANUAL):gmatch("\n| `(holdfast_[%w_]+)` | (%w+) |") do
@@ -69,7 +69,7 @@ describe("resty.holdfast.prometheus", function ()
         command.tear_down()
     end)
 
-    -- Uses everything that a plain dictionary counts.
+    -- Does everything that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -114,7 +114,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(before + 1, found)
     end)
 
-    it("counts the locks of each dictionary now and then, if there is no time for all at once", function ()
+    it("counts the locks of each dictionary from time to time if there is no time for all of them", function ()
         local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
         for _, name in ipairs(more) do
             assert(shdict.open(name, { size = "100k" }))
@@ -174,7 +174,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(metrics():find("holdfast_key", 1, true))
     end)
 
-    it("sums up long keys that begin with the same 72 bytes", function ()
+    it("adds up long keys that begin with the same 72 bytes", function ()
         local start = ("k"):rep(72)
         for _, key in ipairs { start .. "one", start .. "two", start } do
             local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.05, block = true })
@@ -185,7 +185,7 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, because its clock is coarse; two of them reach less than this.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits reach this.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
@@ -203,7 +203,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same(found.held.lock, #dict:locks())
     end)
 
-    it("omits the locks of a dictionary that are too many to be counted while everything else waits", function ()
+    it("omits a dictionary's locks if there are too many to count while everything else waits", function ()
         local held = {}
         other = assert(shdict.open("spec_many", { size = "64m" }))
         finally(function () shdict.remove "spec_many" end)
@@ -219,7 +219,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(40000, lock_info.count_all(other[1], 60).held.lock)
     end)
 
-    it("limits its processor time: other processes do not make the numbers disappear", function ()
+    it("limits its processor time, so that other processes do not make the numbers disappear", function ()
         local child = process.start [[
             local lock_info = require "resty.holdfast.lock.lock_info"
             local dict = assert(require("resty.shdict").open("spec_metrics"))
@@ -278,7 +278,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("names wrong options, at the line that called", function ()
+    it("names wrong options, with the caller's line", function ()
         for _, case in ipairs {
             { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
             { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
@@ -292,7 +292,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("says how to use serve", function ()
+    it("explains how to use serve", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
         assert.truthy(err:find("serve() works only in a request of nginx; elsewhere use metrics()", 1, true), err)

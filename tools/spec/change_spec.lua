@@ -26,7 +26,7 @@ describe("holdfast release", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("ends no other grant, but names the holder", function ()
+    it("ends no other grant, and names the holder", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
@@ -159,8 +159,8 @@ describe("holdfast rm", function ()
     end)
 
     -- The first process that enters an unused runtime directory removes its dictionaries. So a dictionary may be
-    -- replaced after it was checked.
-    it("takes no lock from a process that came during the check", function ()
+    -- replaced after the check.
+    it("takes no lock from a process that appeared during the check", function ()
         for round = 1, 4 do
             local dead = keep [[
                 for i = 1, 60 do
@@ -224,7 +224,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes the unused ones of several dictionaries, and names the others", function ()
+    it("removes the unused dictionaries of several, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))

@@ -1,4 +1,4 @@
--- Tests `holdfast doctor`: it finds each fault, reports no false ones, changes nothing, and repairs damage.
+-- Tests `holdfast doctor`: it finds each fault, reports no false faults, changes nothing, and repairs damage.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -41,7 +41,7 @@ local function content(name)
 end
 
 -- Returns whether this user may see which files each process has open.
-local function may_look_at_all()
+local function may_inspect_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
 
@@ -92,7 +92,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^error: dictionary large: 1 part of 16 is damaged")
     end)
 
-    it("does not take changes by others for damage", function ()
+    it("does not mistake changes by other processes for damage", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             local busy = assert(shdict.open("busy", { size = "1m" }))
@@ -180,7 +180,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("finds and frees the one lock of a dead process among very many", function ()
+    it("finds and frees a dead process's only lock among very many", function ()
         keep [[
             assert(require("resty.shdict").open("my_dict", { size = "48m" }))
             for i = 1, 101000 do
@@ -238,7 +238,7 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, (run("lock", "jobs", "key", "--", "true")))
     end)
 
-    it("warns if others wait for a lock of a dead process", function ()
+    it("warns if processes wait for a dead process's lock", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
@@ -412,7 +412,7 @@ describe("holdfast doctor", function ()
                            .. "ended: ", finding.advice)
         end
         world.kill(process)
-        local nobody = may_look_at_all() and "no process has it open" or
+        local nobody = may_inspect_all() and "no process has it open" or
                        "no process that this user may inspect has it open"
         finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)
@@ -443,7 +443,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("says how to close a directory that is open to others, apart from the fault", function ()
+    it("explains how to close a directory that is open to others, apart from the fault", function ()
         os.execute("chmod 777 " .. command.world())
         local ended, out = run("doctor", "--json")
         os.execute("chmod 700 " .. command.world())
@@ -455,7 +455,7 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("reports only a note if no process has used the default directory, and an error for a named one", function ()
+    it("reports a note for an unused default directory, and an error for an unused named one", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then

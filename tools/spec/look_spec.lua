@@ -1,5 +1,5 @@
--- Tests `holdfast ls`, `stat` and `locks`: what they print for people and for programs. They change nothing, and wait
--- for no process.
+-- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and wait for
+-- no process.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -14,7 +14,7 @@ local MEMBERS = [[
     for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
--- Holds three keys as lock, rwlock and semaphore, one with an exptime and a reason.
+-- Holds three keys as lock, rwlock and semaphore, one of them with an exptime and a reason.
 local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
@@ -138,7 +138,7 @@ describe("holdfast ls", function ()
         assert.equal("FF6E616D65", dictionary.name_hex)
     end)
 
-    it("says why a dictionary cannot be read, and lists the others", function ()
+    it("reports why a dictionary cannot be read, and lists the others", function ()
         keep(MEMBERS .. "ready()")
         command.write(command.world() .. "/broken.dict", ("x"):rep(8192))
         os.execute("chmod 600 " .. command.world() .. "/broken.dict")
@@ -286,7 +286,7 @@ describe("holdfast locks", function ()
             end
         ]]
         local pid = world.worker_of(process)
-        -- Stops it somewhere in the loop, which is mostly inside the dictionary.
+        -- Stops the process somewhere in the loop, which is mostly inside the dictionary.
         for _ = 1, 20 do
             command.kill(pid, 19)
             local begin = command.now()
@@ -317,10 +317,10 @@ describe("Reading a runtime directory", function ()
         end
         assert.matches("my_locks", output("ls"))
         run("prune")
-        assert.matches("my_locks", output("ls"))  -- it is kept
+        assert.matches("my_locks", output("ls")) -- it is kept
     end)
 
-    it("says that there is none, and creates none", function ()
+    it("reports that there is none, and creates none", function ()
         for _, words in ipairs(LOOKS) do
             local ended, out, err = run(unpack(words))
             assert.same({ code = 2 }, ended)
@@ -344,7 +344,7 @@ describe("Reading a runtime directory", function ()
         assert.equal(2, #rows(output("ls", "--dir", directory, { HOLDFAST_DIR = "/nowhere" })))
     end)
 
-    it("refuses one with another layout, and says so", function ()
+    it("refuses a directory with a different layout, and reports that", function ()
         keep(MEMBERS .. "ready()")
         world.overwrite("processes", 8, "\99\0\0\0")
         for _, name in ipairs { "ls", "locks" } do
@@ -352,7 +352,7 @@ describe("Reading a runtime directory", function ()
         end
     end)
 
-    it("as another user needs root, and switches to that user", function ()
+    it("as a different user needs root, and switches to that user", function ()
         if shell.output "id -u" ~= "0" then
             refused(2, 'cannot become user "root": only root can', "ls", "--user", "root")
             return

@@ -35,7 +35,7 @@ local function serve_members(...)
     return (select(2, serve(...)))
 end
 
--- Returns how many dictionaries cannot be opened, according to a new server.
+-- Returns the number of dictionaries that cannot be opened, according to a new server.
 local function refused()
     local process, port = serve()
     local body = get(port, "/metrics")
@@ -239,7 +239,7 @@ describe("holdfast serve", function ()
         end
     end)
 
-    it("answers HEAD with the head alone", function ()
+    it("answers HEAD with only the head", function ()
         local _, port = serve()
         local answer = http.answer_to(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
@@ -324,10 +324,10 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
-        -- A regression: it served without a token.
+        -- A regression: the server used to serve without a token.
         assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
         assert.matches("token%-file: no FILE was given", refusal("--token-file="))
-        -- Must not suggest chmod for a file that is not a token.
+        -- The message must not suggest chmod for a file that is not a token.
         assert.matches('token file "/tmp" is not a regular file', refusal("--token-file", "/tmp"))
         assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
@@ -388,7 +388,7 @@ sys.stdin.read()
         assert.equal(200, (select(2, get(port, "/metrics"))))
     end)
 
-    it("exits with 0 at once on TERM and INT, while a client is silent and another waits", function ()
+    it("exits with 0 immediately on TERM and INT, while a client is silent and another waits", function ()
         keep(MEMBERS .. "ready()")
         for _, signal in ipairs { command.TERM, command.INT } do
             local process, port = serve()
@@ -399,7 +399,7 @@ sys.stdin.read()
         end
     end)
 
-    it("sees a runtime directory that is created later, dictionaries that are created again, and its end", function ()
+    it("notices a runtime directory that is created later, recreated dictionaries, and the directory's end", function ()
         local _, port = serve()
         local body, status = get(port, "/metrics")
         assert.equal(503, status)
@@ -424,7 +424,7 @@ sys.stdin.read()
         assert.is_true(has(131072))
     end)
 
-    it("takes no process slot, and creates no files", function ()
+    it("occupies no process slot, and creates no files", function ()
         local process = keep(MEMBERS .. "ready()")
         local _, port = serve()
         get(port, "/metrics")

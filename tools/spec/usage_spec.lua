@@ -5,7 +5,7 @@ local command, shell, world = require "spec.support" ("command", "shell", "tools
 -- The first commands. Those for clusters exist only with the folder cluster/.
 local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
--- Arguments, and the message: it names what was given and what is accepted.
+-- Arguments, and the message, which names the given and the accepted words.
 local REFUSED = {
     { {}, "no command was given; accepted: " .. FIRST },
     { { "" }, 'unknown command ""; accepted: ' .. FIRST },
@@ -184,7 +184,7 @@ describe("The command line", function()
         end
         local ended, out, err = command.run(unpack(arguments))
         assert.same({ code = 0 }, ended, err)
-        -- Which worker is first differs from run to run.
+        -- The order of the workers differs from run to run.
         assert.equal((output:gsub("%d", "N")), (out:gsub("%d", "N")))
     end)
 end)

@@ -132,7 +132,7 @@ describe("holdfast", function ()
         assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))
     end)
 
-    it("refuses to end a lock that it cannot read, and says why", function ()
+    it("refuses to end a lock that it cannot read, and reports why", function ()
         world.damage_lock("values", "held")
         for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
                                  { "ttl", "values", "held", "1" } } do
@@ -175,7 +175,7 @@ describe("holdfast", function ()
         assert.equal(30000, count)
     end)
 
-    it("says why it cannot print a value", function ()
+    it("reports why it cannot print a value", function ()
         assert.same({ 1, 'there is no key "none"' }, { refused("get", "values", "none") })
         assert.same({ 2, 'cannot print "list": it is a list of 1 element; use lpop or rpop in Lua' },
                     { refused("get", "values", "list") })
@@ -226,7 +226,7 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
-        -- An empty argument, as from an unset shell variable, is not the same as no argument.
+        -- An empty argument, as from an unset shell variable, is not the same as a missing argument.
         { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
         { { "incr", "values", "a", "" }, 'bad number ""' },
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },

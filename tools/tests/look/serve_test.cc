@@ -36,14 +36,14 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const Text other = text_of_size(kOldTextsMax / 2);
   const Text one = text_of_size(1);
   const std::vector<Text> within{latest, half, nullptr, half, latest, other, half, other};
-  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new one does not";
+  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new text does not";
   const std::vector<Text> beyond{one, half, latest, other, half};
   EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest is dropped";
   const std::vector<Text> longest{half, text_of_size(kOldTextsMax + 1), one};
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }
 
-TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
+TEST(ListDocument, TakesItemsUpToItsLimitAndReportsThat) {
   inspect::Json head{{"time", 1}};
   ListDocument small(head, "items");
   small.add({{"a", 1}});
@@ -57,7 +57,7 @@ TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
   EXPECT_GT(text.size(), kDocumentMax - 20'000);
   const inspect::Json json = inspect::Json::parse(text);
   EXPECT_TRUE(json["truncated"].get<bool>());
-  EXPECT_TRUE(json["items"].back().is_string()) << "no item follows an omitted one";
+  EXPECT_TRUE(json["items"].back().is_string()) << "no item may follow an omitted one";
 }
 
 TEST(ListDocument, CutsKeysBetweenCharacters) {
