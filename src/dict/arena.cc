@@ -61,7 +61,7 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
 }
 
 // Removes a block from its bin. The block's two sizes must agree, and its neighbours in the bin must point back at it.
-// So an overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
+// So an overwritten word neither causes an entry's memory to be allocated nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);

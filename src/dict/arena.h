@@ -1,15 +1,15 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
 // The first granule of a free block has the block's size and its neighbours in its bin (size, next, previous); its last
-// word repeats the size. The free bits of its first and last granule are set; all other free bits are clear. So a
-// released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
-// beginning of a block, free or not; every allocation and release preserves this.
+// word repeats the size. The free bits of its first and last granule are set; all other free bits are clear. So both
+// neighbours of a released block are found in one step, and no two free blocks are adjacent. ShardHeader::hand always
+// names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting
-// a hot string then alternates between two blocks, with half the work. The spare block contains its size twice, once
-// inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the spare block.
-// After a death it is free memory, as it is in no chain.
+// change of a value released becomes the spare block. It is not merged, is in no bin, and its free bits are clear.
+// Overwriting a hot string then alternates between two blocks, with half the work. The spare block contains its size
+// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the
+// spare block. After a death, repair frees its memory, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
 // to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
@@ -42,7 +42,7 @@ class Shortage {
   constexpr std::uint32_t granules() const noexcept { return bits_ & ~(kFull | kEvict); }
 
  private:
-  static constexpr std::uint32_t kFull = std::uint32_t{1} << 31;  // no arena has as many granules
+  static constexpr std::uint32_t kFull = std::uint32_t{1} << 31;  // no arena has that many granules
   static constexpr std::uint32_t kEvict = std::uint32_t{1} << 30;
   constexpr explicit Shortage(std::uint32_t bits) noexcept : bits_(bits) {}
 
@@ -67,8 +67,9 @@ class Arena {
   /// if the block is shorter, which means damage.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Releases a block. Announces the reuse first, so that a reader still in the block starts again. Returns the
-  /// beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the block any more.
+  /// Releases a block. Announces the reuse first, so that a reader that is still reading the block starts again.
+  /// Returns the beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the
+  /// block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block, but keeps it whole as the only spare block, which the next allocate() of its size uses directly.
@@ -183,7 +184,8 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// Checks that the words of the spare block agree, so that an overwritten word does not give an entry's memory away.
+// Checks that the words of the spare block agree, so that an overwritten word does not cause an entry's memory to be
+// allocated.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);

@@ -5,8 +5,8 @@
 // After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full of
 // locks of living processes stays fast.
 //
-// The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
-// count as dead. They stay dead, because a token is never reused.
+// The kernel is asked here, without the shard's mutex. Later, with the mutex held, exactly the processes that were
+// found dead here count as dead. They stay dead, because a token is never reused.
 #pragma once
 
 #include <algorithm>

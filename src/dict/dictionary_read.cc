@@ -104,8 +104,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 }
 
 // Reads again after a torn read. Repeatedly torn reads mean that writers are active, so the mutex will become free. If
-// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be in the part
-// by which the arena has grown.
+// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be a block in
+// memory that was added to the arena during the read.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadLimit limit; !limit.over();) {

@@ -17,10 +17,10 @@
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
 // a handler runs. So a value ends exactly when a timer of the same length fires that was set in the same handler.
 //
-// Suppose that values counted from the loop's time and ended by the system's clock. Then a handler that has run for 10
-// ms would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a
-// value for that much longer, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such as the
-// loop of a process forked off nginx.
+// The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
+// would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value
+// for longer, by the loop's delay, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such
+// as the loop of a process forked off nginx.
 //
 // Thread safety: any thread may make any call at any time.
 #pragma once
@@ -129,7 +129,8 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Returns whether a lease that was to end at `before_ms` now ends earlier, so that its waiters know a wrong end.
+/// Returns whether a lease that would have ended at `before_ms` now ends earlier, so that its waiters expect the wrong
+/// end.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }

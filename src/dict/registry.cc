@@ -173,7 +173,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
-  // For the message of attach(), which says what contradicts what.
+  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);

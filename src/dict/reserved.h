@@ -12,11 +12,11 @@
 //   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
 //   3. the new part becomes a free block            | nothing else
 //
-// The kernel is asked for memory without the mutex, because it takes about a microsecond for each page. The operation
-// releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
-// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A process that
-// may no longer write to the file, because its user or group has changed, asks for each page. It has to, because
-// mincore() then reports all pages as present.
+// The kernel is asked for memory without the mutex, because the request takes about a microsecond for each page. The
+// operation releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for
+// 100 ms. In the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A
+// process that may no longer write to the file, because its user or group has changed, asks for each page. It has to,
+// because mincore() then reports all pages as present.
 //
 // The mark is a hint that is checked: a process touches only memory that it has found to exist
 // (platform::reserve_pages). A mark that was overwritten is repaired if it is invalid, or smaller than a mark that this
@@ -30,9 +30,9 @@
 
 namespace holdfast {
 
-/// The mark is a number of units of the arena, with a check above it that most other words fail. A unit is a page of 4
-/// KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power of two
-/// with which the mark can count the whole arena.
+/// The mark is a number of units of the arena, with check bits above it that most other words do not match. A unit is a
+/// page of 4 KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power
+/// of two with which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;

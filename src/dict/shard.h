@@ -132,7 +132,7 @@ class Shard {
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
-  /// Returns the name of its dictionary, for tracers.
+  /// Returns the name of the shard's dictionary, for tracers.
   const char* name() const noexcept { return name_; }
   /// Sets that name. REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }

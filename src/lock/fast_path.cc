@@ -134,7 +134,7 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
 }
 
 /// The present time, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
-/// takes a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
+/// is read in a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;

@@ -59,7 +59,8 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexce
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
-// Refuses a contender while the gate is closed, whatever the entry says, because no process has the lock here.
+// Refuses a contender while the gate is closed, whatever the entry says, because no process of this machine holds the
+// lock.
 [[gnu::cold]] Code turn_away(const LockEntry& lock, const Contender& contender, Result& result) noexcept {
   if (is_reserved_for(lock, contender.waiter)) {
     end_grant(lock);

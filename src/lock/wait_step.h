@@ -32,7 +32,7 @@ struct BlockedBy {
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
-  std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
+  std::uint64_t delay_ns = 0;  // the result of WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
   Parker* parker = nullptr;    // parker of the waiter, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;

@@ -178,7 +178,7 @@ class ParkingLot {
     bool sleeps = false;
     bool listens = false;            // sleeps on the mailbox; else on the parker's own word
     std::uint32_t seen = 0;          // value of the parker's own word
-    std::uint64_t next_look_ns = 0;  // sleep no longer than this
+    std::uint64_t next_look_ns = 0;  // do not sleep beyond this time
   };
 
   ParkingLot();
@@ -212,9 +212,10 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// Checks, if a check is due, for the parker's waiters, or for all waiters if the parker was the listener.
+  /// If a check is due, checks what the parker's waiters wait for, or what all waiters wait for if the parker was the
+  /// listener.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
-  /// Returns how long the parker's thread may sleep.
+  /// Returns the time (ns) until which the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
   /// Checks what the parker's waiters wait for, or the waiters of all parkers if `parker` is null. Marks a waiter ready

@@ -37,7 +37,7 @@ struct alignas(128) WaitRecord {
 
   // The words below belong together if the stamp is even, and has the same value before and after they are read.
   Word32 task;
-  Word64 token;            // the owner that wrote this
+  Word64 token;            // the owner that wrote these words
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
   Word64 seen;             // when the process last checked, and saw what follows (ns)
   Word64 holder;           // token of the only holder of what is waited for; 0: none, several, or unknown

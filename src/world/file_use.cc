@@ -32,8 +32,8 @@ using platform::Mapping;
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
 /// A shorter timeout, because forks of other threads have to wait.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
-/// A process that is about to be refused also holds the lock for a moment. So check this often before concluding that
-/// the file is in use.
+/// The number of checks before concluding that the file is in use. It is larger than 1, because a process that is about
+/// to be refused also holds the lock for a moment.
 constexpr int kLooks = 5;
 
 bool is_of(const OpenedFile& file, const WorldId& world) noexcept {

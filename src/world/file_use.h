@@ -18,8 +18,9 @@
 // An adopted file need not be searched for owners, because each world begins the generations of its slots at another
 // number. So old tokens belong to no living process.
 //
-// The decision is repeated once the lock is held. A use that survives exec has no lock on the file itself, because with
-// its descriptor the program could read and write the file. It has a separate file (world/kept_file.h).
+// The decision is repeated once the lock is held. A use that survives exec holds no lock on the file itself, because
+// the program could read and write the file through the lock's descriptor. Such a use has a separate file
+// (world/kept_file.h).
 #pragma once
 
 #include <cstdint>
@@ -76,8 +77,8 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
 /// Shows other processes that this process uses the file with that inode. The use lasts as long as the descriptor is
-/// open anywhere, even after exec. Returns an empty descriptor without an anchor. Fails with mismatch if the name no
-/// longer leads to this file.
+/// open anywhere, even after exec. Returns an empty descriptor if the directory has no anchor. Fails with mismatch if
+/// the name no longer leads to this file.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 

@@ -42,9 +42,10 @@ inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noe
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
 }
 
-/// Tries once. Returns the lock, or an empty mapping if another file of that name is in use at this moment. `directory`
-/// must be anchored to the process table. Without an anchor no names are in use, and the result is empty. REQUIRES: no
-/// other file has the name, or the caller checks again which file has it.
+/// Tries once to take this process's lock on the name. Returns the lock, or an empty mapping if another file of that
+/// name is in use at this moment. `directory` must be anchored to the process table. If there is no anchor, no names
+/// are in use, and the result is empty. REQUIRES: no other file has the name, or the caller checks again which file has
+/// it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
 /// Does the same for a file that is about to get its name. Fails with mismatch if another file of that name stays in
@@ -53,8 +54,8 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
                                           std::uint64_t inode);
 
 /// Returns a descriptor which shows, as long as it is open anywhere, that the name stands for that file and that the
-/// file is in use. Returns an empty descriptor without an anchor. REQUIRES: this process holds the name for that file,
-/// and the caller checks that the file has the name.
+/// file is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that
+/// file, and the caller checks that the file has the name.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 

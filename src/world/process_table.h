@@ -137,7 +137,7 @@ std::uint64_t pid_namespace() noexcept;
 /// Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Returns whether a process with that generation has kept its life across exec.
+/// Returns whether a process with that generation was kept alive across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
 /// Two descriptors that keep a process alive across exec. One of them is enough, as long as it is open anywhere.
@@ -146,7 +146,7 @@ struct KeptLife {
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
-/// While this object exists, enter() in this thread keeps the process's life across exec.
+/// While this object exists, enter() in this thread keeps the process alive across exec.
 class KeepLife {
  public:
   KeepLife() noexcept;
@@ -157,8 +157,8 @@ class KeepLife {
   KeptLife take() const noexcept;
 };
 
-/// Releases what the description of a KeptLife or of a use holds, even if other processes have the description open,
-/// and closes the descriptor. Fails with invalid.
+/// Releases the locks that the description of a KeptLife or of a kept use holds, even if other processes have the
+/// description open, and closes the descriptor. Fails with invalid.
 Status end_kept_description(int fd);
 
 /// This process's handle to the table. Thread-safe; all processes share the slots.
@@ -196,7 +196,7 @@ class ProcessTable {
   /// Checks whether the process of that slot and generation lives. `generation_mask` has the bits of the generation
   /// that the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
-  /// Returns how often judge() returned unknown, in this world.
+  /// Returns how often judge() has returned unknown in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
   /// Returns why judge() returns unknown now, or ok if it does not return unknown.
   Status judge_trouble() noexcept;
@@ -238,9 +238,8 @@ class ProcessTable {
   /// Returns whether any process but `own` has a slot. A process that is exiting is no longer present, but may still
   /// hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
-  /// Frees the slots of exited programs that had kept their life across exec. With `all`, and if no program keeps
-  /// anything, also frees the slots whose file is missing. Returns whether such a program of this world lives, or may
-  /// live.
+  /// Frees the slots of exited programs that were kept alive across exec. With `all`, and if no program keeps anything,
+  /// also frees the slots whose file is missing. Returns whether such a program of this world lives, or may live.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.

@@ -102,8 +102,8 @@ class RuntimeDirectory {
   bool is_gone() const;
 
   /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check, a
-  /// process could meet processes with another process table through a dictionary. `made` and `kept` are memory of that
-  /// file, which stays mapped as long as names are opened.
+  /// process could meet processes with another process table through a dictionary. `made` and `kept` are in memory of
+  /// that file, which must stay mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
