@@ -219,7 +219,7 @@ void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint3
   make_spare(kept, count);
 }
 
-// Returns the granules of the spare block, or 0 on damage.
+// Returns the size of the spare block in granules, or 0 on damage.
 inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
   if (is_spare(block, size)) return size;

@@ -80,7 +80,7 @@ class Arena {
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
   /// Returns whether the spare block is a valid block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
-  /// Returns the granules of the spare block if it begins at `block`, else 0. Needs no mutex.
+  /// Returns the size of the spare block in granules if it begins at `block`, else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
     if (block != spare()) return 0;
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
@@ -99,7 +99,7 @@ class Arena {
 
   /// Returns whether the block is free. REQUIRES: a block begins at `block`.
   bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
-  /// Returns the granules of the free block that begins at `block`, or 0 on damage.
+  /// Returns the size, in granules, of the free block that begins at `block`, or 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
   /// Forgets the known shortages (Reclaimer::clear).

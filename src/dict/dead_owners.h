@@ -35,7 +35,7 @@ class DeadOwners {
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
-  /// Returns the granules of the locks and permits that seem to be free, expired or flushed.
+  /// Returns the total size, in granules, of the locks and permits that seem to be free, expired or flushed.
   std::uint32_t ended() const noexcept { return ended_; }
 
  private:

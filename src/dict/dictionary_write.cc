@@ -16,8 +16,8 @@ namespace holdfast {
 
 namespace {
 
-/// How long to wait for the mutex of a shard to reclaim its memory. It is no longer than a lock attempt waits for the
-/// mutex.
+/// The time to wait for the mutex of a shard in order to reclaim the shard's memory. It is no longer than a lock
+/// attempt waits for the mutex.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
 // Checks how a run could be made. Other processes may change the shard during a scan, so the scan is repeated. No
@@ -60,8 +60,8 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
-/// Returns the granules of the value's entry, to check whether the entry can ever fit. Returns 0 if it fits in any
-/// dictionary.
+/// Returns the size of the value's entry in granules, to check whether the entry can ever fit. Returns 0 if it fits in
+/// any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
   // This limit applies to the key and to the value. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;

@@ -51,8 +51,8 @@ inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address for the
-/// life of the process.
+/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address until
+/// the process ends.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
@@ -75,7 +75,7 @@ inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// How long a process that was refused memory waits before it asks again, so that it does not ask a full file system at
+/// The time for which a process that was refused memory does not ask again. So it does not ask a full file system at
 /// each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// Returns the time of a refusal that happens now. It is never 0, which means no refusal.
@@ -119,8 +119,8 @@ inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
 }
 
-/// Returns the time (ms) at which a value that lives for `seconds` from now ends. If it counts from a rough start, the
-/// exptime is rounded down to whole milliseconds, as a loop rounds its timers.
+/// Returns the time (ms) at which a value that lives for `seconds` from now ends. If the exptime counts from a rough
+/// start, it is rounded down to whole milliseconds, as a loop rounds its timers.
 inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t start = rough_start_of_value(seconds);

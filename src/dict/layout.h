@@ -325,8 +325,8 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
 /// More granules than any arena has. Other numbers of granules can be added to it without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
-/// Returns the granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax
-/// bytes.
+/// Returns the size, in granules, of a block with this key and value. REQUIRES, here and below: the value has at most
+/// kValueMax bytes.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
 }

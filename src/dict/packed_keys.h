@@ -39,7 +39,7 @@ class PackedKeys {
   }
 
  private:
-  /// Returns where to put the bytes of the next key, or null if the key does not fit.
+  /// Returns the address at which to put the bytes of the next key, or null if the key does not fit.
   char* begin(std::uint32_t length) noexcept {
     const std::size_t at = size_;
     size_ += sizeof length + length;

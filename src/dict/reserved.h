@@ -37,7 +37,7 @@ struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
 
-  /// Returns the granules of a unit in an arena of `all` granules.
+  /// Returns the size of a unit, in granules, for an arena of `all` granules.
   static constexpr std::uint32_t unit(std::uint32_t all) noexcept {
     std::uint32_t granules = kGranulesPerPage;
     while (all / granules >= (1U << kUnitBits) - 1) granules *= 2;
@@ -50,16 +50,17 @@ struct ReservedMark {
   static constexpr std::uint32_t of(std::uint32_t granules, std::uint32_t all) noexcept {
     return of_units((granules + unit(all) - 1) / unit(all));
   }
-  /// Returns the granules that a mark stands for, in an arena of `all` granules, or 0 if the mark is not valid.
+  /// Returns the number of granules that a mark stands for in an arena of `all` granules, or 0 if the mark is not
+  /// valid.
   static constexpr std::uint32_t granules_of(std::uint32_t word, std::uint32_t all) noexcept {
     const std::uint32_t units = word & ((1U << kUnitBits) - 1);
     return word == of_units(units) ? static_cast<std::uint32_t>(std::min(std::uint64_t{units} * unit(all), {all})) : 0;
   }
 };
 
-/// How much of an arena is reserved at first, and the most by which it grows in one step, unless a unit is larger or
-/// more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a fraction of
-/// a millisecond. The benchmark of both constants is "Opening a new dictionary".
+/// The part of an arena that is reserved at first, and the most by which the arena grows in one step, unless a unit is
+/// larger or more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a
+/// fraction of a millisecond. The benchmark of both constants is "Opening a new dictionary".
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 

@@ -97,8 +97,8 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, except drawn and long holds. The benchmark of this constant and the
-  /// next is "lock + unlock, same object".
+  /// The time for which a process measures no other hold, except drawn and long holds. The benchmark of this constant
+  /// and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// The most checks of the end of a hold in that time. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;

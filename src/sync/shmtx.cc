@@ -36,7 +36,7 @@ using shmtx_internal::critical_section;
 /// contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// How often a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
+/// The interval at which a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
 /// The first sleep of a waiter for a record lock. Nobody wakes such a waiter, so it tries more often. No benchmark
 /// covers this constant, because contended_mutex has no strategy `file`.

@@ -46,14 +46,14 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// How soon the first waiter of a queue notices a release without a wake-up. Each later waiter checks less often, by
-/// kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if the first waiter
-/// does not check, and this way a hundred waiting processes are not all awake all the time. The benchmark of this
-/// constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
+/// The time within which the first waiter of a queue notices a release without a wake-up. For each later waiter this
+/// time is longer, by kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if
+/// the first waiter does not check, and this way a hundred waiting processes are not all awake all the time. The
+/// benchmark of this constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// How often any waiter checks when a death watch is on. This is less than the time within which a process must check
-/// to keep its waiters in their queues (dict/wait_queue.h).
+/// The interval between the checks of any waiter when a death watch is on. It is less than the time within which a
+/// process must check to keep its waiters in their queues (dict/wait_queue.h).
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 

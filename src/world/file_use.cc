@@ -115,7 +115,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended since then may have asked for a longer life. This matters if the file would be retired.
+    // A user that has ended since then may have asked for a longer lifetime. This matters if the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -229,7 +229,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
     // No process is present. So the only users of this world's files are processes that are exiting, and the caller may
-    // be one. Since the header was read, a user from another world may have asked for a longer life, and ended.
+    // be one. Since the header was read, a user from another world may have asked for a longer lifetime, and ended.
     if (!is_of(*file, world)) {
       if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
       if (file->header().persist != kTemporary) continue;

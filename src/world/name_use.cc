@@ -109,7 +109,8 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
   auto file = lock_byte(directory, name, byte);
   if (!file) return file.status();
   if (is_other_in_use(file->get(), byte)) return Held();
-  // Relaxed is enough after checking the locks, because the word is stored before exec ends the lock of a kept use.
+  // Relaxed is enough after checking the locks, because the word is stored before exec ends the lock of a name that is
+  // kept in use.
   const std::uint64_t first = byte & ~(kInodes - 1);
   const bool was_any_kept = directory.kept_uses().load(kRelaxed) != 0;
   if (was_any_kept && is_other_use_kept(directory, first, first + kInodes, byte)) return Held();
@@ -152,7 +153,7 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
 
 Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return FileDescriptor();
-  directory.kept_uses().store(1, kRelaxed);  // before the use is kept: see hold()
+  directory.kept_uses().store(1, kRelaxed);  // before the name is kept in use: see hold()
   return keep_use(directory, name_byte(name, inode));
 }
 

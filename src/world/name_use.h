@@ -17,9 +17,9 @@
 // (b * 0x9E3779B97F4A7C15 mod 2^64) >> 32. A word whose byte is not locked may be reused. Records are written under the
 // directory's lock, or by a process that creates a file with the byte and clears its record.
 //
-// The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A use that
-// survives exec has a separate file (world/kept_file.h). Such files are searched for only if a process of this world
-// (runtime directory) has kept such a use.
+// The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A name that is
+// kept in use across exec has a separate file (world/kept_file.h). Such files are searched for only if a process of
+// this world (runtime directory) has made one.
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 struct TableHeader {
   FileHeader file;
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; waiters sleep on it
-  Word64 unjudged;                 // how often judge() returned unknown; shown to users
-  Word64 kept_uses;                // not 0: a use of a dictionary was kept across exec (world/name_use.h)
+  Word64 unjudged;                 // how often judge() has returned unknown; shown to users
+  Word64 kept_uses;                // not 0: a dictionary was kept in use across exec (world/name_use.h)
   Word64 keeper;                   // lock of the last keeper that has not ended properly, 0: none; shown to users
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
@@ -157,7 +157,7 @@ class KeepLife {
   KeptLife take() const noexcept;
 };
 
-/// Releases the locks that the description of a KeptLife or of a kept use holds, even if other processes have the
+/// Releases the lock that a descriptor of a KeptLife or of a kept dictionary holds, even if other processes have the
 /// description open, and closes the descriptor. Fails with invalid.
 Status end_kept_description(int fd);
 
