@@ -175,7 +175,7 @@ class key_mutex {
     slots::give_back(own);
     return failure::of(code);
   }
-  /// Returns whether the lock was taken. Throws for any failure, except if another holder has it.
+  /// Returns whether the lock was taken. Throws for any failure except that others have it.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
     if (taken) return true;

@@ -38,8 +38,8 @@ inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Requ
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-/// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. With a timeout of 0 or less,
-/// the call does not block. A timeout of more than kLongest means no limit.
+/// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
+/// not block, and a timeout of more than kLongest has no limit.
 ///
 /// Returns the codes of acquire_try() and acquire_wait(). After the timeout, returns the code of the last attempt,
 /// locked or timeout. Behind a gate it may also return unavailable, which means that nothing can be granted. The gate

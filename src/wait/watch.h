@@ -73,7 +73,7 @@ struct Watch {
   const QueueFields* queue = nullptr;  // the queue that the waiter is in
   std::uint32_t hash = 0;              // the entry's hash when the watch was made
   std::uint32_t shape = 0;             // the entry's shape at that time
-  std::uint32_t want = 1;              // number of permits that the waiter wants
+  std::uint32_t want = 1;              // how much the waiter wants
   std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
