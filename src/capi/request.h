@@ -26,7 +26,7 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .holder_task = wait.holder_task,
           .task = wait.task,
           .fair = wait.fair != 0,
-          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 for NaN, too
+          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // also 0 for NaN
           .holds = to_holds(wait.holds),
           .tries = wait.tries != 0};
 }

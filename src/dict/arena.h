@@ -1,13 +1,13 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
-// The first granule of a free block has the block's size and its neighbours in its bin (size, next, previous); its last
-// word repeats the size. The free bits of its first and last granule are set; all other free bits are clear. So both
-// neighbours of a released block are found in one step, and no two free blocks are adjacent. ShardHeader::hand always
-// names the beginning of a block, free or not; every allocation and release preserves this.
+// The first granule of a free block contains the block's size and its neighbours in its bin (size, next, previous). The
+// block's last word repeats the size. The free bits of the first and the last granule are set; all other free bits are
+// clear. So both neighbours of a released block are found in one step, and no two free blocks are adjacent.
+// ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
 // change of a value released becomes the spare block. It is not merged, is in no bin, and its free bits are clear.
-// Overwriting a hot string then alternates between two blocks, with half the work. The spare block contains its size
+// Overwriting a hot string then alternates between two blocks, which halves the work. The spare block contains its size
 // twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the
 // spare block. After a death, repair frees its memory, because no chain reaches it.
 //
@@ -25,13 +25,14 @@
 
 namespace holdfast {
 
-/// A run that was not found in an arena. It fits in one word, because each operation on a dictionary passes it on.
+/// The length of a run that was not found in an arena. It fits in one word, because each operation on a dictionary
+/// passes it on.
 class Shortage {
  public:
   constexpr Shortage() noexcept = default;
-  /// Makes the shortage of an arena that can grow.
+  /// Makes a shortage for an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// Makes the shortage of an arena that cannot grow. `evict` says that even evicting live values did not help.
+  /// Makes a shortage for an arena that cannot grow. `evict` says that even evicting live values did not help.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -86,8 +87,8 @@ class Arena {
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Does in one step the work of an allocate() that returned the spare block and of a keep() of another block of the
-  /// same size. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Does in one step what an allocate() that returns the spare block, and a keep() of another block of the same size,
+  /// would do. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.

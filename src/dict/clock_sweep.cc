@@ -25,7 +25,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
-    // The last lap may begin at any point of the arena, so another lap follows, to find a window across that point.
+    // The last pass may begin in the middle of the arena, so it makes a second lap, to find a window across that point.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;

@@ -1,5 +1,6 @@
-// The operations of a dictionary. Each operation becomes visible through one store (docs/design.md has the table). If a
-// process is killed at any instruction, the key has its state from before or after the operation, never one in between.
+// The operations of a dictionary. Each operation becomes visible through one store (see the table in docs/design.md).
+// If a process is killed at any instruction, the key has its state from before or after the operation, never one in
+// between.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
 // it finds the next dictionary of the same name, or returns `removed`. It keeps nothing of the removed dictionary,

@@ -3,8 +3,7 @@
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// The bytes of shards, one for each shard, say whether a shard was ever opened. They exist only if there are several
-// shards.
+// A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards.
 //
 // The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
 // Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner
@@ -48,15 +47,16 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // One atomic operation changes each word below, unless the word is constant. The first cache line changes rarely.
+  // Each word below is changed by single atomic operations, unless the word is constant. The first cache line changes
+  // rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
-  std::uint64_t seed_complement;    // of `seed`: a process with a wrong seed would find none of the locks
+  std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
   Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
   std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
   alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
-  Word64 range;                     // the range of `sequence`, unless one of them was overwritten
-  Word64 range_copy;                // sealed (world/fencing.h)
+  Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten
+  Word64 range_copy;                // a copy of `range`, sealed (world/fencing.h)
   Word64 given;                     // the last fencing number again, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;

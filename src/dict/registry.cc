@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Returns whether the file is a dictionary that can be opened, or whose open reports why not. A temporary dictionary
-/// of another world that no process uses does not count.
+/// Returns whether the file is a dictionary that can be opened, or for which open() reports the reason of its failure.
+/// A temporary dictionary of another world that no process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -67,7 +67,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-// Returns what to do about a largest value that is too large.
+// Returns advice for the message about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
   // In a dictionary of one shard, less than a tenth is used for anything except values.

@@ -152,7 +152,7 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
 }
 
 // Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
-// the waiter, even by evicting values. The lock itself may be evicted, because nobody has it, so this makes room for
+// the waiter, even by evicting values. The lock itself may be evicted, because nobody holds it, so this makes room for
 // both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line

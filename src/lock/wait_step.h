@@ -74,7 +74,7 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
 /// Records how long the waiter took to respond, as reported by WaitQueue::delay_of(). Returns whether this is the first
-/// known delay of the waiter's loop, and the loop is slow. `waiter` then says so from now on.
+/// known delay of the waiter's loop, and the loop is slow. If so, records this in `waiter`.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
 /// Returns whether a slow loop's waiter may poll briefly until it is next, and so be present (lock/handoff.h).

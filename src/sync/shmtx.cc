@@ -113,7 +113,7 @@ bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
 // Takes over only the exact word that was checked, because another process may have taken over since then.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
-  // This protocol has no word without an owner, so shared memory was overwritten. Repair handles this, too.
+  // This protocol has no word without an owner, so shared memory was overwritten. Repair also handles this case.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");

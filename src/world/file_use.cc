@@ -40,7 +40,7 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// Returns whether the file's times have a meaning here. The boot id does not matter: no file in memory survives a boot,
+// Returns whether the file's times are meaningful here. The boot id does not matter: no file in memory survives a boot,
 // and containers have their own ids. But a time of another time namespace has a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
@@ -69,7 +69,7 @@ Status refuse_other_clock(const std::string& path) {
 
 enum class Taken { shared, alone, none, failed };
 
-// Tries to take the lock. On failure, `errno` has the reason.
+// Tries to take the lock. On failure, `errno` contains the reason.
 Taken try_take(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
   if (error == 0) return ours ? Taken::shared : Taken::alone;

@@ -52,7 +52,8 @@ std::uint32_t worker_number() noexcept {
 
 using ProgramName = std::array<char, 16>;
 
-// Written once, by the thread that began. Other threads read it after it is done (release, acquire).
+// The given name is written once, by the thread that sets `begun`. Other threads read it after `done` (release,
+// acquire).
 enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
@@ -172,7 +173,7 @@ bool has_our_clock(const OpenedFile& file) noexcept {
   return is_same_time_namespace(file.header().time_namespace, this_boot().time_namespace);
 }
 
-/// Refuses the table. REQUIRES: it is a copy, or has another clock.
+/// Returns the error for a table that is a copy, or has another clock.
 Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
   if (!is_genuine(file)) {

@@ -90,7 +90,7 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; shown to users
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
-  // For sync/mailbox.h. Sending processes write here, too.
+  // For sync/mailbox.h. Sending processes also write here.
   alignas(64) std::atomic<std::uint32_t> signal;
   std::atomic<std::uint32_t> mail_state;  // bits: 1 mail arrived, 2 the mailbox overflowed
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
