@@ -54,8 +54,8 @@ inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// Returns how long the waiter still takes to respond, according to the known delay of its loop. Returns at least half
-/// of the whole delay, because the waiter may be late.
+/// Returns the time that the waiter still needs to respond, according to the known delay of its loop. Returns at least
+/// half of the whole delay, because the waiter may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
@@ -67,7 +67,7 @@ inline bool stands_aside(const Head& head) noexcept {
 }
 
 /// Returns whether a later request may overtake `first`. `overtakes` is the entry's count of how often the first waiter
-/// of this queue was overtaken.
+/// of this queue has been overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);

@@ -25,9 +25,9 @@
 // each sleep is bounded. The bounds are random and grow. 900 children that are forked together enter within 0.3 s on
 // two processors.
 //
-// A process waits for one second while the same process has the lock, because that process may be stopped. It waits for
-// five seconds while the lock passes from process to process. After a failure, changes fail immediately for 0.1 s, and
-// after further failures for up to 1 s.
+// A process gives up after one second if the same process holds the lock all the time, because that process may be
+// stopped. It gives up after five seconds if the lock passes from process to process. After a failure, changes fail
+// immediately for 0.1 s, and after further failures for up to 1 s.
 //
 // The generation of a slot is stored three times, and two equal copies decide. So one overwritten word makes no process
 // look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is never
@@ -94,9 +94,9 @@ struct alignas(64) ProcessSlot {
   alignas(64) std::atomic<std::uint32_t> signal;
   std::atomic<std::uint32_t> mail_state;  // bits: 1 mail arrived, 2 the mailbox overflowed
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
-  // For sync/shmtx.h. The lower half is how many critical sections the threads of this process are in now, the upper
-  // half how many they have begun. It has a separate cache line, because the owner writes it all the time, and others
-  // read it only to wait for the owner.
+  // For sync/shmtx.h. The lower half is the number of critical sections that the threads of this process are in now,
+  // the upper half the number that they have begun. It has a separate cache line, because the owner writes it all the
+  // time, and others read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. The time of this process's last check of what its waiters wait for (CLOCK_MONOTONIC, ms).
   // If it was long ago, the waiters lose their positions in the queues.
