@@ -26,9 +26,9 @@ local options = trace.read_options(arg)
 local words = trace.read_words(options, here .. "/../LICENSE")
 local quit = trace.quit
 
--- `holdfast run --dict` has created both; plain luajit creates them here.
-local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m" }))
-local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m" }))
+-- `holdfast run --dict` has created both; plain luajit creates them here. The last process removes them.
+local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m", persist = false }))
+local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m", persist = false }))
 
 -- Keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
 -- answers.

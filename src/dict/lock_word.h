@@ -2,7 +2,7 @@
 // free lock, and another releases it, without the mutex of the shard (lock/fast_path.h). All other changes are made
 // under the mutex, with the bit MUTEX_OWNED set:
 //
-// - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
+// - While MUTEX_OWNED is clear, the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
 //   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
 //   reserved grant. The next operation under the mutex clears a MUTEX_OWNED bit that a dead process has left.
@@ -56,7 +56,7 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;  // the word of no grant; it names no process
+  static constexpr std::uint64_t kNone = 0;  // a word that belongs to no grant, and names no process
   /// Owner bits of a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 

@@ -67,9 +67,9 @@ class Spin {
 };
 
 /// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, there is no
-/// need to catch the end of a certain section: a lock that is free half of the time is soon found free, and until then
-/// its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may make
-/// any call at any time.
+/// need to catch the end of a particular section: a lock that is free half of the time is soon found free, and until
+/// then its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may
+/// make any call at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;

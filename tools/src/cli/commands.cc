@@ -18,8 +18,9 @@ const std::vector<const Subcommand*> kCommands{
 #ifdef HOLDFAST_CLUSTER
     &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore,
 #endif
-    &kDel,   &kDoctor,  &kGet,           &kIncr,    &kKeys,  &kLock,           &kLocks, &kLs, &kPrune, &kRelease, &kRm,
-    &kServe, &kSet,     &kStat,          &kTop,     &kTtl,
+    &kDel,   &kDoctor,  &kFlock,         &kGet,     &kIncr,  &kKeys,           &kLock,
+    &kLocks, &kLs,      &kPrune,         &kRelease, &kRm,    &kServe,          &kSet,
+    &kStat,  &kTop,     &kTtl,           &kUnlock,
 };
 
 std::string list_of_commands() {

@@ -33,7 +33,8 @@ extern const Subcommand kAgent;                             // cluster/agent_com
 extern const Subcommand kGet, kKeys, kTtl;                  // cli/get_command.cc
 extern const Subcommand kSet, kDel, kIncr;                  // cli/set_command.cc
 extern const Subcommand kRm, kPrune;                        // cli/rm_command.cc
-extern const Subcommand kLock;                              // lock/lock_command.cc
+extern const Subcommand kLock, kUnlock;                     // lock/lock_command.cc
+extern const Subcommand kFlock;                             // lock/flock_command.cc
 extern const Subcommand kRelease;                           // lock/release_command.cc
 extern const Subcommand kLs, kStat;                         // look/ls_command.cc
 extern const Subcommand kLocks;                             // look/locks_command.cc

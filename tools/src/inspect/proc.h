@@ -14,7 +14,9 @@ namespace holdfast::inspect {
 struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
   std::uint32_t parent = 0;
-  double age = 0;  // seconds since the process started
+  std::int32_t group = -1;  // its process group
+  std::uint64_t start = 0;  // clock ticks from the machine's start to the start of the process
+  double age = 0;           // seconds since the process started
   std::string program;
 
   bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // stopped by a signal or a debugger

@@ -32,7 +32,7 @@ std::string subject_and_sentence(const Finding& finding) {
   return finding.subject.empty() ? sentence : inspect::escaped(finding.subject) + ": " + sentence;
 }
 
-Style style_of(Severity severity) {
+Style style_of_severity(Severity severity) {
   if (severity == Severity::error) return Style::red;
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
@@ -120,7 +120,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
                       inspect::escaped(finding.sentence), finding.advice.empty() ? "-" : finding.advice);
       continue;
     }
-    text += output.styled(severity, style_of(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
+    text += output.styled(severity, style_of_severity(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
   if (output.columns && status_of(findings) == exit_status::kYes)

@@ -14,6 +14,7 @@
 #include "inspect/text.h"
 #include "inspect/waits.h"
 #include "inspect/world.h"
+#include "look/cells.h"
 
 namespace holdfast::cli {
 
@@ -71,14 +72,6 @@ SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& n
 }
 
 // --- columns ---
-
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
-
-Style style_of(const Process& process) {
-  if (process.life == inspect::Life::dead) return Style::red;
-  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
-  return is_unusual ? Style::yellow : Style::plain;
-}
 
 std::string end_in_words(const holdfast_holder& holder) {
   return holder.remaining > 0 ? "in " + inspect::duration_in_words(holder.remaining) : "never";

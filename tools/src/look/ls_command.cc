@@ -12,6 +12,7 @@
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "look/cells.h"
 #include "world/world_file.h"
 
 namespace holdfast::cli {
@@ -27,8 +28,6 @@ using inspect::Users;
 constexpr double kShortSearch = 0.01;
 constexpr double kLongSearch = 30;
 /// Dictionaries at least this full are highlighted.
-constexpr double kFull = 0.9;
-
 struct ShownOpeners {
   std::string people;
   std::string programs;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "inspect/text.h"
+#include "look/cells.h"
 
 namespace holdfast::cli {
 
@@ -17,10 +18,6 @@ using inspect::LockRates;
 using inspect::Process;
 using inspect::Rates;
 using inspect::Snapshot;
-
-constexpr double kFull = 0.9;  // dictionaries at least this full are highlighted
-
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string short_time(double seconds) {
   constexpr double kMilli = 1e-3;
@@ -47,12 +44,6 @@ TopCell bytes_cell(std::uint64_t bytes, Style style = Style::plain) {
 
 TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
   return {std::to_string(count), static_cast<double>(count), count != 0 ? style : Style::plain};
-}
-
-Style style_of(const Process& process) {
-  if (process.life == inspect::Life::dead) return Style::red;
-  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
-  return is_unusual ? Style::yellow : Style::plain;
 }
 
 // --- locks ---
