@@ -63,8 +63,9 @@ describe("Figures in documents", function ()
         local text = assert(figures.update((DOCUMENT:gsub("Two", "Two, mixed and missed"):gsub(", One", ", Two")),
                                            function () return results end))
         local all, some = text:match("(.-)\n<!%-%- end of figures(.*)")
-        assert.truthy(all:find("| a, alone | met: 1   |\n| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n", 1, true))
-        assert.truthy(some:find("| -------- | -------- |\n| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n", 1, true))
+        local kept = "| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n"
+        assert.truthy(all:find("| a, alone | met: 1   |\n" .. kept, 1, true))
+        assert.truthy(some:find("| -------- | -------- |\n" .. kept, 1, true))
     end)
 
     it("are refused with a reason if the file or the table is missing", function ()
