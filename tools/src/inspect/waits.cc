@@ -72,12 +72,11 @@ class Forest {
   /// A lock on the path from the root to the current line.
   struct Step {
     const Lock* lock = nullptr;
-    std::uint64_t holder = 0;     // the lock is below one of this holder's waits; 0: a root
-    std::size_t last_direct = 0;  // the last step up to here that is below a wait of the holder itself
-    std::size_t waiters = 0;      // number shown so far
-    Owners owners;                // owners that the last shown waiter stands for, whose locks come next
-    std::size_t owner = 0;        // index in `owners`
-    std::size_t held = 0;         // index in that owner's locks
+    std::uint64_t holder = 0;  // the lock is below one of this holder's waits; 0: a root
+    std::size_t waiters = 0;   // number shown so far
+    Owners owners = {};        // owners that the last shown waiter stands for, whose locks come next
+    std::size_t owner = 0;     // index in `owners`
+    std::size_t held = 0;      // index in that owner's locks
   };
 
   /// Returns the waiting process and the processes that are its ancestors.
@@ -94,12 +93,12 @@ class Forest {
   }
 
   void show(const Lock& root) {
-    push(root, 0, true);
+    push(root, 0);
     while (!path_.empty())
       if (!go_deeper() && !show_waiter()) pop();
   }
 
-  void push(const Lock& lock, std::uint64_t holder, bool direct) {
+  void push(const Lock& lock, std::uint64_t holder) {
     lines_.add({What::lock, 2 * path_.size(), &lock});
     shown_.insert(&lock);
     const std::size_t here = path_.size();
@@ -107,7 +106,7 @@ class Forest {
       std::vector<std::size_t>& steps = steps_of_[each.owner];
       if (steps.empty() || steps.back() != here) steps.push_back(here);
     }
-    path_.push_back({&lock, holder, direct ? here : path_.back().last_direct, 0, {}, 0, 0});
+    path_.push_back({&lock, holder});
   }
 
   void pop() {
@@ -132,7 +131,7 @@ class Forest {
       while (held != held_by_.end() && step.held < held->second.size()) {
         const Lock* const next = held->second[step.held++];
         if (shown_.contains(next)) continue;
-        push(*next, owner, step.owner == 0);
+        push(*next, owner);
         return true;
       }
     }
@@ -160,8 +159,7 @@ class Forest {
         return !direct || !(at == here || (at + 1 == here && step.holder == owner));
       });
       if (found == steps.rend()) continue;
-      lines_.add({What::circle, 2 * path_.size(), path_[*found].lock, &waiter, 0, false,
-                  !direct && step.last_direct <= *found});
+      lines_.add({What::circle, 2 * path_.size(), path_[*found].lock, &waiter});
       return;
     }
   }

@@ -27,9 +27,8 @@ struct WaitLine {
   const Lock* lock = nullptr;               // for a waiter: the lock that it waits for
   const holdfast_waiter* waiter = nullptr;  // for a circle: the waiter above
   std::uint64_t left_out = 0;
-  bool has_circle = false;      // among the lines left out
-  bool is_of_commands = false;  // a circle in which each waits for the end of a child that waits
-  std::uint64_t more = 0;       // bit i: another line of depth i follows below the same line
+  bool has_circle = false;  // among the lines left out
+  std::uint64_t more = 0;   // bit i: another line of depth i follows below the same line
 
   bool has_more(std::size_t at) const noexcept { return (more >> at & 1) != 0; }
 

@@ -167,7 +167,7 @@ Documents ask_doctor() {
         return inspect::Openers::read(directory, inspect::all_pids(), kDoctorLooksAtProcesses);
       },
       obstacles);
-  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, obstacles));
+  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, {}, obstacles));
   json["time"] = now();
   Json findings = std::move(json["findings"]);
   json.erase("findings");

@@ -67,15 +67,6 @@ TEST(Waits, OfAChildForTheLockOfItsParentAreACircle) {
   EXPECT_EQ("a\n-10\n--a!\n", drawn({lock("a", {1}, {10})}, {{10, {1}}}));
 }
 
-TEST(Waits, AreOfCommandsOnlyIfEachWaiterIsAChild) {
-  const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
-  EXPECT_TRUE(lines_of_waits(locks, {{10, {1}}, {20, {2}}}).back().is_of_commands);
-  const std::vector<Lock> mixed{lock("a", {1}, {2}), lock("b", {2}, {10})};
-  const auto lines = lines_of_waits(mixed, {{10, {1}}});
-  EXPECT_EQ(What::circle, lines.back().what);
-  EXPECT_FALSE(lines.back().is_of_commands);
-}
-
 TEST(Waits, OfManyTasksOfOneProcessTakeTwoLinesPerLock) {
   constexpr std::size_t kTasks = 5000;
   std::vector<Lock> locks;
