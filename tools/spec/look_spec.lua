@@ -210,6 +210,19 @@ describe("holdfast locks", function ()
         assert.equal(2, #rows(output("locks", "--max", "2")))
     end)
 
+    it("shows the token on a terminal if there is room for it, and always with --wide", function ()
+        keep(HOLDERS .. "ready()")
+        local token = rows(output("locks", "--prefix", "lock"))[1][5]
+        local head = "^DICTIONARY +KEY +KIND +TOKEN +HOLDER"
+        assert.matches(head, (world.in_terminal(200, "locks", "--color=never", {})))
+        local narrow = world.in_terminal(80, "locks", "--color=never", {})
+        assert.matches("^DICTIONARY +KEY +KIND +HOLDER +HELD FOR", narrow)
+        local wide = world.in_terminal(80, "locks", "--wide", "--color=never", {})
+        assert.matches(head, wide)
+        assert.matches("\nmy_locks +lock\\x01\\\\ +lock +" .. token .. "  pid [^\n]* the nightly\\x09report\n", wide)
+        assert.equal(token, rows(output("locks", "--wide", "--prefix", "lock"))[1][5])
+    end)
+
     it("shows which holders are stopped or dead", function ()
         local process = keep(HOLDERS .. "ready()")
         local pid = world.worker_of(process)

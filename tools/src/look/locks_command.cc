@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <utility>
 
 #include "base/name.h"
 #include "cli/arguments.h"
@@ -29,6 +30,7 @@ constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
   bool waiting = false;
+  bool wide = false;
   std::string prefix;
   std::size_t max = kMostByDefault;
 };
@@ -77,25 +79,27 @@ std::string end_in_words(const holdfast_holder& holder) {
   return holder.remaining > 0 ? "in " + inspect::duration_in_words(holder.remaining) : "never";
 }
 
-std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes) {
+std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes, bool with_token) {
   const std::string waiters = std::to_string(lock.waiter_count);
   const Style waited_for = lock.waiter_count != 0 ? Style::yellow : Style::plain;
   std::vector<Cell> row;
-  row.reserve(8);
+  row.reserve(9);
   row.emplace_back(inspect::escaped(lock.dictionary));
   row.emplace_back(inspect::escaped(lock.key), Style::bold);
   if (holder == nullptr) {
     const std::string why = or_dash(inspect::escaped(lock.trouble));
-    row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-"), Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"),
-                           Cell("-"), Cell(waiters, waited_for), Cell(why, Style::red)});
+    row.emplace_back("-", Style::plain, "-\t-");
+    if (with_token) row.emplace_back("-");
+    row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"), Cell("-"), Cell(waiters, waited_for),
+                           Cell(why, Style::red)});
     return row;
   }
   const Process& process = processes.of(holder->owner);
   const std::string why = inspect::escaped(static_cast<const char*>(holder->why));
   const std::string share = inspect::share_in_words(*holder);
   const std::string kind = inspect::kind_in_words(lock);
-  row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain,
-                   fmt::format("{}\t{}\t{}", kind, share, inspect::token_in_words(*holder)));
+  row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain, fmt::format("{}\t{}", kind, share));
+  if (with_token) row.emplace_back(inspect::token_in_words(*holder));
   row.emplace_back(inspect::in_words(process), style_of(process),
                    fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                                or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life)));
@@ -107,14 +111,23 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   return row;
 }
 
-void print_table(SeenLocks& seen, const Output& output) {
+Table table_of(SeenLocks& seen, bool with_token) {
   using Align = Table::Align;
-  Table table(
-      {{"DICTIONARY"}, {"KEY"}, {"KIND"}, {"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY"}, {"KIND"}};
+  if (with_token) columns.push_back({"TOKEN", Align::right});
+  columns.insert(columns.end(), {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  Table table(std::move(columns));
   for (const Lock& lock : seen.locks) {
-    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes));
-    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes));
+    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes, with_token));
+    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes, with_token));
   }
+  return table;
+}
+
+void print_table(SeenLocks& seen, const Output& output) {
+  Table table = table_of(seen, true);
+  const bool has_room = !output.columns || output.width == 0 || table.width() <= output.width;
+  if (!has_room) table = table_of(seen, false);
   if (!table.empty())
     print(table.text(output));
   else if (output.columns)
@@ -202,29 +215,34 @@ int run_locks(Arguments& arguments) {
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
                      "Show only contended locks, as trees: which process waits for which");
+  arguments.add_flag("--wide", wanted.wide, "Show tokens, and do not cut lines at the width of the terminal");
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   SeenLocks seen = gather_locks_of(world, arguments.words(), wanted);
+  Output output = world.output();
+  if (wanted.wide) output.width = 0;
   if (world.json())
-    print_locks_json(seen, world.output());
+    print_locks_json(seen, output);
   else if (wanted.waiting)
-    print_tree(seen, world.output());
+    print_tree(seen, output);
   else
-    print_table(seen, world.output());
+    print_table(seen, output);
   return seen.in_trouble ? exit_status::kTrouble : exit_status::kYes;
 }
 
 }  // namespace
 
-const Subcommand kLocks{"locks",
-                        "List locks with their holders and waiters",
-                        "[NAME...]",
-                        "List the locks, rwlocks and semaphores that processes hold or wait for.",
-                        R"(A terminal gets columns. Anything else gets one line per holder with tab-separated fields:
-dictionary, key, kind, share, token, pid, program, host, state, seconds held, seconds left,
-waiters, reason; "-" means none. Unprintable bytes of a key are printed as \xHH.
+const Subcommand kLocks{
+    "locks",
+    "List locks with their holders and waiters",
+    "[NAME...]",
+    "List the locks, rwlocks and semaphores that processes hold or wait for.",
+    R"(A terminal gets columns, with the token if there is room for all of them. Anything else gets one
+line per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program,
+host, state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a
+key are printed as \xHH.
 If the holder is dead, the next process that asks for the lock gets it.)",
-                        run_locks};
+    run_locks};
 
 }  // namespace holdfast::cli
