@@ -527,7 +527,7 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("reports a note for an unused default directory, and an error for an unused named one", function ()
+    it("reports a note for an unused directory, and an error for a missing directory of --dir", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then
@@ -537,7 +537,7 @@ describe("holdfast doctor", function ()
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tno program has used " .. directory .. " since the last boot\t"
+        assert.equal("note\t-\tno program uses holdfast here yet (" .. directory .. ")\t"
                      .. "choose another directory with --dir, or another user with --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))

@@ -333,12 +333,28 @@ describe("Reading a runtime directory", function ()
         assert.matches("my_locks", output("ls")) -- it is kept
     end)
 
-    it("reports that there is none, and creates none", function ()
-        for _, words in ipairs(LOOKS) do
+    it("reports that no program uses it yet, and creates nothing", function ()
+        local unused = "no program uses holdfast here yet (" .. command.world() .. ")"
+        local others = "choose another directory with --dir, or another user with --user"
+        for _, words in ipairs { { "ls" }, { "ls", "-p" }, { "locks" }, { "locks", "-w" } } do
             local ended, out, err = run(unpack(words))
-            assert.same({ code = 2 }, ended)
-            local said = words[1] == "doctor" and out or err
-            assert.truthy(said:find("there is no " .. command.world() .. "/processes", 1, true), said)
+            assert.same({ { code = 0 }, "", ("holdfast: %s; %s\n"):format(unused, others) }, { ended, out, err })
+            assert.equal("", (select(3, run(unpack(words), "--json"))))
+        end
+        assert.equal(("note\t-\t%s\t%s\n"):format(unused, others), output "doctor")
+        assert.equal(("note: %s\n    %s\n"):format(unused, others), (world.in_terminal(200, "doctor", "--color=never")))
+        assert.same({ directory = command.world(), dictionaries = {} }, json.decode(output("ls", "--json")))
+        assert.same({ directory = command.world(), locks = {} }, json.decode(output("locks", "--json")))
+        assert.equal("ok", json.decode(output("doctor", "--json")).status)
+        assert.equal("total 0", listing())
+        local later = { HOLDFAST_DIR = command.world() .. "/later" }
+        assert.truthy(output("doctor", later):find("yet (" .. later.HOLDFAST_DIR .. ")", 1, true))
+    end)
+
+    it("refuses to read a dictionary where there is none, and a directory of --dir that does not exist", function ()
+        for _, words in ipairs { { "ls", "my_locks" }, { "locks", "my_locks" }, { "top", "-b", "my_locks" },
+                                 { "stat", "my_locks" }, { "get", "my_locks", "value" }, { "keys", "my_locks" } } do
+            refused(2, "there is no " .. command.world() .. "/processes", unpack(words))
         end
         assert.equal("total 0", listing())
         local missing = command.world() .. "/missing"

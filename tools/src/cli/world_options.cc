@@ -1,6 +1,9 @@
 #include "cli/world_options.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <utility>
 
 #include "cli/message.h"
 #include "cli/user.h"
@@ -59,6 +62,19 @@ void WorldOptions::apply() {
 std::string WorldOptions::observe() {
   apply();
   return value_or_fail(inspect::observe());
+}
+
+std::optional<std::string> WorldOptions::observe_if_used() {
+  apply();
+  auto observed = inspect::observe();
+  const bool is_unused = !observed && inspect::is_unused_yet(observed.status()) && !names_missing_directory();
+  if (!is_unused) return value_or_fail(std::move(observed));
+  if (!json_) say("{} ({}); {}", inspect::kUnusedYet, inspect::directory_to_be(), inspect::kOtherWays);
+  return std::nullopt;
+}
+
+bool WorldOptions::names_missing_directory() const {
+  return !directory_.empty() && ::access(directory_.c_str(), F_OK) != 0;
 }
 
 std::string WorldOptions::enter() {

@@ -16,12 +16,9 @@ bool is_of_another_layout(const WorldSnapshot& snapshot) {
   });
 }
 
-/// Reports a missing world. The finding is a note for the user's default directory, which no process may have used yet,
-/// and an error for a directory that the user named.
-Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
-  if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
-  return {Severity::note, "", "no program has used " + snapshot.directory + " since the last boot",
-          "choose another directory with --dir, or another user with --user"};
+Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why, bool must_exist) {
+  if (!is_unused_yet(why) || must_exist) return finding_of(Severity::error, "", why.message);
+  return {Severity::note, "", std::string(kUnusedYet) + " (" + snapshot.directory + ")", kOtherWays};
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
@@ -36,7 +33,7 @@ void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
 
 }  // namespace
 
-WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
+WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& findings) {
   WorldSnapshot snapshot;
   auto observed = observe();
   snapshot.directory = observed ? *observed : directory_to_be();
@@ -44,7 +41,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
   if (files) snapshot.files = std::move(*files);
   snapshot.openers = openers(snapshot.directory);
   if (!observed) {
-    if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status()));
+    if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status(), must_exist));
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});

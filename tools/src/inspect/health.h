@@ -42,8 +42,9 @@ struct WorldSnapshot {
 /// Finds which processes have the files of the directory open.
 using LookAtOpeners = std::function<Openers(const std::string& directory)>;
 
-/// Gathers the data, and adds findings for what could not be read.
-WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings);
+/// Gathers the data, and adds findings for what could not be read. It is an error that no program has used the
+/// directory yet only if it `must_exist` and does not.
+WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& findings);
 
 /// Seconds beyond which it is a fault that a lock with waiters is held, and that a caller waits.
 struct Limits {

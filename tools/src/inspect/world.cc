@@ -16,11 +16,9 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kOtherWays = "; choose another directory with --dir, or another user with --user";
-
 /// Explains why there is no process table.
 Status no_world(const std::string& why) {
-  if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + kOtherWays};
+  if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + "; " + kOtherWays};
   return {Code::system, directory_to_be() +
                             "/processes was deleted or moved while programs used it, and they still do; see "
                             "\"holdfast doctor\""};
@@ -60,6 +58,8 @@ Expected<std::string> observe() {
   if (const int code = holdfast_observe(); code != HOLDFAST_OK) return failure(code);
   return directory_or_why();
 }
+
+bool is_unused_yet(const Status& why) { return why.code == Code::not_found; }
 
 Expected<std::string> enter() {
   const std::string table = directory_to_be() + "/processes";

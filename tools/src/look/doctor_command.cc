@@ -42,7 +42,7 @@ Style style_of_severity(Severity severity) {
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
-      findings);
+      world.names_missing_directory(), findings);
 }
 
 int status_of(const Findings& findings) {
@@ -124,7 +124,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
     text += output.styled(severity, style_of_severity(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
-  if (output.columns && status_of(findings) == exit_status::kYes)
+  if (output.columns && snapshot.entered && status_of(findings) == exit_status::kYes)
     text += output.styled("no problems", Style::green) +
             fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
                         inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));

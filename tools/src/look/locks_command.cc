@@ -37,6 +37,7 @@ struct Wanted {
 
 struct SeenLocks {
   std::string directory;
+  bool is_used = true;  // the directory, by any program
   std::vector<Lock> locks;
   Processes processes;
   inspect::Ancestors ancestors;       // of the waiters
@@ -56,7 +57,10 @@ Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
 
 SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
   SeenLocks seen;
-  seen.directory = world.observe();
+  const auto observed = names.empty() ? world.observe_if_used() : world.observe();
+  seen.directory = observed.value_or(inspect::directory_to_be());
+  seen.is_used = observed.has_value();
+  if (!seen.is_used) return seen;
   seen.processes = value_or_fail(Processes::read());
   const std::vector<std::string> all = value_or_fail(inspect::named_dictionaries(seen.directory));
   for (const std::string& name : names.empty() ? all : names) {
@@ -224,6 +228,8 @@ int run_locks(Arguments& arguments) {
   if (wanted.wide) output.width = 0;
   if (world.json())
     print_locks_json(seen, output);
+  else if (!seen.is_used)
+    return exit_status::kYes;
   else if (wanted.waiting)
     print_tree(seen, output);
   else

@@ -74,6 +74,9 @@ bool read_locks(DictionaryView& of, View& view) {
 Expected<View> gather_view() {
   View view;
   auto directory = inspect::observe();
+  view.is_used = directory || !inspect::is_unused_yet(directory.status());
+  if (!view.is_used) view.directory = inspect::directory_to_be();
+  if (!view.is_used) return view;
   if (!directory) return directory.status();
   view.directory = *directory;
   auto processes = inspect::Processes::read();

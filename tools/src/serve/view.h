@@ -45,7 +45,8 @@ struct AgentView {
 
 struct View {
   std::string directory;
-  double time = 0;  // seconds since 1970
+  bool is_used = true;  // false: no program has used it yet
+  double time = 0;      // seconds since 1970
   std::vector<DictionaryView> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
