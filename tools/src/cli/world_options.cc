@@ -77,9 +77,9 @@ bool WorldOptions::names_missing_directory() const {
   return !directory_.empty() && ::access(directory_.c_str(), F_OK) != 0;
 }
 
-std::string WorldOptions::enter() {
+std::string WorldOptions::enter(inspect::IfMissing if_missing) {
   apply();
-  return value_or_fail(inspect::enter());
+  return value_or_fail(inspect::enter(if_missing));
 }
 
 }  // namespace holdfast::cli

@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "inspect/openers.h"
+#include "inspect/world.h"
 
 namespace holdfast::cli {
 
@@ -32,7 +33,7 @@ class WorldOptions {
   /// Returns whether --dir names a directory that does not exist.
   bool names_missing_directory() const;
   /// Calls apply(), and enters the world. Returns the world's directory.
-  std::string enter();
+  std::string enter(inspect::IfMissing if_missing = inspect::IfMissing::refuse);
 
   /// Lets root check which files processes have open before it switches users. After the switch it could not see
   /// processes that have changed their own user, such as nginx's workers. Call it before apply().

@@ -61,7 +61,8 @@ Expected<std::string> observe() {
 
 bool is_unused_yet(const Status& why) { return why.code == Code::not_found; }
 
-Expected<std::string> enter() {
+Expected<std::string> enter(IfMissing if_missing) {
+  if (if_missing == IfMissing::create) return directory_or_why();
   const std::string table = directory_to_be() + "/processes";
   struct stat info {};
   if (::stat(table.c_str(), &info) != 0 && errno == ENOENT) return no_world("no program uses " + directory_to_be());

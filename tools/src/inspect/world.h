@@ -18,8 +18,9 @@ Expected<std::string> observe();
 bool is_unused_yet(const Status& why);
 inline constexpr const char* kUnusedYet = "no program uses holdfast here yet";
 inline constexpr const char* kOtherWays = "choose another directory with --dir, or another user with --user";
-/// Enters the world, in order to change something. Returns its directory. Does not create a missing world.
-Expected<std::string> enter();
+enum class IfMissing { refuse, create };
+/// Enters the world, in order to change something. Returns its directory.
+Expected<std::string> enter(IfMissing if_missing = IfMissing::refuse);
 
 /// Returns whether the directory is the user's default, because no other directory was named.
 bool is_default_directory();
