@@ -133,6 +133,9 @@ describe("holdfast doctor", function ()
         assert(command.await(function ()
             return select(2, output("locks"):gsub("\talive\t[^\t]*\t%-\t1\t", "")) == 51
         end))
+        local text = output("locks", "--waiting")
+        assert.matches("^51 commands wait for each other, so none can go on:\n", text)
+        assert.equal(1 + 2 * 51, #rows(text))
         local found, code = findings("--waiting", "0")
         assert.same({ 1, 1 }, { #found, code })
         assert.matches("^warning: 51 commands wait for each other: pid %d+ %(true%) waits for commands k%d+, and its "

@@ -262,6 +262,42 @@ describe("holdfast locks", function ()
         assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
     end)
 
+    it("shows equal waiters in one line", function ()
+        world.hold("my_locks", "key")
+        for _ = 1, 5 do
+            command.start("lock", "my_locks", "key", "--", "true")
+        end
+        command.start("lock", "my_locks", "key", "--", "cat")
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return text:find "5 × true" and text:find "cat"
+        end), text)
+        local lines = {}
+        for line in text:gmatch "[^\n]+" do
+            lines[line:match "^ *(%S)"] = line
+        end
+        assert.matches("^  5 × true %(pid %d+, %d+, %d+, …%) wait, the longest for [%d.]+ s$", lines["5"])
+        assert.matches("^  pid %d+ %(cat%) waits for [%d.]+ s$", lines.p)
+        assert.equal(6, #json.decode(output("locks", "--waiting", "--json")).locks[1].waiters)
+    end)
+
+    it("shows the children that wait for a lock of their parent as one ring", function ()
+        local inner = ("for i in 1 2 3; do '%s' lock my_locks a -- true & done; wait"):format(command.program)
+        command.start("lock", "my_locks", "a", "--", "sh", "-c", inner)
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return text:find "3 × true"
+        end), text)
+        assert.matches("^a command waits for its child, which waits for the command:\n"
+                       .. "  my_locks a is held by pid %d+ %(sh%) for [%d.]+ s\n"
+                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, wait, the longest for [%d.]+ s\n$",
+                       text)
+        local _, found = run "doctor"
+        assert.equal(1, #rows(found))
+    end)
+
     it("shows nested commands that wait for each other as a deadlock, and so does doctor", function ()
         for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
@@ -275,14 +311,16 @@ describe("holdfast locks", function ()
             text = output("locks", "--waiting")
             return select(2, text:gsub("waits for", "")) == 2
         end), text)
-        local outer, first, holder, second = text:match(
-            "^my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "  pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "    my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "      pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "        my_locks a %(see above: they wait for each other%)\n$")
-        assert.truthy(outer, text)
-        assert.same({ outer, holder }, { second, first })
+        local one, of_other, other, of_one = text:match(
+            "^2 commands wait for each other, so none can go on:\n"
+            .. "  my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
+            .. "  my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n$")
+        assert.truthy(one, text)
+        assert.same({ one, other }, { of_one, of_other })
+        assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
+                       (world.in_terminal(100, "locks", "-w", "--color=never", {})))
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "

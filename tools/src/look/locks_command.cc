@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -168,7 +170,34 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   return text;
 }
 
-std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, const Output& output) {
+/// "4712, 4713, 4714, …"
+std::string pids_in_words(const inspect::WaitLine& line, SeenLocks& seen) {
+  constexpr std::size_t kShown = 3;
+  std::set<std::uint32_t> pids{seen.processes.of(line.waiter->owner).shown_pid()};
+  for (const holdfast_waiter* const waiter : line.equal) pids.insert(seen.processes.of(waiter->owner).shown_pid());
+  const bool is_cut = pids.size() > kShown;
+  if (is_cut) pids.erase(std::next(pids.begin(), kShown), pids.end());
+  return fmt::format("{}{}", fmt::join(pids, ", "), is_cut ? ", …" : "");
+}
+
+std::string waiters_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
+  const Process process = seen.processes.of(line.waiter->owner);
+  double longest = line.waiter->waited;
+  for (const holdfast_waiter* const waiter : line.equal) longest = std::max(longest, waiter->waited);
+  std::string who =
+      fmt::format("{} × {} (pid {})", line.equal.size() + 1,
+                  process.program.empty() ? "?" : inspect::escaped(process.program), pids_in_words(line, seen));
+  if (!process.host.empty()) who += " on " + inspect::escaped(process.host);
+  if (process.life == inspect::Life::stopped) who += fmt::format(", {},", inspect::life_in_words(process.life));
+  const std::uint32_t parent = inspect::parent_that_holds(line.waiter->owner, seen.ancestors, seen.processes);
+  return fmt::format("{}{} {}, the longest for {}", output.styled(who, style_of(process)),
+                     parent != 0 ? fmt::format(", children of pid {},", parent) : "",
+                     line.waiter->watches != 0 ? "watch" : "wait", inspect::duration_in_words(longest));
+}
+
+std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
+  if (!line.equal.empty()) return waiters_in_words(line, seen, output);
+  const holdfast_waiter& waiter = *line.waiter;
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
@@ -176,8 +205,16 @@ std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, cons
                      waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
 }
 
+std::string ring_in_words(const inspect::WaitLine& line, const Output& output) {
+  if (line.count == 1) return output.styled("a command waits for its child, which waits for the command:", Style::red);
+  if (line.is_certain)
+    return output.styled(fmt::format("{} commands wait for each other, so none can go on:", line.count), Style::red);
+  return output.styled(fmt::format("{} processes wait for each other, unless other tasks go on:", line.count),
+                       Style::yellow);
+}
+
 std::string left_out_in_words(const inspect::WaitLine& line, const Output& output) {
-  std::string text = "and " + inspect::counted(line.left_out, "more waiter", "more waiters");
+  std::string text = "and " + inspect::counted(line.count, "more waiter", "more waiters");
   if (line.lock == nullptr) text += line.depth != 0 ? " further down" : ": --json shows all";
   if (line.has_circle) text += output.styled(" (some of them wait for each other)", Style::red);
   return text;
@@ -185,10 +222,12 @@ std::string left_out_in_words(const inspect::WaitLine& line, const Output& outpu
 
 std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
   switch (line.what) {
+    case inspect::WaitLine::What::ring:
+      return ring_in_words(line, output);
     case inspect::WaitLine::What::lock:
       return lock_in_words(*line.lock, seen, output);
     case inspect::WaitLine::What::waiter:
-      return waiter_in_words(*line.waiter, seen, output);
+      return waiter_in_words(line, seen, output);
     case inspect::WaitLine::What::left_out:
       return left_out_in_words(line, output);
     case inspect::WaitLine::What::circle:
@@ -198,9 +237,17 @@ std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const 
          output.styled(" (see above: they wait for each other)", Style::red);
 }
 
+/// Waiters of the same program, in the same state and with the same parent command share a line.
+std::string kind_of(const holdfast_waiter& waiter, SeenLocks& seen) {
+  const Process& process = seen.processes.of(waiter.owner);
+  return fmt::format("{}\n{}\n{} {} {}", process.program, process.host, static_cast<int>(process.life), waiter.watches,
+                     inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes));
+}
+
 void print_tree(SeenLocks& seen, const Output& output) {
   std::string text;
-  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
+  const auto kind = [&](const holdfast_waiter& waiter) { return kind_of(waiter, seen); };
+  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors, kind))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
   if (text.empty() && output.columns) text = "no process waits\n";
   print(text);
