@@ -33,7 +33,7 @@ local SHOWN = {
     ["tools/src/lock/lock_taker.cc"] = { "waits for the flock(2) of " },
     ["tools/src/lock/wait_notice.cc"] = { "holdfast: waiting for " },
     ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child", ": --json ",
-                                            "{} {} for {}", "{}{}{} {}, ", "a command waits ", "{} commands wait ",
+                                            "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
                                             "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",

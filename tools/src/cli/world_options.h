@@ -27,8 +27,8 @@ class WorldOptions {
   void apply();
   /// Calls apply(), and opens the world for reading. Returns the world's directory.
   std::string observe();
-  /// Calls observe() for a command that shows everything. If no program has used the directory yet, returns nothing, and
-  /// says so unless the command prints JSON. A directory of --dir must exist.
+  /// Calls observe() for a command that shows everything. If no program has used the directory yet, returns nothing,
+  /// and says so unless the command prints JSON. A directory of --dir must exist.
   std::optional<std::string> observe_if_used();
   /// Returns whether --dir names a directory that does not exist.
   bool names_missing_directory() const;

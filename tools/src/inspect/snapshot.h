@@ -42,8 +42,8 @@ struct Snapshot {
   const Process& user(std::uint64_t token) const;
 };
 
-/// Observes the world, and reads all dictionaries, or the named ones. Omits dictionaries that are removed in the meantime, even named ones,
-/// because they may be created again.
+/// Observes the world, and reads all dictionaries, or the named ones. Omits dictionaries that are removed in the
+/// meantime, even named ones, because they may be created again.
 Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector<std::string>& names);
 
 }  // namespace holdfast::inspect

@@ -28,12 +28,12 @@ struct WaitLine {
 
   What what = What::lock;
   std::size_t depth = 0;
-  const Lock* lock = nullptr;               // for a waiter: the lock that it waits for
-  const holdfast_waiter* waiter = nullptr;  // for a circle: the waiter above
-  std::uint64_t count = 0;                  // of the processes in a ring, or of the waiters that are left out
-  bool is_certain = false;                  // a ring in which each waits for the end of a child that waits
-  bool has_circle = false;                  // among the lines left out
-  std::uint64_t more = 0;                   // bit i: another line of depth i follows below the same line
+  const Lock* lock = nullptr;                      // for a waiter: the lock that it waits for
+  const holdfast_waiter* waiter = nullptr;         // for a circle: the waiter above
+  std::uint64_t count = 0;                         // of the processes in a ring, or of the waiters that are left out
+  bool is_certain = false;                         // a ring in which each waits for the end of a child that waits
+  bool has_circle = false;                         // among the lines left out
+  std::uint64_t more = 0;                          // bit i: another line of depth i follows below the same line
   std::vector<const holdfast_waiter*> equal = {};  // further waiters like this one
 
   bool has_more(std::size_t at) const noexcept { return (more >> at & 1) != 0; }
