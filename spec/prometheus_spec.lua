@@ -95,6 +95,9 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(1, samples['holdfast_dictionary_misses_total{dictionary="spec_metrics"}'])
         assert.equal(1, samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
         assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        assert.equal(0, samples['holdfast_lock_longest_wait_seconds{dictionary="spec_metrics"}'])
+        assert.is_true(samples['holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters="no"}'] >= 0.2)
+        assert.equal(0, samples['holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters="yes"}'])
         local labels = 'dictionary="spec_metrics",kind="lock"'
         assert.equal(1, samples["holdfast_lock_wait_seconds_count{" .. labels .. "}"])
         assert.equal(1, samples["holdfast_lock_wait_seconds_bucket{" .. labels .. ',le="+Inf"}'])
@@ -102,6 +105,39 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_true(samples["holdfast_lock_wait_seconds_sum{" .. labels .. "}"] >= 0.01)
         lock:unlock()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
+    end)
+
+    it("has the longest present wait, of living callers that want the lock, and the longest hold", function ()
+        local lock = fill()
+        waits.sleep(0.1)
+        local function child(code)
+            local started = process.start(([[
+                local lock = require("resty.lock"):new("spec_metrics", { timeout = 100, block = true })
+                say "ready"
+                %s
+            ]]):format(code))
+            assert.equal("ready", started:hear())
+            return started
+        end
+        local function longest()
+            local _, samples = parse((metrics()))
+            local hold = 'holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters='
+            return samples['holdfast_lock_longest_wait_seconds{dictionary="spec_metrics"}'], samples[hold .. '"yes"}'],
+                   samples[hold .. '"no"}'], samples['holdfast_lock_waiters{dictionary="spec_metrics"}']
+        end
+        child [[ lock:wait "held" ]]
+        assert(waits.await(function () return select(4, longest()) == 1 end))
+        local wait, contended = longest()
+        assert.same({ 0, 0 }, { wait, contended })
+        local waiter = child [[ lock:lock "held" ]]
+        assert(waits.await(function () return (longest()) > 0.1 end))
+        local free
+        wait, contended, free = longest()
+        assert.is_true(contended > wait + 0.1, contended)
+        assert.equal(0, free)
+        waiter:kill(process.KILL)
+        assert(waits.await(function () return (longest()) == 0 end, 5))  -- it stays in the queue
+        lock:unlock()
     end)
 
     it("counts the dictionaries that cannot be opened", function ()
@@ -133,7 +169,7 @@ describe("resty.holdfast.prometheus", function ()
                 return nil, "timeout"
             end
             time = time + 0.002
-            return { held = { lock = 1 }, waiters = 0 }
+            return { held = { lock = 1 }, waiters = 0, longest_wait = 0, longest_hold = {} }
         end
         local counted = {}
         for _ = 1, #shdict.list() do
@@ -198,7 +234,8 @@ describe("resty.holdfast.prometheus", function ()
         local pool = assert(require("resty.semaphore"):new(NAMES[1], { permits = 2 }))
         assert(pool:wait("pool"))
         local found = assert(lock_info.count_all(dict[1], 60))
-        assert.same({ held = { lock = 120, rwlock = 0, semaphore = 1 }, waiters = 0 }, found)
+        assert.same({ lock = 120, rwlock = 0, semaphore = 1 }, found.held)
+        assert.equal(0, found.waiters)
         pool:post("pool")
         assert.same(found.held.lock, #dict:locks())
     end)

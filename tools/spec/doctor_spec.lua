@@ -67,6 +67,81 @@ describe("holdfast doctor", function ()
                      (world.in_terminal(200, "doctor", "--color=never")))
     end)
 
+    it("finds locks that callers wait for longer than --waiting, or that are held longer than --held", function ()
+        local holder = world.hold("key", "--why", "a reason")
+        assert.same({ {}, 0 }, { findings("--held", "0") })  -- without a waiter
+        local waiters = {}
+        for i = 1, 2 do
+            waiters[i] = command.start("lock", "key", "--", "true")
+        end
+        assert(command.await(function () return rows(output("locks"))[1][12] == "2" end))
+        command.sleep(0.2)
+        assert.same({ {}, 0 }, { findings() })
+        local stuck = '^warning: dictionary commands: "key" is held by pid %d+ %(sh%) for [%d.]+ s %(why: a reason%), '
+        for _, limit in ipairs { "--held=0.1", "--waiting=0.1" } do
+            assert.equal(1, finds(stuck .. "and 2 callers wait for it, the longest for [%d.]+ s$", limit))
+            assert.same({ {}, 0 }, { findings((limit:gsub("0.1", "1000"))) })
+        end
+        local text, ended = world.in_terminal(200, "doctor", "--color=never", "--waiting", "0.1")
+        assert.equal(1, ended.code)
+        assert.is_nil(text:find("no problems", 1, true))
+        waiters[1]:signal_group(command.KILL)
+        waiters[1]:wait()
+        assert.equal(1, finds(stuck .. "and a caller has waited for it for [%d.]+ s$", "--waiting=0.1"))
+        holder:signal_group(command.KILL)
+        assert.same({ code = 0 }, waiters[2]:wait())
+        assert.same({ {}, 0 }, { findings("--waiting", "0") })
+        for _, case in ipairs { { "--held", "x" }, { "--waiting", "-1" } } do
+            world.refused(2, ('holdfast: %s: bad time "%s": expected seconds'):format(unpack(case)), "doctor",
+                          unpack(case))
+        end
+    end)
+
+    it("does not count those that only wait for the release, and names few of many locks", function ()
+        keep [[
+            local lock = require "resty.lock"
+            assert(require("resty.shdict").open("my_dict", { size = "1m" }))
+            local scheduler = require "resty.holdfast.scheduler"
+            assert(keep(lock:new("my_dict", { exptime = 3000 })):lock("watched"))
+            scheduler.spawn(function () lock:new("my_dict", { timeout = 100 }):wait("watched") end)
+            for i = 1, 12 do
+                assert(keep(lock:new("my_dict", { exptime = 3000 })):lock("key" .. i))
+                scheduler.spawn(function () lock:new("my_dict", { timeout = 100 }):lock("key" .. i) end)
+            end
+            scheduler.spawn(function ()
+                scheduler.sleep(0.2)
+                ready()
+            end)
+            scheduler.run()
+        ]]
+        assert.equal(13, #rows(output("locks")))
+        local found, code = findings("--waiting", "0.1")
+        assert.same({ 11, 1 }, { #found, code })
+        assert.is_nil(table.concat(found):find("watched", 1, true))
+        assert.equal("warning: callers wait too long for 2 further keys", found[11])
+    end)
+
+    it("finds 51 commands that wait in a ring, as one fault", function ()
+        for i = 1, 51 do
+            local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.2; done; exec '%s' lock k%d -- true"):format(
+                command.path("has" .. i), command.path "go", command.program, i % 51 + 1)
+            command.start("lock", "k" .. i, "--", "sh", "-c", inner)
+        end
+        assert(command.await(function () return #command.files "^has%d+$" == 51 end))
+        assert.same({ {}, 0 }, { findings() })
+        command.write("go", "")
+        assert(command.await(function ()
+            return select(2, output("locks"):gsub("\talive\t[^\t]*\t%-\t1\t", "")) == 51
+        end))
+        local text = output("locks", "--waiting")
+        assert.matches("^51 commands wait for each other, so none can go on:\n", text)
+        assert.equal(1 + 2 * 51, #rows(text))
+        local found, code = findings("--waiting", "0")
+        assert.same({ 1, 1 }, { #found, code })
+        assert.matches("^warning: 51 commands wait for each other: pid %d+ %(true%) waits for commands k%d+, and its "
+                       .. "parent command holds commands k%d+$", found[1])
+    end)
+
     it("finds damage, changes nothing, and repairs it with --repair", function ()
         keep(MEMBER .. "ready()")
         -- Overwrites the key length of an entry.
@@ -455,7 +530,7 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("reports a note for an unused default directory, and an error for an unused named one", function ()
+    it("reports a note for an unused directory, and an error for a missing directory of --dir", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then
@@ -465,7 +540,7 @@ describe("holdfast doctor", function ()
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tno program has used " .. directory .. " since the last boot\t"
+        assert.equal("note\t-\tno program uses holdfast here yet (" .. directory .. ")\t"
                      .. "choose another directory with --dir, or another user with --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))

@@ -257,6 +257,19 @@ describe("holdfast top --batch", function ()
         assert.is_near(700, total(6, found), 5)
     end)
 
+    it("shows a runtime directory that no program uses yet, and the programs that come", function ()
+        local ended, out, err = command.run("top", "-n", "1", "-d", "0.1")
+        assert.same({ code = 0 }, ended)
+        assert.matches("^holdfast: no program uses holdfast here yet ", err)
+        assert.matches("^world\t[^\n]*\t0\t0\t0\t0.00\t0.00\t0.00\t%d+\t%d+\n$", out)
+        local found = json.decode(output("top", "-b", "--json", "-n", "1", "-d", "0.1"))
+        assert.same({ command.world(), {}, {} }, { found.directory, found.locks, found.dictionaries })
+        local process = command.start("top", "-b", "-d", "0.1")
+        assert(command.await(function () return (process:out() or ""):find "world" end))
+        member [[ assert(shdict.open("later", { size = "64k" })) ready() ]]
+        assert(command.await(function () return process:out():find("\ndictionary\tlater\t", 1, true) end))
+    end)
+
     it("refuses bad options, and lists what it accepts", function ()
         member [[ assert(shdict.open("there", { size = "64k" })) ready() ]]
         for _, case in ipairs {
@@ -744,6 +757,24 @@ describe("On a terminal holdfast top", function ()
         t.type("\x03")
         t.ends(0)
         ]]
+    end)
+
+    it("waits for the first program", function ()
+        local script = command.write("come.lua", [[
+            assert(require("resty.shdict").open("later", { size = "64k" }))
+            while true do require("resty.holdfast.scheduler").sleep(0.1) end
+        ]])
+        play(([[
+        t = Terminal(24, 80)
+        t.until("no program uses holdfast here yet")
+        new = subprocess.Popen([program, "run", "--workers", "1", "%s"])
+        t.until("1 dictionary")
+        t.until(lambda: "no program uses" not in t.text(), "end of the message")
+        new.terminate()
+        new.wait()
+        t.type("q")
+        t.ends(0)
+        ]]):format(script))
     end)
 
     it("continues when a dictionary is recreated, and when a process stops inside one", function ()

@@ -116,6 +116,7 @@ describe("The command line", function()
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
             "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
+            "set --size --create NAME KEY VALUE", "incr --size --create NAME KEY", "doctor --held", "doctor --waiting",
             "incr --init NAME KEY", "incr --init-ttl NAME KEY", "lock --wait KEY",
             "lock --exptime KEY", "lock --dir KEY", "lock --user KEY", "lock --cluster KEY", "lock --agent-config KEY",
             "lock --conflict-exit-code KEY",

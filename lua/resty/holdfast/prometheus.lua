@@ -49,6 +49,8 @@ local FAMILIES = {
     { "holdfast_lock_hold_seconds", "histogram", "Time that locks and permits were held." },
     { "holdfast_locks_held", "gauge", "Keys of locks and permits that are held now." },
     { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
+    { "holdfast_lock_longest_wait_seconds", "gauge", "Longest present wait for a lock or permits." },
+    { "holdfast_lock_longest_hold_seconds", "gauge", "Longest present hold, of locks with waiters and of others." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
     { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open: run holdfast doctor." },
@@ -134,9 +136,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the number of held locks and the number of waiters. Adds nothing if they cannot all be counted, because a
--- process is stopped in the middle of a change or there are too many: no count is better than a wrong one. Returns true
--- if the other dictionaries left too little time.
+-- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if not all locks can be
+-- read, because a process is stopped in the middle of a change or there are too many: no count is better than a wrong
+-- one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -147,6 +149,10 @@ local function add_locks(families, name, dict, deadline)
         add(families, "holdfast_locks_held", { "dictionary", name, "kind", kind }, count)
     end
     add(families, "holdfast_lock_waiters", { "dictionary", name }, found.waiters)
+    add(families, "holdfast_lock_longest_wait_seconds", { "dictionary", name }, found.longest_wait)
+    for waiters, hold in pairs(found.longest_hold) do
+        add(families, "holdfast_lock_longest_hold_seconds", { "dictionary", name, "waiters", waiters }, hold)
+    end
 end
 
 

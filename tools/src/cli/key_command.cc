@@ -22,6 +22,19 @@ holdfast_dict* KeyCommand::open(Does does) {
   return dict_ = value_or_fail(inspect::attach(name()));
 }
 
+holdfast_dict* KeyCommand::open_or_create(const holdfast_options& options) {
+  world_.enter(inspect::IfMissing::create);
+  const std::string name = this->name();
+  int code = holdfast_attach(name.data(), name.size(), &dict_);
+  if (code == HOLDFAST_NOT_FOUND) {
+    code = holdfast_open(name.data(), name.size(), &options, &dict_);
+    // Another process may have created it in the meantime, with another size.
+    if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict_);
+  }
+  if (code != HOLDFAST_OK) fail_by(code);
+  return dict_;
+}
+
 std::string KeyCommand::plain(const std::string& typed) const {
   if (!escaped_) return typed;
   const auto text = inspect::unescaped(typed);

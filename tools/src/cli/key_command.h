@@ -25,6 +25,8 @@ class KeyCommand {
   enum class Does { look, change };
   /// Opens the dictionary, and enters its world unless the command only reads.
   holdfast_dict* open(Does does);
+  /// Opens the dictionary to change it, and creates it with these options if it is missing.
+  holdfast_dict* open_or_create(const holdfast_options& options);
   holdfast_dict* dict() const noexcept { return dict_; }
 
   /// Returns true, and prints why, if a process that may be alive holds the key as a lock or permits, or if that is

@@ -50,10 +50,13 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const noexcept { return rows_.empty(); }
+  /// Returns how wide the columns for people are.
+  std::size_t width() const;
   /// Returns columns with titles for people, or one line per row with tab-separated cells for programs.
   std::string text(const Output& output) const;
 
  private:
+  std::vector<std::size_t> widths() const;
   std::string for_people(const Output& output) const;
 
   std::vector<Column> columns_;

@@ -1,6 +1,9 @@
 #include "cli/world_options.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <utility>
 
 #include "cli/message.h"
 #include "cli/user.h"
@@ -61,9 +64,22 @@ std::string WorldOptions::observe() {
   return value_or_fail(inspect::observe());
 }
 
-std::string WorldOptions::enter() {
+std::optional<std::string> WorldOptions::observe_if_used() {
   apply();
-  return value_or_fail(inspect::enter());
+  auto observed = inspect::observe();
+  const bool is_unused = !observed && inspect::is_unused_yet(observed.status()) && !names_missing_directory();
+  if (!is_unused) return value_or_fail(std::move(observed));
+  if (!json_) say("{} ({}); {}", inspect::kUnusedYet, inspect::directory_to_be(), inspect::kOtherWays);
+  return std::nullopt;
+}
+
+bool WorldOptions::names_missing_directory() const {
+  return !directory_.empty() && ::access(directory_.c_str(), F_OK) != 0;
+}
+
+std::string WorldOptions::enter(inspect::IfMissing if_missing) {
+  apply();
+  return value_or_fail(inspect::enter(if_missing));
 }
 
 }  // namespace holdfast::cli

@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "inspect/openers.h"
+#include "inspect/world.h"
 
 namespace holdfast::cli {
 
@@ -26,8 +27,13 @@ class WorldOptions {
   void apply();
   /// Calls apply(), and opens the world for reading. Returns the world's directory.
   std::string observe();
+  /// Calls observe() for a command that shows everything. If no program has used the directory yet, returns nothing,
+  /// and says so unless the command prints JSON. A directory of --dir must exist.
+  std::optional<std::string> observe_if_used();
+  /// Returns whether --dir names a directory that does not exist.
+  bool names_missing_directory() const;
   /// Calls apply(), and enters the world. Returns the world's directory.
-  std::string enter();
+  std::string enter(inspect::IfMissing if_missing = inspect::IfMissing::refuse);
 
   /// Lets root check which files processes have open before it switches users. After the switch it could not see
   /// processes that have changed their own user, such as nginx's workers. Call it before apply().

@@ -42,11 +42,18 @@ struct WorldSnapshot {
 /// Finds which processes have the files of the directory open.
 using LookAtOpeners = std::function<Openers(const std::string& directory)>;
 
-/// Gathers the data, and adds findings for what could not be read.
-WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings);
+/// Gathers the data, and adds findings for what could not be read. It is an error that no program has used the
+/// directory yet only if it `must_exist` and does not.
+WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& findings);
+
+/// Seconds beyond which it is a fault that a lock with waiters is held, and that a caller waits.
+struct Limits {
+  double held = 3600;
+  double waiting = 60;
+};
 
 /// Adds what is wrong with the world. Returns the findings with the worst first.
-Findings check_health(WorldSnapshot& snapshot, Findings findings);
+Findings check_health(WorldSnapshot& snapshot, const Limits& limits, Findings findings);
 
 /// Returns the severity of the worst finding; a note if there are no problems. REQUIRES: findings of check_health().
 Severity worst_of(const Findings& findings) noexcept;
@@ -59,6 +66,8 @@ void check_room(const WorldSnapshot& snapshot, Findings& findings);
 void check_processes(WorldSnapshot& snapshot, Findings& findings);
 // health_dictionaries.cc: checks damage, mutexes, locks of dead processes, fill level and cluster.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
+// health_waits.cc: checks rings of waits, and locks that are waited for or held too long.
+void check_waits(WorldSnapshot& snapshot, const Limits& limits, Findings& findings);
 
 /// Returns whether holdfast_flush_expired would repair something: damage, or locks of dead processes.
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot);

@@ -134,6 +134,15 @@ std::string trouble_of_holders(const Lock& lock) {
   return fmt::format("only {} of {} holders were checked", lock.holders.size(), lock.holder_count);
 }
 
+WaitsNow waits_now(const Lock& lock) noexcept {
+  WaitsNow waits{lock.waiter_count};
+  for (const holdfast_waiter& waiter : lock.waiters) {
+    if (waiter.watches != 0) --waits.count;
+    if (waiter.watches == 0) waits.longest = std::max(waits.longest, waiter.waited);
+  }
+  return waits;
+}
+
 void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes) {
   for (Lock& lock : locks) {
     const auto dropped = std::erase_if(

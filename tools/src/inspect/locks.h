@@ -67,6 +67,13 @@ const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
 /// Returns why it is unknown for some holder whether it is alive; empty if it is known for all.
 std::string trouble_of_holders(const Lock& lock);
 
+/// The waits of those that want the lock; watchers only wait for its release.
+struct WaitsNow {
+  std::uint64_t count = 0;
+  double longest = 0;  // in seconds
+};
+WaitsNow waits_now(const Lock& lock) noexcept;
+
 /// Reads the lock of one key.
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key);
 

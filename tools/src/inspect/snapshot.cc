@@ -75,6 +75,10 @@ Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector
   Snapshot snapshot;
   snapshot.directory = directory;
   snapshot.time = holdfast_now();
+  if (const auto observed = observe(); !observed) {
+    snapshot.is_used = !is_unused_yet(observed.status());
+    return snapshot.is_used ? Expected<Snapshot>(observed.status()) : snapshot;
+  }
   auto processes = Processes::read();
   auto all = named_dictionaries(directory);
   if (!processes || !all) return processes ? all.status() : processes.status();

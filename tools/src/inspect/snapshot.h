@@ -29,6 +29,7 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
+  bool is_used = true;           // false: no program has used it yet
   std::size_t processes = 0;     // living ones
   std::uint64_t room_free = 0;   // of the file system, in bytes
   std::uint64_t room_whole = 0;  // 0: unknown
@@ -41,8 +42,8 @@ struct Snapshot {
   const Process& user(std::uint64_t token) const;
 };
 
-/// Reads all dictionaries, or the named ones. Omits dictionaries that are removed in the meantime, even named ones,
-/// because they may be created again.
+/// Observes the world, and reads all dictionaries, or the named ones. Omits dictionaries that are removed in the
+/// meantime, even named ones, because they may be created again.
 Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector<std::string>& names);
 
 }  // namespace holdfast::inspect

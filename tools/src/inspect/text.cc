@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 #include <utility>
 
 #include "base/name.h"
@@ -110,6 +111,14 @@ std::string duration_in_words(double seconds) {
   for (const auto& [length, name] : kUnits)
     if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
   return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string time_ago_in_words(double seconds) {
+  const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::localtime_r(&then, &parts);
+  return {text.data(), std::strftime(text.data(), text.size(), "%F %T", &parts)};
 }
 
 std::string bytes_in_words(std::uint64_t bytes) {

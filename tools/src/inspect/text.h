@@ -22,6 +22,9 @@ std::string hexadecimal(std::string_view bytes);
 /// Returns "0.4 s", "45 s", "3 min", "5 h", "12 days".
 std::string duration_in_words(double seconds);
 
+/// Returns the local time that many seconds ago: "2026-11-28 14:03:12".
+std::string time_ago_in_words(double seconds);
+
 /// Returns "512", "12K", "1.5M", "8.0G", as ls -h does.
 std::string bytes_in_words(std::uint64_t bytes);
 

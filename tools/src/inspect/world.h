@@ -14,8 +14,13 @@ namespace holdfast::inspect {
 /// Opens the world for reading without entering it. Returns its directory. On failure returns not_found, permission or
 /// another error, with a message.
 Expected<std::string> observe();
-/// Enters the world, in order to change something. Returns its directory. Does not create a missing world.
-Expected<std::string> enter();
+/// Returns whether observe() failed because no program has used the directory yet.
+bool is_unused_yet(const Status& why);
+inline constexpr const char* kUnusedYet = "no program uses holdfast here yet";
+inline constexpr const char* kOtherWays = "choose another directory with --dir, or another user with --user";
+enum class IfMissing { refuse, create };
+/// Enters the world, in order to change something. Returns its directory.
+Expected<std::string> enter(IfMissing if_missing = IfMissing::refuse);
 
 /// Returns whether the directory is the user's default, because no other directory was named.
 bool is_default_directory();

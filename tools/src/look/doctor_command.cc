@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/arguments.h"
+#include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
@@ -41,7 +42,7 @@ Style style_of_severity(Severity severity) {
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
-      findings);
+      world.names_missing_directory(), findings);
 }
 
 int status_of(const Findings& findings) {
@@ -123,7 +124,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
     text += output.styled(severity, style_of_severity(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
-  if (output.columns && status_of(findings) == exit_status::kYes)
+  if (output.columns && snapshot.entered && status_of(findings) == exit_status::kYes)
     text += output.styled("no problems", Style::green) +
             fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
                         inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
@@ -133,7 +134,12 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
+  inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes");
+  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters is held for longer; default: 3600",
+                      read_seconds, limits.held);
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller waits for longer; default: 60", read_seconds,
+                      limits.waiting);
   arguments.parse();
   world.want_openers();
   world.apply();
@@ -147,7 +153,7 @@ int run_doctor(Arguments& arguments) {
     snapshot = std::move(after);
   }
   report_refused_stores(found);
-  const Findings findings = inspect::check_health(snapshot, found);
+  const Findings findings = inspect::check_health(snapshot, limits, found);
   if (world.json())
     print_json(inspect::to_json(snapshot, findings), world.output());
   else

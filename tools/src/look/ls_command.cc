@@ -12,6 +12,7 @@
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "inspect/world.h"
 #include "look/cells.h"
 #include "world/world_file.h"
 
@@ -27,7 +28,7 @@ using inspect::Users;
 /// or wait for locks in them: without --processes, and with it.
 constexpr double kShortSearch = 0.01;
 constexpr double kLongSearch = 30;
-/// Dictionaries at least this full are highlighted.
+
 struct ShownOpeners {
   std::string people;
   std::string programs;
@@ -86,6 +87,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 
 struct SeenDictionaries {
   std::string directory;
+  bool is_used = true;  // the directory, by any program
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
@@ -97,7 +99,10 @@ SeenDictionaries gather_dictionaries(WorldOptions& options, const std::vector<st
                                      double seconds) {
   SeenDictionaries seen;
   options.want_openers();
-  seen.directory = options.observe();
+  const auto observed = names.empty() ? options.observe_if_used() : options.observe();
+  seen.directory = observed.value_or(inspect::directory_to_be());
+  seen.is_used = observed.has_value();
+  if (!seen.is_used) return seen;
   seen.processes = value_or_fail(inspect::Processes::read());
   seen.dictionaries = value_or_fail(inspect::look_at_dictionaries(seen.directory, names, what));
   seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
@@ -202,7 +207,7 @@ int run_ls(Arguments& arguments) {
     for (const Dictionary& dictionary : seen.dictionaries)
       json["dictionaries"].push_back(inspect::to_json(dictionary, seen.users_of(dictionary)));
     print_json(json, world.output());
-  } else {
+  } else if (seen.is_used) {
     print_list(seen, world.output());
   }
   return is_any_in_trouble(seen.dictionaries) ? exit_status::kTrouble : exit_status::kYes;

@@ -155,7 +155,8 @@ int run_top(Arguments& arguments) {
   if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
   if (world.json() && !batch) arguments.refuse("--json needs --batch");
   if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal: use --batch");
-  const std::string directory = world.observe();
+  const auto observed = arguments.words().empty() ? world.observe_if_used() : world.observe();
+  const std::string directory = observed.value_or(inspect::directory_to_be());
   require(arguments.words());
   TopView view{TopPace(wanted.delay)};
   view.filter = wanted.filter;

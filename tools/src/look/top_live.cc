@@ -15,6 +15,7 @@
 #include "cli/signals.h"
 #include "holdfast.h"
 #include "inspect/text.h"
+#include "inspect/world.h"
 #include "look/top_screen.h"
 
 namespace holdfast::cli {
@@ -90,6 +91,7 @@ class Live {
     due_ = holdfast_now() + (refreshed_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
+    if (!seen->is_used) message_ = inspect::kUnusedYet;
     view_.show(std::move(*seen));
     refreshed_ = true;
   }

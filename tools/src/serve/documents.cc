@@ -38,7 +38,9 @@ Json head(const View& view) {
 std::string text(const Json& json) { return inspect::to_text(json, inspect::Layout::line) + "\n"; }
 
 void add_dictionaries(View& view, Documents& documents) {
-  ListDocument all(head(view), "dictionaries");
+  Json start = head(view);
+  start["note"] = view.is_used ? Json() : Json(inspect::kUnusedYet);
+  ListDocument all(start, "dictionaries");
   std::size_t size = 0;  // of the entries of one dictionary
   for (const DictionaryView& one : view.dictionaries) {
     const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
@@ -166,8 +168,8 @@ Documents ask_doctor() {
       [](const std::string& directory) {
         return inspect::Openers::read(directory, inspect::all_pids(), kDoctorLooksAtProcesses);
       },
-      obstacles);
-  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, obstacles));
+      false, obstacles);
+  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, {}, obstacles));
   json["time"] = now();
   Json findings = std::move(json["findings"]);
   json.erase("findings");

@@ -76,8 +76,15 @@ void add_counts(const DictionaryView& view, Metrics& metrics) {
   };
   const Labels labels{{"dictionary", view.dictionary.name}};
   for (const auto& [name, value] : values) metrics.add(std::string("holdfast_") + name, labels, value);
-  // An incomplete list would give a wrong number.
-  if (view.locks_listed) metrics.add("holdfast_lock_waiters", labels, as_double(view.waiters));
+}
+
+void add_locks(const DictionaryView& view, Metrics& metrics) {
+  if (!view.locks_listed) return;  // the numbers would be wrong
+  const std::string& name = view.dictionary.name;
+  metrics.add("holdfast_lock_waiters", {{"dictionary", name}}, as_double(view.waiters));
+  metrics.add("holdfast_lock_longest_wait_seconds", {{"dictionary", name}}, view.longest_wait);
+  metrics.add("holdfast_lock_longest_hold_seconds", {{"dictionary", name}, {"waiters", "no"}}, view.longest_hold[0]);
+  metrics.add("holdfast_lock_longest_hold_seconds", {{"dictionary", name}, {"waiters", "yes"}}, view.longest_hold[1]);
 }
 
 void add_kinds(const DictionaryView& view, Metrics& metrics) {
@@ -150,6 +157,7 @@ std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat forma
     if (!one.dictionary.trouble.empty()) continue;
     world = &one.dictionary.counts;
     add_counts(one, metrics);
+    add_locks(one, metrics);
     add_kinds(one, metrics);
     add_keys(one, keys, metrics);
     add_cluster(one, metrics);

@@ -56,6 +56,10 @@ bool read_locks(DictionaryView& of, View& view) {
   for (inspect::Lock& lock : locks) {
     of.locks_listed = of.locks_listed && lock.trouble.empty();
     of.waiters += lock.waiter_count;
+    const inspect::WaitsNow waits = inspect::waits_now(lock);
+    of.longest_wait = std::max(of.longest_wait, waits.longest);
+    double& hold = of.longest_hold[waits.count != 0 ? 1 : 0];
+    hold = std::max(hold, lock.holders.empty() ? 0 : lock.holders.front().held);
     if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
     view.locks.push_back(std::move(lock));
   }
@@ -70,6 +74,9 @@ bool read_locks(DictionaryView& of, View& view) {
 Expected<View> gather_view() {
   View view;
   auto directory = inspect::observe();
+  view.is_used = directory || !inspect::is_unused_yet(directory.status());
+  if (!view.is_used) view.directory = inspect::directory_to_be();
+  if (!view.is_used) return view;
   if (!directory) return directory.status();
   view.directory = *directory;
   auto processes = inspect::Processes::read();

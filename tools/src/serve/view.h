@@ -27,9 +27,11 @@ struct DictionaryView {
   std::array<holdfast_histogram, kKinds> waited{};
   std::array<holdfast_histogram, kKinds> held{};
   std::vector<holdfast_contended> contended;  // the worst first
-  bool locks_listed = false;                  // the next two are complete
+  bool locks_listed = false;                  // the next four are complete
   std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
   std::uint64_t waiters = 0;
+  double longest_wait = 0;               // of those that wait now, in seconds
+  std::array<double, 2> longest_hold{};  // of locks that nobody waits for, and of those with waiters
   bool in_cluster = false;
   bool is_available = false;  // the cluster grants new locks
   holdfast_cluster cluster{};
@@ -43,7 +45,8 @@ struct AgentView {
 
 struct View {
   std::string directory;
-  double time = 0;  // seconds since 1970
+  bool is_used = true;  // false: no program has used it yet
+  double time = 0;      // seconds since 1970
   std::vector<DictionaryView> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;

@@ -88,11 +88,17 @@ TEST(Metrics, OmitLockCountsIfNotAllLocksAreListed) {
   DictionaryView view = view_of("a");
   view.holds[0] = 3;
   view.waiters = 2;
+  view.longest_wait = 0.5;
+  view.longest_hold = {7, 4000};
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_locks_held{dictionary=\"a\",kind=\"lock\"} 3\n"));
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_waiters{dictionary=\"a\"} 2\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_wait_seconds{dictionary=\"a\"} 0.5\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_hold_seconds{dictionary=\"a\",waiters=\"no\"} 7\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_hold_seconds{dictionary=\"a\",waiters=\"yes\"} 4000\n"));
   view.locks_listed = false;
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_locks_held")));
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_lock_waiters")));
+  EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_lock_longest")));
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_dictionary_capacity_bytes{dictionary=\"a\"} 65536\n"));
 }
 

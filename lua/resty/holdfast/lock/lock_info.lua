@@ -6,7 +6,7 @@ local find_gate = require("resty.holdfast.dictionary.gate").find
 local warn = require("resty.holdfast.program").warn
 
 local C, enter, grow, key_string, leave = core.C, core.enter, core.grow, core.key_string, core.leave
-local concat, format, min = table.concat, string.format, math.min
+local concat, format, maximum, min = table.concat, string.format, math.max, math.min
 local ffi_cast, ffi_new, ffi_sizeof, ffi_str = ffi.cast, ffi.new, ffi.sizeof, ffi.string
 local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
 local printable, quote, reason = core.printable, core.quote, core.reason
@@ -215,18 +215,20 @@ function _M.report_timeout(self, request, key, err)
 end
 
 
--- --- the numbers of held keys and of waiters in a dictionary ---
+-- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
 -- Counting creates no table or string per key. Its time is limited, because no other task of the process runs in the
 -- meantime. The limit is processor time, so a busy machine does not prevent the count.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
-local timespec_type = ffi.typeof("struct holdfast_timespec[1]")
+local timespec_type, waiters_type = ffi.typeof("struct holdfast_timespec[1]"), ffi.typeof("holdfast_waiter[?]")
 
 local CLOCK_THREAD_CPUTIME_ID = 3
 -- Keys between two checks of the time. No benchmark covers it: none counts held keys.
 local KEYS_AT_ONCE = 50
+-- Waiters of a key that are looked at. They queue in the order of their waits, so the first living one waits longest.
+local WAITERS_LOOKED_AT = 64
 
 
 -- Returns the processor time of this thread in seconds.
@@ -237,28 +239,46 @@ function _M.computed()
 end
 
 
+-- Returns how long the living waiter has waited that waits longest; nil if none wants the lock. Watchers do not.
+local function longest_wait(waiters, many, lives)
+    local longest
+    for i = 0, min(many, WAITERS_LOOKED_AT) - 1 do
+        local waiter = waiters[i]
+        if waiter.watches == 0 and waiter.waited > (longest or -1) and is_alive(waiter.owner, lives) ~= false then
+            longest = waiter.waited
+        end
+    end
+    return longest
+end
+
+
 -- Counts the keys that are packed in the frame. Returns OK, or the code of the first key that cannot be read.
-local function add_keys(handle, frame, found, held)
-    local counts, holder = ffi_new(counts_type), ffi_new(holder_type)
+local function add_keys(handle, frame, found, lives)
+    local counts, holder, waiters = ffi_new(counts_type), ffi_new(holder_type), ffi_new(waiters_type, WAITERS_LOOKED_AT)
+    local held, hold = found.held, found.longest_hold
     local key = frame.value.data
     for _ = 1, frame.count[0] do
         local length = ffi_cast(length_type, key)[0]
-        local code = C.holdfast_look(handle, key + 4, length, holder, 1, counts, nil, WAITER_SIZE, 0, counts + 1)
+        local code = C.holdfast_look(handle, key + 4, length, holder, 1, counts, waiters, WAITER_SIZE,
+                                     WAITERS_LOOKED_AT, counts + 1)
         if code ~= OK then
             return code
         end
+        local wait = longest_wait(waiters, counts[1], lives)
         if counts[0] > 0 then
-            local kind = KINDS[tonumber(holder[0].kind)]
+            local kind, contended = KINDS[tonumber(holder[0].kind)], wait and "yes" or "no"
             held[kind] = held[kind] + 1
+            hold[contended] = maximum(hold[contended], holder[0].held)
         end
         found.waiters = found.waiters + counts[1]
+        found.longest_wait = maximum(found.longest_wait, wait or 0)
         key = key + 4 + length
     end
     return OK
 end
 
 
-local function add_some(handle, cursor, found)
+local function add_some(handle, cursor, found, lives)
     local frame = enter()
     local code
     repeat
@@ -268,20 +288,22 @@ local function add_some(handle, cursor, found)
         end
     until code ~= BUFFER
     if code == OK then
-        code = add_keys(handle, frame, found, found.held)
+        code = add_keys(handle, frame, found, lives)
     end
     leave()
     return code
 end
 
 
--- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n }; nil and the reason, which is "timeout" after
+-- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n, longest_wait = seconds, longest_hold = { yes =
+-- seconds, no = seconds } }, the last for keys with and without waiters; nil and the reason, which is "timeout" after
 -- `seconds` of processor time.
 function _M.count_all(handle, seconds)
     local deadline = _M.computed() + seconds
-    local found, cursor = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0 }, ffi_new(cursor_type)
+    local found, cursor, lives = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0, longest_wait = 0,
+                                   longest_hold = { yes = 0, no = 0 } }, ffi_new(cursor_type), {}
     repeat
-        local code = add_some(handle, cursor, found)
+        local code = add_some(handle, cursor, found, lives)
         if code ~= OK then
             return nil, reason(code)
         end

@@ -210,7 +210,8 @@ async function refresh() {
   showHot(contention, dictionaries.dictionaries);
   showTimes(histograms);
   showTiles(dictionaries.dictionaries, locks, shown.doctor);
-  say(`as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`);
+  const time = `as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`;
+  say(dictionaries.note ? `${dictionaries.note}, ${time}` : time);
 }
 
 async function askDoctor() {
