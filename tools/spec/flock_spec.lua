@@ -91,6 +91,20 @@ describe("holdfast flock", function()
         let_go(process)
     end)
 
+    it("locks the file, and not its path", function()
+        local process = hold(command.program .. " flock")
+        assert.same({ "got\n", 0 }, { sh 'rm "$F"; $HF flock -n "$F" echo got; $HF flock -w 20 "$F" echo got >/dev/null' })
+        let_go(process)
+    end)
+
+    it("succeeds although others took the visible lock away, and passes on no old fencing number", function()
+        local process = hold(command.program .. " flock")
+        assert.same({ code = 0 }, (run("rm", "--force", "files")))
+        let_go(process)
+        assert.equal("without\n", (sh [[export HOLDFAST_TOKEN=5; HOLDFAST_DIR=/proc/none $HF flock "$F" \
+            sh -c 'echo ${HOLDFAST_TOKEN-without}']]))
+    end)
+
     it("has the exit statuses of flock(1)", function()
         for line, status in pairs {
             ['"$F" sh -c "exit 7"'] = 7, ['"$F" sh -c "kill -9 \\$\\$"'] = 137, ['"$F" /no/such'] = 69,
@@ -146,6 +160,38 @@ end)
 
 describe("holdfast flock of a descriptor", function()
     command.fixture()
+
+    it("leaves no copy of the descriptor behind, so a loop gets the lock each time", function()
+        local out = sh [[
+            for i in 1 2 3 4 5 6 7 8 9 10; do
+                ($HF flock -n 9 || echo refused) 9>"$F"
+                ($HF flock 9) 9>"$F"; flock -n "$F" true || echo kept
+            done
+        ]]
+        assert.equal("", out)
+    end)
+
+    it("is taken by the kernel alone where nobody can watch the descriptor", function()
+        local out = sh [[
+            mkfifo "$F.pipe"; exec 8<>"$F.pipe"; $HF flock -n 8; echo $?
+            exec 9>"$F"; python3 -c 'import fcntl, os, sys, time; f = open(sys.argv[1], "w"); fcntl.lockf(f, fcntl.LOCK_EX)
+print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
+            until grep -q locked "$F.out"; do sleep 0.05; done
+            $HF flock -n 9; echo $?; flock -n "$F" true; echo $?; $HF unlock --fd 9; kill $(cat "$F.pid")
+        ]]
+        assert.equal("0\n0\n1\nholdfast: descriptor 9 has no lock\n", out)
+    end)
+
+    it("waits neither for itself nor for a lock that others released", function()
+        local out = sh [[
+            exec 9>"$F"
+            $HF flock 9; flock -u 9; $HF flock -w 10 "$F" echo other
+            $HF flock -w 10 9 && echo again
+            $HF flock -s 9; flock -s "$F" sleep 0.5 & sleep 0.2
+            $HF flock -n 9; echo $?; wait; $HF flock -w 10 9; echo $?
+        ]]
+        assert.equal("other\nagain\n1\n0\n", out)
+    end)
 
     it("lasts until the last copy is closed", function()
         local out = sh [[

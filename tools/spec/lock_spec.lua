@@ -162,6 +162,10 @@ describe("holdfast lock", function()
         assert.equal("a b\n", ran("key", "-n", "--", "echo", "a", "b"))
         assert.equal("a -- b\n", ran("-q", "key", "--", "echo", "a", "--", "b"))
         assert.equal("a\n", ran("-c", "echo a", "--", "key", "sh"))
+        assert.equal("a\n", ran("key", "sh", "-c", "echo a"))
+        assert.equal("a\n", ran("key", "env", "-i", "sh", "-c", "echo a"))
+        assert.equal("a\n", ran("key", "--", "env", "--", "echo", "a"))
+        assert.equal("a\n", ran("--", "key", "ls", "--", "echo", "a"))
         assert.same({ code = 69 }, (run("lock", "dict", "key")))
     end)
 
@@ -414,8 +418,9 @@ describe("holdfast lock has the options of flock:", function()
         { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; use --fd '
                          .. 'for a file descriptor' },
         { { "-n", "dict", "-q", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
-        { { "key", "sh", "-c", "true" }, '"sh" may be the key or the command: put "--" before the command, or use '
-                                         .. '-c LINE -- key sh' },
+        { { "key", "ls", "-c", "true" }, '"ls" may be the key or the command: write key -- ls ... to run it, or '
+                                         .. '-- key ls -- COMMAND' },
+        { { "key", "ls", "--", "true" }, '"ls" may be the key or the command' },
         { { "key", "-n", "true" }, "no command was given" },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
@@ -864,6 +869,43 @@ describe("The job of holdfast lock", function()
         assert.is_true(is_free())
     end)
 
+    it("includes processes without an environment, and the group of a command such as timeout", function()
+        for _, line in ipairs { "env -i sleep 600 & echo $! >'%s'; READY; exit 0",
+                                "READY; exec timeout 600 sh -c 'sleep 600 & echo $! >\"%s\"; exit 0'" } do
+            os.remove(command.path "child")
+            local process, pid = hold(line:format(command.path "child"))
+            local child = pid_in "child"
+            assert(await(function() return not command.alive(pid) end))
+            command.sleep(1.5)
+            assert.is_false(is_free())
+            command.kill(child, command.KILL)
+            assert.same({ code = 0 }, process:wait())
+        end
+    end)
+
+    it("does not include children that its process had before", function()
+        local process = start("-c", ("sleep 600 & echo $! >'%s'; exec %s lock --exptime 0.2 key sleep 600")
+                                    :format(command.path "stranger", command.program), { PROGRAM = "/bin/sh" })
+        assert.same({ code = 76 }, process:wait())
+        local stranger = pid_in "stranger"
+        assert.is_true(command.alive(stranger))
+        command.kill(stranger, command.KILL)
+    end)
+
+    it("keeps an outer lock while only an inner job runs, though both wrappers were killed", function()
+        local outer, pid = hold(("READY; exec %s lock inner -- sh -c 'echo $$ >\"%s\"; exec sleep 600'")
+                                :format(command.program, command.path "child"))
+        local child = pid_in "child"
+        guard_of(outer)
+        outer:signal(command.KILL)
+        outer:wait()
+        command.kill(pid, command.KILL)
+        command.sleep(0.5)
+        assert.is_false(is_free())
+        command.kill(child, command.KILL)
+        assert(await(is_free, 10))
+    end)
+
     it("keeps the lock also if holdfast lock is killed", function()
         local process, pid = hold(family "wait")
         local child, grandchild = pid_in "child", pid_in "grandchild"
@@ -972,6 +1014,17 @@ describe("holdfast lock --replace", function()
         assert.equal("ran\n", new:out())
         assert.matches("gets TERM\n.* gets KILL\n$", new:err())
         assert.is_false(command.alive(child))
+    end)
+
+    it("ends no shared holder that is not in the way, and not the job that it belongs to", function()
+        local reader = hold("exec sleep 600", "-s")
+        assert.equal("ran\n", (world.output("lock", "-s", "--replace", "key", "echo", "ran")))
+        assert.is_nil(reader:wait(0))
+        reader:signal(command.TERM)
+        reader:wait()
+        local ended, _, err = run("lock", "key", command.program, "lock", "--replace", "key", "true")
+        assert.same({ code = 1 }, ended)
+        assert.matches("because this command belongs to its job", err)
     end)
 
     it("just takes a lock that is free", function()

@@ -101,18 +101,22 @@ Arguments::Word Arguments::end_of_own_words() const {
   const auto dashes = std::find(given_.begin(), given_.end(), "--");
   if (passes_on_ != PassesOn::from_dashes) return dashes;
   std::vector<Word> words;
+  const auto follow = [&] { return words.size() >= 2 && words[1] == words[0] + 1; };
   for (auto word = given_.begin(); word != dashes; ++word) {
     if (!is_option(*word)) {
       words.push_back(word);
+      if (words.size() > names_ && follow()) return words[1];
       continue;
     }
-    const Option* const option = find(word->substr(0, word->find('=')));
-    const auto is_this = [&](const char* name) { return option != nullptr && option == find(name); };
+    const std::string name = word->starts_with("--") ? word->substr(0, word->find('=')) : word->substr(0, 2);
+    const Option* const option = find(name);
+    if (follow() && (option == nullptr || is_program_(*words[1]))) return words[1];
+    const auto is_this = [&](const char* one) { return option != nullptr && option == find(one); };
     if (std::any_of(unless_.begin(), unless_.end(), is_this)) return dashes;
     if (takes_next_word(*word) && word + 1 != dashes) ++word;
   }
   const bool has_own_dashes = dashes != given_.end() && words.size() <= names_;
-  if (has_own_dashes || words.size() < 2 || words[1] != words[0] + 1) return dashes;
+  if (!follow() || (has_own_dashes && !is_program_(*words[1]))) return dashes;
   return words[1];
 }
 

@@ -62,10 +62,13 @@ class Arguments {
 
   /// Passes the words after "--" on to another program. Without "--", passes on everything after the first word, unless
   /// an option follows that word, or one of the options `unless` is given, with which no program follows. More than
-  /// `names` words before "--" are a program with a "--" of its own.
-  void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names) {
+  /// `names` words before "--" or such an option are a program with arguments of its own. So are two words of which
+  /// `is_program` knows the second, and two words before an option that this command does not have.
+  void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names,
+                           bool (*is_program)(const std::string& word)) {
     passes_on_ = PassesOn::from_dashes;
     unless_ = std::move(unless);
+    is_program_ = is_program;
     names_ = names;
   }
   /// Passes the first word and everything after it on to another program; "--" may precede them.
@@ -124,6 +127,7 @@ class Arguments {
   PassesOn passes_on_ = PassesOn::nothing;
   bool abbreviates_ = false;
   std::vector<const char*> unless_;
+  bool (*is_program_)(const std::string& word) = nullptr;
   std::size_t names_ = 0;
   Words words_;
   Words passed_on_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -66,7 +67,7 @@ std::optional<int> take_guarded(LockTaker& taker, int channel) {
 }  // namespace
 
 int take_and_become(const LockOptions& options, int channel) {
-  LockTaker taker(options);
+  LockTaker taker(options, channel >= 0 ? std::function<void()>([channel] { send_waits(channel); }) : nullptr);
   const auto refused = channel >= 0 ? take_guarded(taker, channel) : taker.take();
   if (refused) return *refused;
   int status = channel >= 0 ? taker.confirm() : 0;

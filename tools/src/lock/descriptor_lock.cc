@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ constexpr off_t kKinds = off_t{1} << 30;
 /// How often the keeper asks, in case it was not told.
 constexpr int kAskEveryMs = 1000;
 constexpr int kEndSeconds = 5;
+constexpr const char* kProgram = "holdfast-keeper";  // the keeper's name
 
 struct flock bytes(short type, off_t first, off_t count) {
   struct flock range {};
@@ -58,8 +60,14 @@ struct flock bytes(short type, off_t first, off_t count) {
   return range;
 }
 
-/// Opens the file of the descriptor again, with whatever access is allowed.
+/// Opens the file of the descriptor again, with whatever access is allowed. A second reader or writer would change how
+/// a pipe behaves, so a pipe is not opened.
 Descriptor open_again(int fd) {
+  struct stat file {};
+  if (::fstat(fd, &file) != 0 || S_ISFIFO(file.st_mode)) {
+    errno = EINVAL;
+    return {};
+  }
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   for (const int access : {O_RDONLY, O_WRONLY})
     if (Descriptor again(::open(path.c_str(), access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)); again.get() >= 0)
@@ -72,6 +80,7 @@ void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
   if (::fcntl(own, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return;
+  if (found.l_start < first || found.l_len != 1) return;  // a program has locked the whole file: nothing can be seen
   keepers.insert(static_cast<pid_t>((found.l_start - kBytes) % kPids));
   find_keepers(own, first, found.l_start, keepers);
   find_keepers(own, found.l_start + std::max<off_t>(found.l_len, 1), end, keepers);
@@ -96,10 +105,14 @@ std::vector<int> open_descriptors() {
   return found;
 }
 
-void await_end(pid_t keeper) {
+/// Returns whether the keeper was alive.
+bool await_end(pid_t keeper) {
   const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
+  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(keeper));
+  if (process.get() < 0 || !stat || stat->program != kProgram) return false;
   pollfd ended{process.get(), POLLIN, 0};
-  if (process.get() >= 0) ::poll(&ended, 1, kEndSeconds * 1000);
+  ::poll(&ended, 1, kEndSeconds * 1000);
+  return true;
 }
 
 class Keeper {
@@ -108,8 +121,11 @@ class Keeper {
 
   [[noreturn]] void run() {
     const int status = start();
-    [[maybe_unused]] const ssize_t told = ::write(channel_, &status, sizeof status);
+    // Before the caller continues: a copy that is left here would keep the caller's own flock(2).
+    if (status == 0) leave_caller();
+    report(status);
     if (status != 0) std::_Exit(status);
+    ::close(channel_);
     keep();
     taker_.give_back();
     std::exit(0);
@@ -123,9 +139,17 @@ class Keeper {
     const bool writes = (::fcntl(options_.fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
     byte_ = kBytes + static_cast<off_t>(std::random_device()() % kKinds) * kPids + ::getpid();
     struct flock byte = bytes(writes ? F_WRLCK : F_RDLCK, byte_, 1);
-    if (::fcntl(options_.fd, F_OFD_SETLK, &byte) != 0) return refuse("cannot be watched");
+    if (::fcntl(options_.fd, F_OFD_SETLK, &byte) != 0) {
+      if (options_.is_flock()) std::_Exit(report(0));  // held by the kernel, and not visible
+      return refuse("cannot be watched");
+    }
     ::prctl(PR_SET_PDEATHSIG, 0);
     return 0;
+  }
+
+  int report(int status) const {
+    [[maybe_unused]] const ssize_t told = ::write(channel_, &status, sizeof status);
+    return status;
   }
 
   int refuse(const char* what) const {
@@ -137,7 +161,6 @@ class Keeper {
     const std::string path = fmt::format("/proc/self/fd/{}", own_.get());
     const Descriptor events(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     ::inotify_add_watch(events.get(), path.c_str(), IN_CLOSE);  // without it, the keeper asks each second
-    leave_caller();
     std::array<char, 4096> ignored;
     while (is_open()) {
       pollfd closed{events.get(), POLLIN, 0};
@@ -153,10 +176,11 @@ class Keeper {
     sigprocmask(SIG_SETMASK, &all, nullptr);
     ::setsid();
     set_title(fmt::format("holdfast: keeper of {}", options_.key));
-    ::prctl(PR_SET_NAME, "holdfast-keeper");
+    ::prctl(PR_SET_NAME, kProgram);
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, fd);
-    for (const int fd : inherited_) ::close(fd);
+    for (const int fd : inherited_)
+      if (fd != channel_) ::close(fd);
     if (::chdir("/") != 0) return;
   }
 
@@ -200,13 +224,22 @@ bool holds_flock(int fd) {
   return info && info->find("FLOCK ") != std::string::npos;
 }
 
+/// Takes only the flock(2) of the descriptor. Returns the exit status.
+int take_descriptor(const LockOptions& options) {
+  const double deadline =
+      options.timeout == kForEver ? std::numeric_limits<double>::infinity() : holdfast_now() + options.timeout;
+  const int error = take_flock(options.fd, options.shared, deadline, [] {});
+  return error == 0 ? 0 : refuse_flock(options, error);
+}
+
 /// Changes the kind of a flock(2) that is held. A process that waits for it with our visible lock would wait for us if
 /// we waited for the visible lock; so that is taken only if it is free.
 int change_flock(const LockOptions& options) {
-  const double deadline =
-      options.timeout == kForEver ? std::numeric_limits<double>::infinity() : holdfast_now() + options.timeout;
-  if (const int error = take_flock(options.fd, options.shared, deadline, [] {}); error != 0)
-    return refuse_flock(options, error);
+  // Linux drops the old kind of lock even if the new one is refused.
+  if (const int status = take_descriptor(options); status != 0) {
+    unlock_descriptor(options.fd);
+    return status;
+  }
   unlock_descriptor(options.fd);
   LockOptions visible = options;
   visible.file = -1;
@@ -223,7 +256,11 @@ int lock_descriptor(const LockOptions& options) {
     say("{}: {}", options.fd, std::strerror(errno));
     return lock_status::kData;
   }
-  return options.file >= 0 && holds_flock(options.fd) ? change_flock(options) : start_keeper(options);
+  if (!options.is_flock()) return start_keeper(options);
+  if (holds_flock(options.fd)) return change_flock(options);
+  unlock_descriptor(options.fd);  // of a lock that somebody else released
+  // Without a second way to the file nobody could watch the descriptor. The kernel's lock needs no keeper.
+  return open_again(options.fd).get() >= 0 ? start_keeper(options) : take_descriptor(options);
 }
 
 int unlock_descriptor(int fd) {
@@ -237,8 +274,7 @@ int unlock_descriptor(int fd) {
   int ended = 0;
   for (const pid_t keeper : before) {
     if (after.contains(keeper)) continue;
-    await_end(keeper);
-    ++ended;
+    if (await_end(keeper)) ++ended;
   }
   return ended;
 }

@@ -35,6 +35,10 @@ class Alarms {
     action.sa_handler = [](int) {};
     ::sigemptyset(&action.sa_mask);
     ::sigaction(SIGALRM, &action, &before_);
+    sigset_t alarm;
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::sigprocmask(SIG_UNBLOCK, &alarm, &mask_);
     constexpr double kAgain = 0.05;
     const itimerval timer{as_timeval(kAgain), as_timeval(std::max(first, 1e-6))};
     ::setitimer(ITIMER_REAL, &timer, nullptr);
@@ -42,6 +46,7 @@ class Alarms {
   ~Alarms() {
     const itimerval none{};
     ::setitimer(ITIMER_REAL, &none, nullptr);
+    ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     ::sigaction(SIGALRM, &before_, nullptr);
   }
   Alarms(const Alarms&) = delete;
@@ -53,6 +58,7 @@ class Alarms {
     return {static_cast<time_t>(whole), static_cast<suseconds_t>((seconds - whole) * 1e6)};
   }
   struct sigaction before_ {};
+  sigset_t mask_{};
 };
 
 /// Returns the pid that the kernel shows for the file's flock(2): the pid of the process that took it.

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "inspect/proc.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -31,11 +34,19 @@ std::optional<std::string> initial_value(pid_t pid, std::string_view name) {
   return std::nullopt;
 }
 
+/// Returns the marks of the jobs that the process belongs to.
+std::vector<std::string> marks_of(pid_t pid) {
+  std::vector<std::string> marks;
+  std::istringstream all(initial_value(pid, kJobVariable).value_or(""));
+  for (std::string mark; std::getline(all, mark, ':');) marks.push_back(mark);
+  return marks;
+}
+
 }  // namespace
 
 std::string make_job_mark(pid_t command) {
   const auto stat = inspect::read_stat(static_cast<std::uint32_t>(command));
-  return fmt::format("{}.{}", command, stat ? stat->start : 0);
+  return fmt::format("{}.{}.{}", command, stat ? stat->start : 0, stat ? stat->group : 0);
 }
 
 std::optional<FoundJob> find_job(pid_t command) {
@@ -43,9 +54,11 @@ std::optional<FoundJob> find_job(pid_t command) {
   const auto look_at = [&](std::uint32_t pid) -> std::optional<FoundJob> {
     const auto stat = inspect::read_stat(pid);
     if (!stat || !is_alive(*stat)) return std::nullopt;
-    auto mark = initial_value(static_cast<pid_t>(pid), kJobVariable);
-    if (!mark || !mark->starts_with(prefix)) return std::nullopt;
-    return FoundJob{std::move(*mark), stat->group};
+    for (std::string& mark : marks_of(static_cast<pid_t>(pid))) {
+      const auto group = inspect::whole_number_of(std::string_view(mark).substr(mark.rfind('.') + 1));
+      if (mark.starts_with(prefix) && group) return FoundJob{std::move(mark), command, static_cast<pid_t>(*group)};
+    }
+    return std::nullopt;
   };
   if (auto job = look_at(static_cast<std::uint32_t>(command))) return job;
   for (const std::uint32_t pid : inspect::all_pids())
@@ -55,54 +68,52 @@ std::optional<FoundJob> find_job(pid_t command) {
 
 void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-std::vector<pid_t> descendants_in_group(pid_t root, pid_t group, const std::vector<pid_t>& except) {
+std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, const std::vector<pid_t>& except) {
   std::map<std::uint32_t, inspect::ProcStat> all;
   for (const std::uint32_t pid : inspect::all_pids())
     if (auto stat = inspect::read_stat(pid)) all.emplace(pid, std::move(*stat));
+  const auto is_excepted = [&](std::uint32_t pid) {
+    return std::find(except.begin(), except.end(), static_cast<pid_t>(pid)) != except.end();
+  };
   const auto descends = [&](std::uint32_t pid) {
     // A process that has ended, and whose number another process got, may close a ring.
     for (std::size_t steps = 0; steps <= all.size(); ++steps) {
       const auto found = all.find(pid);
-      if (found == all.end()) return false;
+      if (found == all.end() || is_excepted(pid)) return false;
       pid = found->second.parent;
       if (pid == static_cast<std::uint32_t>(root)) return true;
     }
     return false;
   };
   std::vector<pid_t> members;
-  for (const auto& [number, stat] : all) {
-    const auto pid = static_cast<pid_t>(number);
-    const bool counts = is_alive(stat) && stat.group == group && pid != root &&
-                        std::find(except.begin(), except.end(), pid) == except.end();
-    if (counts && descends(number)) members.push_back(pid);
-  }
+  for (const auto& [pid, stat] : all)
+    if (is_alive(stat) && (stat.group == group || stat.group == command) && descends(pid))
+      members.push_back(static_cast<pid_t>(pid));
   return members;
 }
 
-std::vector<pid_t> marked_in_group(const std::string& mark, pid_t group) {
+std::vector<pid_t> marked_members(const FoundJob& job) {
   std::vector<pid_t> members;
   for (const std::uint32_t number : inspect::all_pids()) {
     const auto stat = inspect::read_stat(number);
     const auto pid = static_cast<pid_t>(number);
-    if (stat && is_alive(*stat) && stat->group == group && initial_value(pid, kJobVariable) == mark)
-      members.push_back(pid);
+    if (!stat || !is_alive(*stat) || (stat->group != job.group && stat->group != job.command)) continue;
+    const std::vector<std::string> marks = marks_of(pid);
+    if (std::find(marks.begin(), marks.end(), job.mark) != marks.end()) members.push_back(pid);
   }
   return members;
 }
 
-std::vector<pid_t> members_of(pid_t command, const FoundJob& job) {
-  std::vector<pid_t> members = marked_in_group(job.mark, job.group);
-  const auto add = [&](pid_t pid) {
-    if (std::find(members.begin(), members.end(), pid) == members.end()) members.push_back(pid);
-  };
-  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(command));
-  if (!stat || !is_alive(*stat)) return members;
-  add(command);
-  // Its wrapper, if that is alive, finds also members without the mark.
-  const auto parent = inspect::read_stat(stat->parent);
-  if (parent && parent->program == "holdfast")
-    for (const pid_t pid : descendants_in_group(static_cast<pid_t>(stat->parent), job.group, {})) add(pid);
-  return members;
+std::vector<pid_t> children_of_this() {
+  std::vector<pid_t> children;
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  siginfo_t child{};
+  if (::waitid(P_ALL, 0, &child, WNOHANG | WEXITED | WNOWAIT) != 0) return children;  // there are none
+  for (const std::uint32_t pid : inspect::all_pids()) {
+    const auto stat = inspect::read_stat(pid);
+    if (stat && stat->parent == self) children.push_back(static_cast<pid_t>(pid));
+  }
+  return children;
 }
 
 }  // namespace holdfast::cli

@@ -18,32 +18,35 @@
 
 namespace holdfast::cli {
 
-/// The environment variable with the mark of the innermost job.
+/// The environment variable with the marks of the jobs that a process belongs to, the innermost last, with colons in
+/// between.
 inline constexpr const char* kJobVariable = "HOLDFAST_JOB";
 
-/// Makes the mark of the job whose command is this process or a child of it. No other job has the same mark until the
-/// machine starts again.
+/// Makes the mark of the job whose command is this process or a child of it, in its present process group. No other job
+/// has the same mark until the machine starts again.
 std::string make_job_mark(pid_t command);
 
 struct FoundJob {
   std::string mark;
+  pid_t command;
   pid_t group;
 };
 
-/// Finds the job whose command is or was that process. Returns nothing if there is none, or if the environment of its
-/// processes may not be read.
+/// Finds the job whose command is or was that process. Returns nothing if there is none yet, or if the environment of
+/// its processes may not be read.
 std::optional<FoundJob> find_job(pid_t command);
 
 /// Makes this process the subreaper of its descendants.
 void adopt_orphans() noexcept;
 
-/// Returns the living descendants of `root` that are in the process group `group`, but not those named in `except`.
-std::vector<pid_t> descendants_in_group(pid_t root, pid_t group, const std::vector<pid_t>& except);
+/// Returns the living members of the job that descend from `root`, but not those that are or descend from a process in
+/// `except`. A command may have moved to a process group of its own, as timeout(1) does; then that group counts, too.
+std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, const std::vector<pid_t>& except);
 
-/// Returns the living processes in the process group `group` that have the mark.
-std::vector<pid_t> marked_in_group(const std::string& mark, pid_t group);
+/// Returns the living members that have the mark.
+std::vector<pid_t> marked_members(const FoundJob& job);
 
-/// Returns the living processes of a job found in that way; `command` counts whatever its group is.
-std::vector<pid_t> members_of(pid_t command, const FoundJob& job);
+/// Returns the children of this process.
+std::vector<pid_t> children_of_this();
 
 }  // namespace holdfast::cli

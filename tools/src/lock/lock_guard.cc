@@ -32,8 +32,7 @@ constexpr int kLookAtJobEveryMs = 100;
 
 struct Guarded {
   std::string key;
-  std::string mark;  // of the job
-  pid_t group;
+  FoundJob job;
 };
 
 /// Keeps nothing else open, so that no pipe and no file system waits for the guard.
@@ -58,13 +57,14 @@ bool is_gone_or_stopped(int parent, pid_t pid) {
 
 /// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
 /// keep waiters waiting, or has had enough time.
-void await_end_of_job(int parent, const std::string& mark, pid_t group) {
+void await_end_of_job(int parent, const FoundJob& job) {
   const pid_t pid = ::getppid();
   int idle = 0;  // milliseconds since a member was last seen
   while (idle < kParentMs) {
     const bool alone = is_gone_or_stopped(parent, pid);
     const bool is_time = alone || idle + kLookAtParentEveryMs >= kParentMs;
-    const bool has_members = is_time && !marked_in_group(mark, group).empty();
+    const bool has_members = is_time && (!marked_members(job).empty() ||
+                                         (!alone && !descending_members(pid, job.command, job.group, {}).empty()));
     if (alone && !has_members) return;
     idle = has_members ? 0 : idle + kLookAtParentEveryMs;
     ::poll(nullptr, 0, has_members ? kLookAtJobEveryMs : kLookAtParentEveryMs);
@@ -85,7 +85,7 @@ void await_end_of_job(int parent, const std::string& mark, pid_t group) {
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, -1) <= 0) continue;
-  await_end_of_job(parent, guarded.mark, guarded.group);
+  await_end_of_job(parent, guarded.job);
   acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can get the lock
   hold.end();
   std::_Exit(EXIT_SUCCESS);
@@ -100,7 +100,7 @@ bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& k
   const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (end.get() < 0 || self.get() < 0 || !share_memory()) return false;
-  const Guarded guarded{key, make_job_mark(child), group};
+  const Guarded guarded{key, {make_job_mark(child), child, group}};
   pid_ = ::fork();
   if (pid_ == 0) guard(end.get(), self.get(), guarded, hold, *acts_);
 #endif

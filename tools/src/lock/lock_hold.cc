@@ -80,12 +80,15 @@ void send_hold(int channel, const Grant& grant, const Hold& hold) {
 
 void send_given_back(int channel) { static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL)); }
 
+void send_waits(int channel) { static_cast<void>(::send(channel, "w", 2, MSG_NOSIGNAL)); }
+
 Word receive_word(int channel) {
   Packet packet;
   const ssize_t size = ::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0) return {.kind = errno == EAGAIN || errno == EINTR ? Word::Kind::none : Word::Kind::ended};
   if (size == 0) return {.kind = Word::Kind::ended};
   if (size == 1) return {.kind = Word::Kind::given_back};
+  if (size == 2) return {.kind = Word::Kind::waits};
   const cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return {.kind = Word::Kind::ended};
   std::array<int, kDescriptors> fds{-1, -1, -1};

@@ -44,10 +44,10 @@ class Hold {
   Descriptor use_;
 };
 
-/// A message of the child. given_back: it does not hold now, and the command has not started. ended: no more messages;
-/// with a hold, the command has started.
+/// A message of the child. waits: the lock is held by others. given_back: it does not hold now, and the command has not
+/// started. ended: no more messages; with a hold, the command has started.
 struct Word {
-  enum class Kind { none, held, given_back, ended };
+  enum class Kind { none, waits, held, given_back, ended };
   Kind kind = Kind::none;
   Grant grant{};
   Hold hold{};
@@ -56,6 +56,7 @@ struct Word {
 /// Sends to a parent that may be gone, and ignores that.
 void send_hold(int channel, const Grant& grant, const Hold& hold);
 void send_given_back(int channel);
+void send_waits(int channel);
 /// Returns without waiting.
 Word receive_word(int channel);
 

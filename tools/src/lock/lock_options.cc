@@ -22,10 +22,18 @@ namespace {
 constexpr const char* kDefaultDictionary = "commands";
 constexpr std::size_t kNamesMax = 2;  // DICTIONARY and KEY
 
+/// Returns whether the word is a shell, which nobody takes for a key.
+bool is_shell(const std::string& word) {
+  const std::string name = word.substr(word.rfind('/') + 1);
+  for (const char* const shell : {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox"})
+    if (name == shell) return true;
+  return false;
+}
+
 class LockParser {
  public:
   explicit LockParser(Arguments& arguments) : arguments_(arguments) {
-    arguments_.pass_on_from_dashes({"--command", "--fd"}, kNamesMax);
+    arguments_.pass_on_from_dashes({"--command", "--fd"}, kNamesMax, is_shell);
     arguments_.add_version("-V,--version", holdfast_version());
     add_flags();
     add_values();
@@ -140,11 +148,13 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Finds a program where "lock KEY PROGRAM -c LINE" may mean the key PROGRAM of the dictionary KEY.
+  /// Finds a program where "lock KEY PROGRAM -- ..." and "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the
+  /// dictionary KEY.
   std::string ambiguous_word() const {
-    if (words_before_shell_ != kNamesMax || !is_program(names_[1])) return {};
-    return fmt::format("{} may be the key or the command: put \"--\" before the command, or use -c LINE -- {} {}",
-                       quote(names_[1]), names_[0], names_[1]);
+    const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
+    if (!is_first || !(by_shell_ || has_command_) || !is_program(names_[1])) return {};
+    return fmt::format("{} may be the key or the command: write {} -- {} ... to run it, or -- {} {} -- COMMAND",
+                       quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
   }
 
   static bool is_program(const std::string& word) {

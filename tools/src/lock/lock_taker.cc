@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/name.h"
@@ -112,7 +113,7 @@ std::optional<int> LockTaker::take() {
   const auto refused = take_visible();
   // The flock(2) of a file does not need the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
-  if (options_.is_flock()) {
+  if (options_.is_flock() && !has_file_) {
     if (const auto status = take_file()) return status;
   }
   report(fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
@@ -132,11 +133,17 @@ std::optional<int> LockTaker::take_visible() {
   wait.tries = options_.timeout == 0 ? 1 : 0;
   begin_with_a_kind();
   if (const auto status = wait_for_lock(wait)) return status;
+  if (!is_visible()) return std::nullopt;  // the file's lock is held without
   // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by hand,
   // it cannot be marked again; what enter() got still identifies it.
   use_dictionary();
   if (!options_.why.empty()) explain(options_.why);
   return std::nullopt;
+}
+
+bool LockTaker::try_file() noexcept {
+  has_file_ = options_.is_flock() && ::flock(options_.file, (options_.shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
+  return has_file_;
 }
 
 std::optional<int> LockTaker::take_file() {
@@ -202,6 +209,7 @@ int LockTaker::open() {
   const int code = holdfast_cluster_state(dict_, &state);
   if (code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) options_.cluster = static_cast<const char*>(state.name);
   if (!in_cluster()) return 0;
+  if (options_.is_flock()) return lock_status::kCannotOpen;  // other machines do not share the file's lock
   const std::string objection = objection_of_cluster(options_);
   if (objection.empty()) return 0;
   say("dictionary {} belongs to cluster {}: {}", quote_name(options_.dictionary), options_.cluster, objection);
@@ -221,6 +229,8 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
   constexpr double kLeastWaitSeconds = 0.001;  // not 0, which means no limit
   if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
+  constexpr double kTryFileSeconds = 1;
+  double next_try = holdfast_now() + kTryFileSeconds;
   WaitNotice notice(!options_.quiet && !tries);
   for (;;) {
     int code = attempt(wait);
@@ -235,12 +245,20 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
+    if (on_wait_) std::exchange(on_wait_, nullptr)();
     const double now = holdfast_now();
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
-    if (refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_))) {
-      holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
-      notice.clear();
-      return refuse();
+    const bool gives_up = refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_));
+    if (gives_up || (options_.is_flock() && now >= next_try)) {
+      next_try = now + kTryFileSeconds;
+      const bool has_file = try_file();
+      if (gives_up || has_file)
+        holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
+      if (has_file) return std::nullopt;
+      if (gives_up) {
+        notice.clear();
+        return refuse();
+      }
     }
     if (is_cluster_missing(now - start_)) {
       notice.clear();
@@ -248,7 +266,8 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     }
     if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     std::uint32_t woken = 0;
-    const double sleep = std::min({wait.sleep, deadline - now, std::max(notice.due_in(now - start_), 0.0)});
+    const double next = std::min(deadline, options_.is_flock() ? next_try : deadline) - now;
+    const double sleep = std::min({wait.sleep, next, std::max(notice.due_in(now - start_), 0.0)});
     holdfast_parker_sleep(wait.parker, sleep, &woken, 1);
   }
 }
@@ -263,7 +282,8 @@ void LockTaker::begin_with_a_kind() {
 
 double LockTaker::exptime() const noexcept {
   constexpr double kKillSeconds = 1;  // for the processes to end after KILL
-  return options_.exptime == 0 ? 0 : options_.exptime + options_.grace() + kKillSeconds;
+  const bool ends_job = options_.exptime > 0 && options_.fd < 0;
+  return ends_job ? options_.exptime + options_.grace() + kKillSeconds : options_.exptime;
 }
 
 int LockTaker::attempt(holdfast_wait& wait) {
@@ -423,6 +443,7 @@ bool LockTaker::is_cluster_missing(double waited) {
 
 void LockTaker::give_back() {
   if (options_.is_flock()) ::flock(options_.file, LOCK_UN);
+  has_file_ = false;
   if (is_visible()) holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
 }
 
@@ -436,8 +457,13 @@ int LockTaker::confirm() const {
 }
 
 int LockTaker::become_command() {
-  ::setenv(kJobVariable, make_job_mark(::getpid()).c_str(), 1);
-  if (is_visible()) ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
+  const char* const outer = std::getenv(kJobVariable);
+  const std::string mark = make_job_mark(::getpid());
+  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
+  if (is_visible())
+    ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
+  else
+    ::unsetenv("HOLDFAST_TOKEN");
   report("executing " + options_.command.front());
   std::vector<std::string> words = options_.command;
   std::vector<char*> values;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,9 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status);
 
 class LockTaker {
  public:
-  explicit LockTaker(LockOptions options) : options_(std::move(options)) {}
+  /// `on_wait` is called once the lock was found held.
+  explicit LockTaker(LockOptions options, std::function<void()> on_wait = {})
+      : options_(std::move(options)), on_wait_(std::move(on_wait)) {}
 
   /// Enters the world, and waits for the lock. Returns nothing if the lock is held, otherwise the exit status, which -E
   /// may have made 0; messages have been printed. Can be called again after give_back(), with the remaining time.
@@ -45,6 +48,9 @@ class LockTaker {
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
+  /// Tries to take the flock(2), for a process whose visible lock is refused: somebody may show a lock that has ended,
+  /// or that of another file with the same path.
+  bool try_file() noexcept;
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
   void explain(const std::string& why);
@@ -87,6 +93,7 @@ class LockTaker {
   bool is_cluster_missing(double waited);
 
   LockOptions options_;
+  std::function<void()> on_wait_;
   Kind kind_ = Kind::lock;
   int misfits_ = 0;  // consecutive attempts that found neither a lock nor used permits in their way
   bool complained_ = false;
@@ -94,6 +101,7 @@ class LockTaker {
   holdfast_lease lease_{};
   Hold hold_;
   off_t table_bytes_ = 0;  // of the process table
+  bool has_file_ = false;  // its flock(2)
   double start_ = 0;       // of the first wait, or of the last attempt without waiting: holdfast_now()
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -23,6 +24,15 @@ namespace {
 bool is_of_other_user(pid_t pid) {
   struct stat info {};
   return ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != ::geteuid();
+}
+
+/// How long a holder may have no mark.
+constexpr double kUnknownSeconds = 1;
+
+/// Returns whether this process belongs to the job.
+bool is_own(const FoundJob& job) {
+  const char* const marks = std::getenv(kJobVariable);
+  return marks != nullptr && (":" + std::string(marks) + ":").find(":" + job.mark + ":") != std::string::npos;
 }
 
 std::vector<holdfast_holder> holders_of(holdfast_dict* dict, const std::string& key) {
@@ -46,13 +56,20 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
     const auto pid = static_cast<pid_t>(process.pid_here);
     const bool is_taking_it = holder.sequence == 0;
     if (is_taking_it || process.life == inspect::Life::dead || pid == own) continue;
+    if (options_.permits != 0 && !found.empty()) break;  // one permit is enough
     auto job = pid != 0 ? find_job(pid) : std::nullopt;
     // Its processes have ended, and its wrapper or guard is about to release the lock.
     if (!job && (kill_at_.contains(holder.sequence) || process.life == inspect::Life::ended)) continue;
     const char* const wrong = is_of_other_user(pid) ? "which runs as a different user"
                               : !job                ? "which is no job of holdfast lock on this machine"
+                              : is_own(*job)        ? "because this command belongs to its job"
                                                     : nullptr;
-    if (wrong != nullptr) return fmt::format("cannot replace {}, {}", inspect::in_words(process), wrong);
+    if (wrong != nullptr) {
+      // A command gets its mark only a moment after it has got the lock.
+      const auto [first, is_new] = unknown_since_.try_emplace(holder.sequence, holdfast_now());
+      if (!job && holdfast_now() - first->second < kUnknownSeconds) continue;
+      return fmt::format("cannot replace {}, {}", inspect::in_words(process), wrong);
+    }
     found.emplace_back(holder.sequence, pid, std::move(*job));
   }
   for (const auto& [sequence, command, job] : found) end(sequence, command, job);
@@ -64,7 +81,7 @@ void Replacement::end(std::uint64_t sequence, pid_t command, const FoundJob& job
   const auto [known, is_new] = kill_at_.try_emplace(sequence, now + options_.grace());
   const bool is_due = now >= known->second;
   if (!is_new && !is_due) return;
-  for (const pid_t member : members_of(command, job)) ::kill(member, is_new ? SIGTERM : SIGKILL);
+  for (const pid_t member : marked_members(job)) ::kill(member, is_new ? SIGTERM : SIGKILL);
   if (options_.quiet || (!is_new && known->second == 0)) return;
   say("{}: the job of pid {} gets {}", quote(options_.key), command, is_new ? "TERM" : "KILL");
   if (!is_new) known->second = 0;

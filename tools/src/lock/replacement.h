@@ -24,7 +24,9 @@ class Replacement {
   void end(std::uint64_t sequence, pid_t command, const FoundJob& job);
 
   const LockOptions& options_;
-  std::map<std::uint64_t, double> kill_at_;  // by the fencing number of the holder's grant
+  // By the fencing number of the holder's grant.
+  std::map<std::uint64_t, double> kill_at_;
+  std::map<std::uint64_t, double> unknown_since_;
 };
 
 }  // namespace holdfast::cli

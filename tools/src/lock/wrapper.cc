@@ -42,7 +42,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to check that the lock is still held, if it can be lost.
 constexpr double kCheckSeconds = 0.2;
 /// How often to check whether processes that the command left behind have ended, if no signal tells.
-constexpr double kCheckJobSeconds = 0.05;
+constexpr double kCheckJobSeconds = 0.5;
+/// How often to look for holders that --replace has to end.
+constexpr double kReplaceSeconds = 0.05;
 
 /// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
 class Wrapper {
@@ -57,6 +59,7 @@ class Wrapper {
         return status;
       }
     }
+    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
     adopt_orphans();
     start();
     while (!ended_ || (!options_.is_flock() && has_members())) {
@@ -100,8 +103,8 @@ class Wrapper {
   void wait() {
     std::array<pollfd, 2> both{{{signals_.descriptor(), POLLIN, 0}, {channel_.get(), POLLIN, 0}}};
     const double now = holdfast_now();
-    const bool polls = ended_ || replaces();
-    const double next = std::min({look_at_, kill_at_, polls ? now + kCheckJobSeconds : kNever});
+    const double next = std::min(
+        {look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever, replaces() ? now + kReplaceSeconds : kNever});
     const double left = std::max(0.0, next - now);
     const int timeout = left > 1e6 ? -1 : static_cast<int>(std::ceil(left * 1e3));
     ::poll(both.data(), both.size(), timeout);
@@ -114,6 +117,7 @@ class Wrapper {
       if (word.kind == Word::Kind::none) return;
       if (word.kind == Word::Kind::ended) channel_.reset();
       if (word.kind == Word::Kind::given_back) given_back_ = true;
+      if (word.kind == Word::Kind::waits) waits_ = true;
       if (word.kind == Word::Kind::held) note_hold(std::move(word));
     }
   }
@@ -143,18 +147,22 @@ class Wrapper {
 
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
-    std::vector<pid_t> all = descendants_in_group(::getpid(), group_, {guard_.pid(), agent_.pid()});
+    std::vector<pid_t> strangers = children_before_;
+    strangers.insert(strangers.end(), {guard_.pid(), agent_.pid()});
+    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers);
     if (!ended_ && std::find(all.begin(), all.end(), command_) == all.end()) all.push_back(command_);
     return all;
   }
 
   /// Returns whether the command left processes of its job behind.
-  // All descendants of this process descend from its children: without a child in the group there is no member.
+  // All descendants of this process descend from its children.
   bool has_members() const {
-    siginfo_t child{};
-    const auto group = static_cast<id_t>(group_);
-    if (::waitid(P_PGID, group, &child, WNOHANG | WEXITED | WNOWAIT) != 0 && errno == ECHILD) return false;
-    return !members().empty();
+    const std::vector<pid_t> children = children_of_this();
+    const auto is_stranger = [&](pid_t child) {
+      return child == guard_.pid() || child == agent_.pid() ||
+             std::find(children_before_.begin(), children_before_.end(), child) != children_before_.end();
+    };
+    return !std::all_of(children.begin(), children.end(), is_stranger) && !members().empty();
   }
 
   void signal_job(int signal) const {
@@ -238,7 +246,7 @@ class Wrapper {
   }
 
   /// Returns whether others' jobs must end so that the command gets the lock.
-  bool replaces() const { return options_.replace && !hold_ && !ended_; }
+  bool replaces() const { return options_.replace && waits_ && !hold_ && !ended_; }
 
   void replace() {
     if (!attach()) return;  // nobody holds anything
@@ -316,7 +324,7 @@ class Wrapper {
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
     if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &grant_.lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
-    lost_ = is_gone && !guard_.has_acted();
+    lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a file's flock(2) is held all the same
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
   }
 
@@ -352,9 +360,11 @@ class Wrapper {
   LockGuard guard_;
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
-  Descriptor channel_;         // closed when the command has started, or never will
+  std::vector<pid_t> children_before_;
+  Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
+  bool waits_ = false;       // the child: the lock was held
   bool given_back_ = false;  // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
   std::uint32_t epoch_ = 0;  // the epoch of the cluster session that granted the lock; 0: unknown
