@@ -49,3 +49,5 @@ if(HOLDFAST_INSTALL_C)
   install(FILES cmake/holdfast-config.cmake ${generated}/holdfast-config-version.cmake DESTINATION ${package_dir})
   install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})
 endif()
+
+install(SCRIPT cmake/record.cmake)
