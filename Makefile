@@ -134,8 +134,9 @@ deb: ## Debian packages in build-deb, which lintian accepts
 	@scripts/setup deb
 	@scripts/deb $(BUILD)-deb
 
-uninstall: ## what the last install from this build put there; DESTDIR as it was then
-	@cmake -P cmake/uninstall.cmake "$(BUILD)/install_manifest.txt"
+uninstall: ## what make install has put there; PREFIX and DESTDIR are needed only after several installations
+	@cmake '-DBUILD=$(BUILD)' $(if $(filter file,$(origin PREFIX)),,'-DPREFIX=$(PREFIX)') \
+	  $(if $(filter undefined,$(origin DESTDIR)),,'-DDESTDIR=$(DESTDIR)') -P cmake/uninstall.cmake
 
 clean: ## remove everything that was built
 	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-deb $(BUILD)-lint $(wildcard build-ci-*) build.luarocks

@@ -1,10 +1,10 @@
-# Installs one copy of the library, where Lua's package.cpath finds it. C hosts link the same file through a link in the
-# library folder, because two copies in one process would count as two processes.
+# Installs one copy of the library. Lua's package.cpath finds the same file through a link, because two copies in one
+# process would count as two processes.
 
 install(
   TARGETS holdfast_library
   EXPORT holdfast
-  LIBRARY DESTINATION ${HOLDFAST_CLIBDIR}
+  LIBRARY DESTINATION ${HOLDFAST_LIBRARY_DIR}
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
@@ -19,10 +19,11 @@ if(HOLDFAST_INSTALL_C)
 
   set(generated ${PROJECT_BINARY_DIR}/generated)
   cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)
-  cmake_path(RELATIVE_PATH clibdir BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR} OUTPUT_VARIABLE link_target)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${clibdir} OUTPUT_VARIABLE link_target)
   if(NOT link_target STREQUAL ".")
-    file(CREATE_LINK ${link_target}/libholdfast.so ${generated}/libholdfast.so SYMBOLIC)
-    install(FILES ${generated}/libholdfast.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    get_target_property(abi holdfast_library SOVERSION)
+    file(CREATE_LINK ${link_target}/libholdfast.so.${abi} ${generated}/libholdfast.so SYMBOLIC)
+    install(FILES ${generated}/libholdfast.so DESTINATION ${HOLDFAST_CLIBDIR})
   endif()
 
   # pkg-config and CMake find everything relative to their own files. So the prefix may be chosen at installation, or
@@ -49,3 +50,5 @@ if(HOLDFAST_INSTALL_C)
   install(FILES cmake/holdfast-config.cmake ${generated}/holdfast-config-version.cmake DESTINATION ${package_dir})
   install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})
 endif()
+
+install(SCRIPT cmake/record.cmake)

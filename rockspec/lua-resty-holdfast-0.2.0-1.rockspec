@@ -37,6 +37,8 @@ build = {
     CMAKE_INSTALL_BINDIR = "$(BINDIR)",
     HOLDFAST_LUADIR = "$(LUADIR)",
     HOLDFAST_CLIBDIR = "$(LIBDIR)",
+    -- LuaRocks takes every file in lib/ for a module.
+    HOLDFAST_UNITDIR = "share/systemd/system",
     HOLDFAST_XXHASH_DIR = "$(XXHASH_INCDIR)",
     -- The command comes along where LuaJIT's headers, fmt and nlohmann-json are installed.
     HOLDFAST_CLI = "AUTO",

@@ -156,7 +156,7 @@ describe("core", function ()
             assert.matches(folder .. "/none/libholdfast.so: no such file", text, 1, true)
             assert.matches(folder .. "/libholdfast.so: ", text, 1, true)
             assert.matches(folder .. "/lib/lua/5.1/libholdfast.so: no such file", text, 1, true)
-            assert.matches("libholdfast.so: cannot open shared object file", text, 1, true)
+            assert.matches("libholdfast.so." .. core.ABI .. ": cannot open shared object file", text, 1, true)
         end)
 
         local function compile(source)

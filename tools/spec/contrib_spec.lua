@@ -13,6 +13,22 @@ describe("The systemd units", function ()
         end)
     end
 
+    fixture.it_unless(systemd.missing)("are such as systemd takes: the example of a timer", function ()
+        for _, unit in ipairs { "backup.service", "backup.timer" } do  -- the timer needs the service beside it
+            assert.equal("", systemd.complaints("tools/share/examples/" .. unit))
+        end
+    end)
+
+    it("have an example of a timer that runs the command of the guide", function ()
+        local guide, unit = files.read "docs/guide/lock-a-command.md", files.read "tools/share/examples/backup.service"
+        local line = unit:match "\nExecStart=(holdfast lock [^\n]*)"
+        assert.truthy(guide:find("\nExecStart=" .. line .. "\n", 1, true), line)
+        command.write("backup.sh", "#!/bin/sh\necho backed up\n")
+        local text = line:gsub("^holdfast", command.program)
+                         :gsub("/usr/local/bin/backup.sh", "sh " .. command.path "backup.sh")
+        assert.equal("backed up", shell.output(text))
+    end)
+
     it("are described in docs/operations.md, and find the installed command", function ()
         local manual = files.read "docs/operations.md"
         for path in shell.output("ls tools/share/*.service"):gmatch "[^\n]+" do

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "etcd/etcd_server.h"
+#include "holdfast.h"
 #include "platform/platform.h"
 #include "service/machine.h"
 #include "support/clock.h"
@@ -150,7 +151,8 @@ TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_aga
   namespace fs = std::filesystem;
   const fs::path built = HOLDFAST_COMMAND;
   fs::copy_file(built, files / "holdfast");
-  fs::create_symlink(built.parent_path() / "libholdfast.so", files / "libholdfast.so");
+  const std::string library = "libholdfast.so." + std::to_string(HOLDFAST_ABI);
+  fs::create_symlink(built.parent_path() / library, files / library);
   const std::string agent = files / "holdfast-agent";
   std::ofstream(agent) << "#!/bin/sh\n"
                        << "mkdir '" << files / "gave_way"

@@ -36,8 +36,10 @@ SearchPaths search_paths() {
     append(paths.lua, (folder / "?.lua").string());
     append(paths.lua, (folder / "?/init.lua").string());
   }
-  if (const fs::path library = loaded_library(); !library.empty())
-    paths.library = (library.parent_path() / "?.so").string();
+  if (const fs::path library = loaded_library(); !library.empty()) {
+    const fs::path folder = library.parent_path();
+    paths.library = ((is_folder(folder / "lua/5.1") ? folder / "lua/5.1" : folder) / "?.so").string();
+  }
   return paths;
 }
 
@@ -61,10 +63,13 @@ std::string loaded_library() {
   Dl_info info{};
   // Look up a string inside the library, because the address of a function may be a stub in the executable.
   if (dladdr(holdfast_version(), &info) == 0 || info.dli_fname == nullptr) return {};
+  const fs::path library = info.dli_fname;
+  // A test contains the library itself.
+  if (!library.filename().native().starts_with("libholdfast.so")) return {};
+  // Keeps the name: an update replaces the file that libholdfast.so.6 points to.
   std::error_code error;
-  const fs::path library = fs::canonical(info.dli_fname, error);
-  if (error || library.extension() != ".so") return {};
-  return library.string();
+  const fs::path folder = fs::canonical(library.parent_path(), error);
+  return error ? std::string{} : (folder / library.filename()).string();
 }
 
 }  // namespace holdfast::cli

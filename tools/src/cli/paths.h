@@ -12,7 +12,7 @@ struct SearchPaths {
 
 /// Returns paths for the Lua files and libraries that exist around the executable; they may be empty. Lua files:
 /// <root>/lua for <root>/<build>/holdfast, and <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries: those
-/// beside the loaded one.
+/// in lua/5.1 beside the loaded one if there is such a folder, or else those beside the loaded one.
 SearchPaths search_paths();
 
 /// Joins the user's LUA_PATH or LUA_CPATH (null: not set), the executable's own path and the default, in this order. As

@@ -108,9 +108,11 @@ local function search()
         end
     end
 
-    local loaded, library = pcall(ffi_load, "holdfast")
+    -- The system finds a library of the same ABI, and one that this process has loaded already.
+    local name = "libholdfast.so." .. ABI
+    local loaded, library = pcall(ffi_load, name)
     if loaded then
-        return library, "libholdfast.so"
+        return library, name
     end
     looked_at[#looked_at + 1] = library
     error("holdfast: cannot find libholdfast: HOLDFAST_LIB is not set, and these places were searched:\n\t"
