@@ -93,7 +93,8 @@ describe("holdfast flock", function()
 
     it("locks the file, and not its path", function()
         local process = hold(command.program .. " flock")
-        assert.same({ "got\n", 0 }, { sh 'rm "$F"; $HF flock -n "$F" echo got; $HF flock -w 20 "$F" echo got >/dev/null' })
+        local line = 'rm "$F"; $HF flock -n "$F" echo got; $HF flock -w 20 "$F" echo got >/dev/null'
+        assert.same({ "got\n", 0 }, { sh(line) })
         let_go(process)
     end)
 
@@ -174,7 +175,8 @@ describe("holdfast flock of a descriptor", function()
     it("is taken by the kernel alone where nobody can watch the descriptor", function()
         local out = sh [[
             mkfifo "$F.pipe"; exec 8<>"$F.pipe"; $HF flock -n 8; echo $?
-            exec 9>"$F"; python3 -c 'import fcntl, os, sys, time; f = open(sys.argv[1], "w"); fcntl.lockf(f, fcntl.LOCK_EX)
+            exec 9>"$F"; python3 -c 'import fcntl, sys, time
+f = open(sys.argv[1], "w"); fcntl.lockf(f, fcntl.LOCK_EX)
 print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
             until grep -q locked "$F.out"; do sleep 0.05; done
             $HF flock -n 9; echo $?; flock -n "$F" true; echo $?; $HF unlock --fd 9; kill $(cat "$F.pid")
