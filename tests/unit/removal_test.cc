@@ -41,7 +41,7 @@ struct InUse {
     ::stat((directory + "/processes").c_str(), &table);
     const std::string inode = " " + std::to_string(table.st_ino) + " ";
     std::ifstream maps("/proc/self/maps");
-    // The kernel shows no name of a file that was created without one, only that of the directory.
+    // If a file was created without a name, the kernel shows only the name of its directory.
     for (std::string line; std::getline(maps, line); ++found.mappings)
       if (line.find(directory) != std::string::npos && line.find(inode) == std::string::npos &&
           line.find("/names-") == std::string::npos)
