@@ -1,4 +1,4 @@
-# Short commands for everything; CMake does the build.
+# Short commands for all tasks. CMake does the build.
 
 BUILD_TYPE ?= RelWithDebInfo
 PREFIX ?= /usr/local
@@ -7,11 +7,11 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 SECONDS ?= 60
 
-# Ninja if it is installed, perhaps just before. A folder that was configured before keeps its generator.
+# Uses Ninja if it is installed, even if only just now. A folder that was configured before keeps its generator.
 GENERATOR := $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja)
-# GoogleTest and Google Benchmark are not needed until somebody asks for tests or benchmarks.
+# GoogleTest and Google Benchmark are not needed until tests or benchmarks are requested.
 OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
-# The command is left out if its packages are missing: a plugin of Neovim needs only the library.
+# The command is omitted if its packages are missing: a plugin of Neovim needs only the library.
 OPTIONAL_COMMAND := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_CLI=AUTO)
 
 configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \

@@ -1,21 +1,22 @@
--- The operations that are timed side by side, as lines of Lua that are the same for all sides, and the targets: the
--- largest acceptable share of the other's time. bench/support/program.lua makes programs of them.
+-- The operations that are timed side by side, as lines of Lua that are the same for all sides. Each has a target: the
+-- largest acceptable share of the other side's time. bench/support/program.lua turns them into programs.
 --
---   name     of the case in the lines of results
---   what     its name in the tables
---   lock     a case of the lock modules; otherwise of the dictionaries
+--   name     the case's name in the lines of results
+--   what     the case's name in the tables
+--   lock     whether the case tests lock modules; otherwise dictionaries
 --   before   lines that run once
 --   prepare  a line that runs once for each key
 --   object   lines that make the objects of the step: once alone, in a mix once for each call site
---   step     the timed operation; KEY is the key, i a number that differs from step to step
---   dict     the dictionary it works in; mixed_dict: another one in a mix
---   keys     how many keys it uses in a random order; by default alone one key, in a mix five hundred
---   steps    in a round, alone (100,000); rounds: how many (9)
---   mix      the mix that it belongs to: "hot", with few keys, by default, or "many"; false: alone only
+--   step     the timed operation; KEY is the key, i a number that differs in each step
+--   dict     the dictionary to use; mixed_dict: a different one in a mix
+--   keys     the number of keys, used in a random order; by default one key alone, five hundred in a mix
+--   steps    steps in a round, alone (100,000); rounds: their number (9)
+--   mix      the mix that the case belongs to: "hot", with few keys, by default, or "many"; false: alone only
 --   each     steps of each call site between two checks of the clock, in a mix (25)
 --   per      a step counts as this many operations: { alone, in a mix }
---   target   at most this share of the other's time: alone, and in a mix
---   both     in `make bench`, too; otherwise in `make bench-peers` (dictionaries) or `make bench-locks` (locks) only
+--   target   at most this share of the other side's time: alone, and in a mix
+--   both     also part of `make bench`; otherwise only of `make bench-peers` (dictionaries) or `make bench-locks`
+--            (locks)
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
 local SET, GET, INCR = "assert(dict:set(KEY, i))", "assert(dict:get(KEY))", "assert(dict:incr(KEY, 1))"

@@ -1,5 +1,5 @@
 -- Runs one part in a new process, in the loop of a host: luajit bench/child.lua PART. Without the argument the
--- environment names the part, because not every host's program has arguments.
+-- environment names the part, because some hosts' programs have no arguments.
 
 local hosts, part, sides = require "bench.support" ("hosts", "part", "sides")
 

@@ -1,4 +1,5 @@
--- Runs one part in each worker of an nginx that has nothing else to do. In a timer, where sleeping is allowed.
+-- Runs one part in each worker of an nginx that has nothing else to do. The part runs in a timer, where sleeping is
+-- allowed.
 
 local part, sides = require "bench.support" ("part", "sides")
 local worker = require "spec.side_by_side.worker"
@@ -10,13 +11,13 @@ local emit = part.emit
 ngx.config.debug = false
 
 
--- nginx counts milliseconds. Less than one would be none, and a line in its log.
+-- nginx counts milliseconds. A shorter sleep would be none, and cause a line in the log.
 local function sleep(seconds)
     ngx.sleep(math.max(seconds, 0.001))
 end
 
 
--- The sides of this process: only one side if the other's modules would conflict with it.
+-- Returns the sides of this process: only one side if the other side's modules would conflict with it.
 local function sides_of(read)
     if read.only == "ours" then
         return { sides.holdfast() }

@@ -1,4 +1,4 @@
-# How every target of the project is compiled.
+# Sets how every target of the project is compiled.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -7,11 +7,11 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Lines and functions for a backtrace; variables would take a third of the build time. BUILD_TYPE=Debug has all.
+# Lines and functions for a backtrace; variables would take a third of the build time. BUILD_TYPE=Debug has all of them.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-# Compiles ten files at a time on request: then names in anonymous namespaces must differ within a target.
+# Compiles ten files at a time on request. Then names in anonymous namespaces must be unique within a target.
 function(holdfast_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLDFAST_UNITY} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()
@@ -24,7 +24,7 @@ if(HOLDFAST_WERROR)
   add_compile_options(-Werror)
 endif()
 
-# libFuzzer watches only the library and the programs that it drives: a test compiles a fifth faster without.
+# libFuzzer watches only the library and the programs that it drives. Without it, a test compiles a fifth faster.
 if(HOLDFAST_FUZZ)
   set(HOLDFAST_COVERAGE -fsanitize=fuzzer-no-link)
 endif()
@@ -41,7 +41,7 @@ if(HOLDFAST_SANITIZE)
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
   add_compile_definitions(HOLDFAST_SANITIZED)
-  # ThreadSanitizer ignores fences. That is sound: they order only atomic words of segments, which have no data races;
+  # ThreadSanitizer ignores fences. That is sound: fences order only atomic words of segments, which have no data races;
   # plain data is handed over by release and acquire.
   if("thread" IN_LIST holdfast_wanted AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)

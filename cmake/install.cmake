@@ -1,5 +1,5 @@
-# Installs one copy of the library, where Lua's package.cpath finds it. C hosts link the same file through a link in
-# the library folder: two copies in one process would count as two processes.
+# Installs one copy of the library, where Lua's package.cpath finds it. C hosts link the same file through a link in the
+# library folder, because two copies in one process would count as two processes.
 
 install(
   TARGETS holdfast_library
@@ -8,7 +8,7 @@ install(
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
-# As in src/CMakeLists.txt for the library: with or without an agent.
+# With or without an agent, as in src/CMakeLists.txt for the library.
 if(EXISTS ${PROJECT_SOURCE_DIR}/cluster/lua)
   install(DIRECTORY cluster/lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 endif()
@@ -25,8 +25,8 @@ if(HOLDFAST_INSTALL_C)
     install(FILES ${generated}/libholdfast.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 
-  # pkg-config and CMake find everything relative to their own files: the prefix may be chosen when installing, or the
-  # tree moved later.
+  # pkg-config and CMake find everything relative to their own files. So the prefix may be chosen at installation, or
+  # the tree may be moved later.
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   cmake_path(ABSOLUTE_PATH pkgconfig_dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE pkgconfig_full)
   set(to_prefix ${CMAKE_INSTALL_PREFIX})

@@ -1,4 +1,4 @@
-# Packages that a part of the project needs. In both functions, `missing` is a list of packages to install.
+# Finds packages that a part of the project needs. In both functions, `missing` is a list of packages to install.
 
 set(CURL_package "libcurl (libcurl4-openssl-dev)")
 set(fmt_package "fmt (libfmt-dev)")
@@ -14,8 +14,8 @@ macro(holdfast_find)
   endforeach()
 endmacro()
 
-# Reports the `missing` packages of a part, if any. Ends unless the option is AUTO: then the caller leaves the part
-# out. without: the parts that are built with the option OFF.
+# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO; then the caller omits the part.
+# without: the parts that are built with the option OFF.
 function(holdfast_report_missing part option without)
   list(JOIN missing ", " missing)
   if(missing AND ${option} STREQUAL "AUTO")

@@ -1,5 +1,5 @@
-# cmake -P cmake/uninstall.cmake MANIFEST: removes the installed files, and folders that are now empty and named after
-# holdfast or resty. $DESTDIR must be the same as when installing.
+# cmake -P cmake/uninstall.cmake MANIFEST removes the installed files, and folders that are empty afterwards and named
+# after holdfast or resty. $DESTDIR must be the same as for the installation.
 
 set(manifest ${CMAKE_ARGV3})
 if(NOT EXISTS "${manifest}")
@@ -11,7 +11,7 @@ foreach(file IN LISTS files)
   file(REMOVE "$ENV{DESTDIR}${file}")
 endforeach()
 
-# The deepest first. Other folders may have a purpose even if they are empty.
+# Deepest folders first. Other folders may have a purpose even if they are empty.
 list(TRANSFORM files REPLACE "/[^/]*$" "" OUTPUT_VARIABLE folders)
 list(REMOVE_DUPLICATES folders)
 list(FILTER folders INCLUDE REGEX "/(resty|cmake/holdfast|include/holdfast)(/|$)")

@@ -1,12 +1,13 @@
--- nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits for connections.
+-- Implements nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits for
+-- connections.
 --
 -- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all of them; one accepts it, and
--- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others
--- in lock(). A connection wakes only the first, and its unlock() wakes the next one in the queue.
+-- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others in
+-- lock(). A connection wakes only the first, whose unlock() wakes the next worker in the queue.
 --
 --   luajit examples/accept_mutex.lua [--workers 4] [--connections 200]
 --
--- Do not start it by `holdfast run`: it opens the socket and then forks the workers, so that all of them inherit the
+-- Do not start it with `holdfast run`: it opens the socket and then forks the workers, so that all of them inherit the
 -- socket.
 
 dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
@@ -19,8 +20,8 @@ local system = require "accept_mutex.system"
 
 -- --- a worker ------------------------------------------------------------------------------------------
 
--- After this time a holder that hangs loses the lock, and a waiter checks whether all connections are served. The lock
--- of a killed holder is free at once.
+-- After this time, a holder that hangs loses the lock, and a waiter checks whether all connections are served. The lock
+-- of a killed holder is free immediately.
 local EXPTIME = 2
 local POLL_TIME = 0.2
 
@@ -58,13 +59,13 @@ local function work_with_lock(socket, counts, is_over, dict_name)
             if elapsed > 0 then
                 counts.by_lock = counts.by_lock + 1
             end
-            -- While no connection comes, the holder keeps the lock, and extends it before it expires.
+            -- While no connection arrives, the holder keeps the lock, and extends it before it expires.
             local ready
             repeat
                 ready = wait_for_connection(socket, counts)
             until ready or is_over() or not lock:expire(EXPTIME)
             local connection = ready and accept(socket, counts)
-            -- Before the answer: the workers take turns only in accepting, and work at the same time.
+            -- Unlock before answering: the workers take turns only at accepting, and answer at the same time.
             lock:unlock()
             if connection then
                 system.answer(connection)

@@ -1,10 +1,10 @@
--- Fencing: what happens to a writer that has lost its lock without noticing.
+-- Fencing: shows what happens to a writer that has lost its lock without noticing.
 --
 --   luajit examples/fencing.lua
 --
 -- Two tasks write a report under a lock. The slow task's lock expires after 0.1 seconds, and its work takes longer. The
--- quick task then gets the lock and writes. A store that accepts everything ends up with the slow task's old report. A
--- store that remembers the largest fencing token it has seen refuses the old report.
+-- quick task then gets the lock and writes. A store that accepts every write ends up with the slow task's old report. A
+-- store that remembers the largest fencing token so far refuses the old report.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -19,7 +19,7 @@ local function write_anything(key, _, text)
 end
 
 
--- The stored value begins with the largest token, so both change in one step, even with other writers.
+-- The stored value begins with the largest token, so token and text change in one step, even with other writers.
 local function write_fenced(key, token, text)
     while true do
         local old = store:get(key)

@@ -1,4 +1,4 @@
--- An HTTP server that runs in the scheduler. It gets its pages from a slow upstream server, each page once for all
+-- An HTTP server that runs in the scheduler. It fetches pages from a slow upstream server, each page only once for all
 -- workers.
 --
 --   luajit examples/http_cache.lua --slow 0.5 --listen 9000          # a slow server to try it with, in one terminal
@@ -6,11 +6,11 @@
 --       examples/http_cache.lua --upstream 127.0.0.1:9000 --listen 8080
 --   curl -i http://127.0.0.1:8080/any/page
 --
--- Each connection is a task, which waits for its socket by wait_fd. A missing page is fetched under a lock of its
+-- Each connection is a task, which waits for its socket with wait_fd. A missing page is fetched under the lock of its
 -- address. Other tasks that want the page wait for the lock, in all workers, while each worker serves other pages. All
--- workers listen on one port. After TERM or QUIT they end when they have answered the requests that have begun.
+-- workers listen on one port. After TERM or QUIT, they exit when they have answered the requests that have begun.
 --
--- It needs LuaSocket (Debian: lua-socket). LuaSocket does not know the scheduler, so all its calls are made
+-- The server needs LuaSocket (Debian: lua-socket). LuaSocket does not know the scheduler, so all its calls are made
 -- non-blocking.
 
 local ffi = require "ffi"
@@ -20,7 +20,7 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local FETCH_TIME = 5      -- seconds for a page from the upstream server
+local FETCH_TIME = 5      -- seconds to fetch a page from the upstream server
 local REQUEST_TIME = 10   -- seconds for a client to send its request, and again to receive the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
@@ -53,7 +53,7 @@ local function wait_after(err, sock, mode, deadline)
 end
 
 
--- Returns received bytes, at least one; nil and the reason.
+-- Returns at least one received byte; nil and the reason.
 local function receive_some(sock, deadline)
     while true do
         local data, err, part = sock:receive(4096)
@@ -84,7 +84,7 @@ local function send(sock, text, deadline)
 end
 
 
--- With SO_REUSEPORT each worker has its own socket on the port, and the kernel distributes the connections.
+-- With SO_REUSEPORT, each worker has its own socket on the port, and the kernel distributes the connections.
 local function listen(port)
     local listener = assert(socket.tcp4())
     assert(listener:setoption("reuseport", true))
@@ -122,7 +122,7 @@ local function ask(server, address, port, path)
 end
 
 
--- Returns a function that returns the page of a path, and where it came from.
+-- Returns a function that returns the page of a path, and the source of the page.
 local function cached(address, port, ttl)
     local pages = shdict.shared.http_pages or assert(shdict.open("http_pages", { size = "10m" }))
     local _ = shdict.shared.http_locks or assert(shdict.open("http_locks", { size = "1m" }))
@@ -151,7 +151,7 @@ local function cached(address, port, ttl)
 end
 
 
--- A slow server to try the cache with.
+-- Runs a slow server for trying the cache.
 local function slow(seconds)
     local count = 0
     return function (path)
@@ -201,7 +201,7 @@ local function accept_all(listener, page_of)
 end
 
 
--- TERM would end the process at once. While it is blocked, it can be read from a descriptor.
+-- TERM would terminate the process immediately. While TERM is blocked, it can be read from a descriptor.
 local function stop_at_term()
     ffi.cdef [[
     typedef struct { unsigned long bits[16]; } http_cache_signals;

@@ -1,9 +1,9 @@
 -- A cache stampede, with and without a lock.
 --
--- All coroutines of all workers read the same text at the same time and look up each of its words in a shared cache.
--- A slow backend computes each word that is not there, as after an entry of a busy cache has expired. It serves four
--- calls at a time. With resty.lock one caller goes to the backend and the others wait for its answer. Without the lock,
--- all callers go to the backend and wait for each other there.
+-- All coroutines of all workers read the same text at the same time, and look up each of its words in a shared cache. A
+-- slow backend computes each missing word, as after an entry of a busy cache has expired. It serves four calls at a
+-- time. With resty.lock, one caller goes to the backend and the others wait for its answer. Without the lock, all
+-- callers go to the backend and wait for each other there.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -26,14 +26,14 @@ local options = trace.read_options(arg)
 local words = trace.read_words(options, here .. "/../LICENSE")
 local quit = trace.quit
 
--- `holdfast run --dict` has created both; plain luajit creates them here.
-local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m" }))
-local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m" }))
+-- `holdfast run --dict` has created both; plain luajit creates them here. The last process removes them.
+local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m", persist = false }))
+local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m", persist = false }))
 
 -- Keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
 -- answers.
 local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
--- Seconds after which a worker gives up waiting for the others.
+-- After this many seconds, a worker stops waiting for the other workers.
 local TIMEOUT = 3600
 
 local prefix  -- prefix of the keys of this phase
@@ -42,7 +42,7 @@ local waits   -- seconds that the coroutines of this worker waited for locks
 
 -- --- a cache in front of a backend ---------------------------------------------------------------------
 
--- The connections that all workers share, like a pool of connections to a database.
+-- The connections that all workers share, like a pool of database connections.
 local connections = assert(resty_semaphore:new("stampede_locks", { permits = options.connections }))
 local POOL = run .. "connections"
 
@@ -79,7 +79,7 @@ local function get_with_lock(word)
 
     local lock = assert(resty_lock:new("stampede_locks", LOCK_OPTIONS))
     while not value and not lock:trylock(key) do
-        -- wait() takes no lock, so one release wakes all waiters at once.
+        -- wait() takes no lock, so one release wakes all waiters at the same time.
         waits[#waits + 1] = assert(lock:wait(key))
         value = cache:get(key)
     end
@@ -87,7 +87,7 @@ local function get_with_lock(word)
         return value
     end
 
-    -- The previous holder may have filled the cache. Without this second look the lock would be useless.
+    -- The previous holder may have filled the cache. Without this second check, the lock would be useless.
     value = cache:get(key)
     if not value then
         value = backend(word)
@@ -102,7 +102,7 @@ end
 
 local next_show = id == 0 and ffi.C.isatty(1) == 1 and 0 or math.huge
 
--- Shows progress at a terminal. All readers have the same pace, so the progress of one is enough.
+-- Shows progress on a terminal. All readers have the same pace, so the progress of one reader is enough.
 local function show_progress(name, read)
     if scheduler.now() >= next_show then
         next_show = scheduler.now() + 0.1
@@ -124,7 +124,7 @@ local function replay(name, get)
         end)
     end
     if not scheduler.run() then
-        os.exit(1)  -- the scheduler has printed the reason; the other workers notice the end
+        os.exit(1)  -- the scheduler has printed the reason; the other workers notice the exit
     end
     if next_show < math.huge then
         io.write("\r\27[K")
@@ -134,8 +134,8 @@ end
 
 -- --- the workers meet ----------------------------------------------------------------------------------
 
--- Each worker holds its own lock from before a phase until its end. A worker that gets all these locks knows that all
--- workers are done or dead. The lock of a dead worker is free at once, but its result is missing.
+-- Each worker holds its own lock from before a phase until the end of the phase. A worker that gets all these locks
+-- knows that all workers are done or dead. The lock of a dead worker is free immediately, but its result is missing.
 local START_TIMEOUT = 10
 
 local function take(name)

@@ -226,11 +226,11 @@ HOLDFAST_API int holdfast_hold_over_exec(int *fd);
  * runtime directory. fds[1] gives access to the runtime directory. So leave its FD_CLOEXEC set, and send it only to
  * processes of this user. End both descriptors with holdfast_end_hold. */
 HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
-/* Ends immediately what a descriptor of the two calls above holds, even if others have copies of it, and closes the
- * descriptor. The process for which the descriptors were made counts as dead once all of them were ended, and the
- * process itself has ended or has become another program. Any process that has a copy may call this, even if it has not
- * joined the runtime directory. The call also ends descriptors of holdfast_use_over_exec. INVALID (the descriptor is
- * not open). */
+/* Ends immediately what a descriptor of the two calls above holds, even if other processes have copies of it, and
+ * closes the descriptor. The process for which the descriptors were made counts as dead once all of them were ended,
+ * and the process itself has ended or has become another program. Any process that has a copy may call this, even if it
+ * has not joined the runtime directory. The call also ends descriptors of holdfast_use_over_exec. INVALID (the
+ * descriptor is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* [set-up] Keeps the dictionaries of the runtime directory until the parent of this process ends, even while no other
  * process uses the directory. This is for the workers of a master that uses no dictionary itself: values outlive the
@@ -266,11 +266,11 @@ typedef struct holdfast_options {
   const char *cluster HOLDFAST_DEFAULT(nullptr);
   /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0 means what $HOLDFAST_DICTS says
    * for a dictionary of this size. If it says nothing, the limit is about 94 % of a size below 1.9 MB, and 0.9 to 1.8
-   * MB for a larger size. At most about 91 % of the size, and 4 GB. A dictionary for larger values has fewer shards
-   * (parts of the dictionary that each have a mutex). Then two changes need the same mutex more often, and operations
-   * on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a value is stored, all
-   * other changes in its shard wait, for about 0.1 ms per MB of the value, or 0.3 ms if many other values must be
-   * removed for it. */
+   * MB for a larger size. The maximum is about 91 % of the size, and 4 GB. A dictionary for larger values has fewer
+   * shards (parts of the dictionary that each have a mutex). Then two changes need the same mutex more often, and
+   * operations on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a value is
+   * stored, all other changes in its shard wait, for about 0.1 ms per MB of the value, or 0.3 ms if many other values
+   * must be removed for it. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 
@@ -395,8 +395,7 @@ HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value
  * `prefix`, or fewer, or none. Set *cursor to 0 to begin. Each call that returns OK changes it, and it is 0 again at
  * the end. A key that exists from the first call to the last is returned exactly once; other keys may be missed. The
  * call never waits for more than one chain of keys (the keys in one bucket of the hash table). BUFFER (the cursor is
- * unchanged), INVALID
- * (count). */
+ * unchanged), INVALID (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
@@ -429,10 +428,10 @@ typedef struct holdfast_stats {
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 /* [read] Returns the size of the dictionary in bytes, or 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
-/* [read] Returns the bytes of the largest value that fits under a key of up to 256 bytes if older values can be
- * removed. Returns 0 if the dictionary was removed. */
+/* [read] Returns the size, in bytes, of the largest value that fits under a key of up to 256 bytes if older values can
+ * be removed. Returns 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_largest_value(holdfast_dict *dict);
-/* [read] Returns the bytes that no entry occupies, or 0 if the dictionary was removed. */
+/* [read] Returns the number of bytes that no entry occupies, or 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
 
 /* --- locks ------------------------------------------------------------------------------------------- */
@@ -450,8 +449,8 @@ typedef enum holdfast_how {
 } holdfast_how;
 
 /* [attempt] Takes the lock if it is free, has expired, or is held by a dead process. `task` is the task of this process
- * that becomes the holder (see holdfast_lock_adopt), or 0 for none. `how` is a sum of holdfast_how flags. OK fills the
- * lease; any other code except INVALID clears it. LOCKED (also if the key has an ordinary value), NO_MEMORY,
+ * that becomes the holder (see holdfast_lock_adopt), or 0 for none. `how` is a combination of holdfast_how flags. OK
+ * fills the lease; any other code except INVALID clears it. LOCKED (also if the key has an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);
@@ -636,18 +635,18 @@ enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
 /* [read] Returns the answer: lines of "name=value". The first line is "code=yes", "code=no", "code=unavailable", or
- * "code=unsupported" for a key that is too long for the store. With the last two, "sentence" gives the reason. Then
- * follow, if known, "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms since
- * 1970) of the holder. The answer to ASK_STATUS contains "machine" of the session, or "sentence" with the reason why
- * there is no session. Then follow the agent's counts, which cluster/docs/cluster.md describes. Set *size to the bytes
- * of the buffer, at least HOLDFAST_ANSWER_MAX; the call sets it to the bytes of the answer. TIMEOUT (there is no answer
- * yet). All other codes close the descriptor. UNAVAILABLE (the agent has ended), INVALID. */
+ * "code=unsupported" for a key that is too long for the store. With the last two, "sentence" gives the reason. The
+ * other lines, if known, are "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms
+ * since 1970) of the holder. The answer to ASK_STATUS contains "machine" of the session, or "sentence" with the reason
+ * why there is no session. The other lines are the agent's counts, which cluster/docs/cluster.md describes. Set *size
+ * to the bytes of the buffer, at least HOLDFAST_ANSWER_MAX; the call sets it to the bytes of the answer. TIMEOUT (there
+ * is no answer yet). All other codes close the descriptor. UNAVAILABLE (the agent has ended), INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
 /* Asks the cluster's store whether the lease holds the lock now. Sleeps until the store has answered, for at most
  * `seconds` (0 or more). NOT_OWNER, UNAVAILABLE (there is no agent, or it got no answer from the store), TIMEOUT (the
- * agent has not answered in time), and the codes of [read]. In a dictionary without a cluster it only checks the lease.
- * In an event loop, send ASK_VERIFY instead, and call holdfast_lock_remaining() if the answer is yes. The lock is held
- * only if both agree. */
+ * agent has not answered in time), and the codes of [read]. In a dictionary without a cluster, the call only checks the
+ * lease. In an event loop, send ASK_VERIFY instead, and call holdfast_lock_remaining() if the answer is yes. The lock
+ * is held only if both agree. */
 HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
                                       const holdfast_lease *lease, double seconds);
 

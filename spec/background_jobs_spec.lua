@@ -1,4 +1,5 @@
--- resty.holdfast.tasks.queues, background jobs: timed work that tasks and event loops run beside their own.
+-- Tests resty.holdfast.tasks.queues, background jobs: timed work that tasks and event loops run in addition to their
+-- own.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local none = require "resty.holdfast.host.none"
@@ -11,7 +12,7 @@ describe("background_jobs", function ()
         return { run = fn }
     end
 
-    it("are run once, after their time, in the order of their deadlines, while tasks run", function ()
+    it("run once, after their time, in the order of their deadlines, while tasks run", function ()
         local order = {}
         local start = none.now()
         for _, delay in ipairs { 0.03, 0.01, 0.02 } do
@@ -25,7 +26,7 @@ describe("background_jobs", function ()
         assert.same({ 0.01, 0.02, 0.03 }, order)
     end)
 
-    it("are not run after they were removed, and keep no run() from ending", function ()
+    it("do not run after they were removed, and do not keep run() from ending", function ()
         local ran = false
         local removed, late = job(function () ran = true end), job(function () ran = true end)
         background_jobs.add(removed, none.now())
@@ -37,7 +38,7 @@ describe("background_jobs", function ()
         assert.is_false(ran)
     end)
 
-    it("may wake a task whose own time has come: it runs once", function ()
+    it("may wake a task whose own time has come, and the task runs once", function ()
         local wakes = 0
         local sleeper = scheduler.spawn(function ()
             scheduler.sleep(0.01)

@@ -1,4 +1,4 @@
--- The table "Shared memory, counted" of docs/benchmarks.md: no operation does more to shared memory than the table
+-- Checks the table "Shared memory, counted" of docs/benchmarks.md: no operation may have higher counts than the table
 -- says.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
@@ -8,7 +8,7 @@ local LIBRARY = require("resty.holdfast.core").path
 -- The columns of the document's table, and of the program's output.
 local ATOMICS, COMMON = 3, 5
 
--- Returns lists of cells by the name of the operation.
+-- Returns lists of cells, indexed by the name of the operation.
 local function rows_of(text)
     local rows = {}
     for _, cells in ipairs(figures.parse("## Counted\n" .. text).Counted.rows) do
@@ -17,13 +17,13 @@ local function rows_of(text)
     return rows
 end
 
--- One grant in 256, at random, is measured, which costs more; and shared lines depend on the hash of the key.
+-- A random grant in 256 is measured, which costs more. The number of shared lines depends on the hash of the key.
 local TRIES = 20
 
 describe("an operation on shared memory", function ()
     local documented, counts
 
-    -- Returns the smallest count of several runs. Stops when it is as small as documented.
+    -- Returns the smallest count of several runs. Stops when the count is as small as documented.
     local function least(what, column)
         local found
         for i = 1, TRIES do
@@ -68,7 +68,7 @@ describe("an operation on shared memory", function ()
         end
     end)
 
-    -- The place of another operation's entry depends on the hash of the key, which differs in each dictionary.
+    -- The position of the other operation's entry depends on the hash of the key, which differs in each dictionary.
     it("shares, for a private lock, at most the documented number of lines with others", function ()
         local lines = tonumber(documented["lock + unlock"][COMMON])
         assert.is_true(least("lock + unlock", COMMON) <= lines)

@@ -1,4 +1,4 @@
--- bench/support/figures.lua: figures in documents are the figures of the kept files that they name.
+-- Tests bench/support/figures.lua: figures in documents come from the kept files that they name.
 
 local figures = require "bench.support.figures"
 local files = require "spec.support.files"
@@ -38,7 +38,7 @@ describe("Figures in documents", function ()
         return not path:find("0319", 1, true) and RESULTS or (RESULTS:gsub("1 ns", "9 ns"))
     end
 
-    it("are tables of the files that the comments name, and nothing else changes", function ()
+    it("become tables of the files that the comments name, and nothing else changes", function ()
         local text = assert(figures.update(DOCUMENT, read))
         assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
@@ -55,6 +55,17 @@ describe("Figures in documents", function ()
         assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-28-1249.md" },
                     figures.sources(text))
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
+    end)
+
+    it("can be limited to the mixed cases and the cases that missed their target", function ()
+        local results = "## Two\n\n| what     | distance |\n| -------- | -------- |\n| a, alone | met: 1   |\n"
+            .. "| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n"
+        local text = assert(figures.update((DOCUMENT:gsub("Two", "Two, mixed and missed"):gsub(", One", ", Two")),
+                                           function () return results end))
+        local all, some = text:match("(.-)\n<!%-%- end of figures(.*)")
+        local kept = "| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n"
+        assert.truthy(all:find("| a, alone | met: 1   |\n" .. kept, 1, true))
+        assert.truthy(some:find("| -------- | -------- |\n" .. kept, 1, true))
     end)
 
     it("are refused with a reason if the file or the table is missing", function ()

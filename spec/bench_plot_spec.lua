@@ -1,4 +1,4 @@
--- bench/support/points.lua and bench/plot: the kept points of curves, and their pictures.
+-- Tests bench/support/points.lua and bench/plot: the kept points of curves, and their pictures.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"
@@ -24,7 +24,7 @@ describe("A file of points", function ()
         os.remove(path)
     end)
 
-    it("refuses a curve's name that could not be read again", function ()
+    it("refuses a curve's name that could not be read back", function ()
         assert.has_error(function () points.new():add("waits", "mine, alone", 1, 2) end,
                          "a curve's name has no comma")
     end)

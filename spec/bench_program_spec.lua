@@ -1,4 +1,5 @@
--- bench/support/program.lua and bench/program: the timed programs are what anybody would write, and run by themselves.
+-- Tests bench/support/program.lua and bench/program: the timed programs are ordinary user programs, and run on their
+-- own.
 
 local command = require "spec.support.command"
 local files = require "spec.support.files"
@@ -20,23 +21,23 @@ describe("The program of a case", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("is the ten lines that docs/benchmarks.md shows", function ()
+    it("consists of the ten lines that docs/benchmarks.md shows", function ()
         local text = files.read("docs/benchmarks.md")
         assert.truthy(text:find("```lua\n" .. program_of("lock_unlock") .. "```", 1, true),
                       "docs/benchmarks.md does not show what bench/program lock_unlock prints")
         assert.equal(program_of("lock_unlock"), shell.output("bench/program lock_unlock") .. "\n")
     end)
 
-    it("runs by itself and prints a time for each round, in every case", function ()
+    it("runs on its own and prints a time for each round, in every case", function ()
         for _, case in ipairs(cases) do
-            shdict.remove("bench_hot")  -- of the case before: this process keeps it
+            shdict.remove("bench_hot") -- of the previous case: this process keeps it
             local path = files.write(command.path("case.lua"), program_of(case.name, "holdfast", true))
             local out = shell.output("LUA_PATH='lua/?.lua;?.lua;;' luajit " .. path)
             assert.truthy((out .. "\n"):find("^%d+%.%d ns\n%d+%.%d ns\n%d+%.%d ns\n$"), case.name .. ": " .. out)
         end
     end)
 
-    it("differs between the sides only in the lines that name them", function ()
+    it("differs between the sides only in the lines that name the sides", function ()
         local ours, theirs = program_of("get_hot"), program_of("get_hot", "ngx.shared")
         assert.equal("local dict = ngx.shared.bench_hot", theirs:match("^[^\n]*"))
         assert.equal(ours:match("\n(.*)"), theirs:match("\n(.*)"))
@@ -44,7 +45,7 @@ describe("The program of a case", function ()
 end)
 
 describe("bench/program", function ()
-    it("lists the cases if it does not know the name", function ()
+    it("lists the cases if the name is unknown", function ()
         local out = shell.output("bench/program nothing 2>&1; echo status $?")
         assert.truthy(out:find("the cases are lock_unlock, new_lock_unlock", 1, true), out)
         assert.truthy(out:find("status 2$"), out)

@@ -1,5 +1,5 @@
 -- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
--- contention, and what blocked a wait that ended without success.
+-- contention, and what blocked a wait that failed.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +12,7 @@ local shdict = require "resty.shdict"
 local NAME = "spec_contention"
 
 
--- Runs `wait(timeout)` in a task, while another task holds for `seconds` what the first one wants.
+-- Runs `wait(timeout)` in a task, while a second task holds for `seconds` what the first task wants.
 local function run_both(hold, release, seconds, wait)
     hold()
     scheduler.spawn(wait)
@@ -47,7 +47,7 @@ describe("histograms", function ()
         assert.same({}, dict:contention())
     end)
 
-    it("have the waits of all kinds, in buckets that contain them", function ()
+    it("contain the waits of all kinds, in the right buckets", function ()
         local cases = {
             lock = { new(), new(), "lock", "unlock" },
             rwlock = { rwlock:new(NAME), rwlock:new(NAME), "wrlock", "unlock" },
@@ -154,7 +154,7 @@ describe("log_timeouts", function ()
 
     before_each(function () lines = {} end)
 
-    it("logs the key, the holder, since when and why, when a wait times out", function ()
+    it("logs the key, the holder, its start time and its reason when a wait times out", function ()
         assert(keep(new()):lock("key", { why = "to write the report" }))
         local lock = new { timeout = 0.05, block = true, log_timeouts = log }
         assert.same({ nil, "timeout" }, { lock:lock("key") })
@@ -204,7 +204,7 @@ describe("log_timeouts", function ()
         assert.equal(2, #lines)
     end)
 
-    it("logs a value that is in the way, and ignores errors of the function", function ()
+    it("logs a value that blocks the key, and ignores errors of the function", function ()
         dict:set("key", 5)
         local lock = new { timeout = 0.02, block = true, log_timeouts = log }
         assert.is_nil((lock:lock("key")))

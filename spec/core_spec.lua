@@ -24,27 +24,27 @@ describe("core", function ()
         end
     end)
 
-    it("has the same names of codes as the library", function ()
+    it("has the same code names as the library", function ()
         local ffi = require "ffi"
         for _, name in ipairs { "NOT_FOUND", "EXISTS", "NO_MEMORY", "TIMEOUT", "NOT_A_NUMBER", "NOT_OWNER" } do
             assert.equal(ffi.string(core.C.holdfast_code_text(core[name])), core.reason(core[name]))
         end
     end)
 
-    it("reports where the library is and its version", function ()
+    it("reports the library's path and version", function ()
         assert.matches("libholdfast", core.path, 1, true)
         assert.matches("^%d+%.%d+%.%d+$", core.version)
     end)
 
     describe("key_string", function ()
-        it("takes strings as they are, numbers and booleans as tostring does", function ()
+        it("leaves strings unchanged, and converts numbers and booleans like tostring", function ()
             assert.equal("a\0b", core.key_string("a\0b"))
             assert.equal("1.5", core.key_string(1.5))
             assert.equal("true", core.key_string(true))
             assert.equal("false", core.key_string(false))
         end)
 
-        it("takes objects with a name", function ()
+        it("accepts objects with a name", function ()
             local named = setmetatable({}, { __tostring = function () return "my name" end })
             assert.equal("my name", core.key_string(named))
         end)
@@ -67,7 +67,7 @@ describe("core", function ()
             assert.same({ nil, "bad key type" }, { core.key_string(silent) })
         end)
 
-        it("refuses nil, nothing and too much", function ()
+        it("refuses nil, no argument and too many arguments", function ()
             assert.same({ nil, "nil key" }, { core.key_string(nil) })
             assert.same({ nil, "empty key" }, { core.key_string("") })
             assert.same({ nil, "key too long" }, { core.key_string(("x"):rep(65536)) })
@@ -91,13 +91,13 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
-        -- The Lua files as in an installation or a checkout, away from any library.
+        -- Copies the Lua files as in an installation or a checkout, away from any library.
         local function copy_modules(place)
             assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"
         end
 
-        it("takes the one that HOLDFAST_LIB names", function ()
+        it("loads the one that HOLDFAST_LIB names", function ()
             assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
         end)
 
@@ -107,7 +107,7 @@ describe("core", function ()
             assert.matches(folder .. "/nowhere.so", text, 1, true)
         end)
 
-        it("does not take a name without a slash from the current folder", function ()
+        it("does not load a name without a slash from the current folder", function ()
             assert(shell.succeeds("cp " .. library .. " " .. folder .. "/mine.so"))
             local text = process.run(('require("ffi").cdef "int chdir(const char *);" require("ffi").C.chdir(%q) ')
                 :format(folder) .. TRY, { env = { HOLDFAST_LIB = "mine.so", LUA_PATH = copy_modules("modules") } })
@@ -138,7 +138,7 @@ describe("core", function ()
             end)
         end
 
-        it("prefers the one in package.cpath to the one of its own installation", function ()
+        it("prefers package.cpath to its own installation", function ()
             assert(shell.succeeds(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)))
             assert(shell.succeeds(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)))
             assert(shell.succeeds(("cp %s %s/mine/libholdfast.so"):format(library, folder)))
@@ -147,7 +147,7 @@ describe("core", function ()
             assert.equal(folder .. "/mine/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
 
-        it("lists the places it has searched", function ()
+        it("lists the paths that it has searched", function ()
             assert(shell.succeeds("echo text > " .. folder .. "/libholdfast.so"))
             local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
                           LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
@@ -181,7 +181,7 @@ describe("core", function ()
             assert.matches(fake .. " has ABI 1", text, 1, true)
         end)
 
-        it("refuses another library of that name", function ()
+        it("refuses a foreign library of that name", function ()
             local fake = compile("int unrelated;")
             assert.matches("is not libholdfast", (process.run(TRY, { env = { HOLDFAST_LIB = fake } })), 1, true)
         end)

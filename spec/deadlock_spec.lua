@@ -24,7 +24,8 @@ end
 
 -- --- cycles --------------------------------------------------------------------------------------------
 
--- Each of the members MEMBERS of COUNT takes a lock; when all have theirs, each waits for the next one's lock.
+-- Each of the members MEMBERS of COUNT takes a lock. When all members have their locks, each waits for the next
+-- member's lock.
 local CYCLE = COMMON .. [[
 local function member(number, round)
     local mine = resty_lock:new("spec_deadlock")
@@ -52,7 +53,8 @@ end
 ]]
 
 
--- Runs processes with these members; without tasks, each has one. Returns their lines by round and member.
+-- Runs processes with these members; without tasks, each process has one member. Returns their lines by round and
+-- member.
 local function run_cycle(processes, rounds, tasks)
     dictionary()
     local count = 0
@@ -81,7 +83,7 @@ local function run_cycle(processes, rounds, tasks)
 end
 
 
--- Returns the keys of the cycle, from the one that `number` waits for.
+-- Returns the keys of the cycle, beginning with the key that `number` waits for.
 local function keys_for(round, number, count)
     local keys = {}
     for i = 1, count do
@@ -91,7 +93,7 @@ local function keys_for(round, number, count)
 end
 
 
--- Exactly one gets the error, with the right keys, and the others continue.
+-- Checks that exactly one member gets the error, with the right keys, and that the remaining members continue.
 local function check_cycle(processes, rounds, tasks)
     local said, count = run_cycle(processes, rounds, tasks)
     for round = 1, rounds do
@@ -172,7 +174,7 @@ describe("a cycle of waits", function ()
 end)
 
 
--- --- what is no cycle ----------------------------------------------------------------------------------
+-- --- waits that are no cycle ---------------------------------------------------------------------------------
 
 -- Obeys orders: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
 local OBEDIENT = COMMON .. [[
@@ -207,7 +209,7 @@ local function await_waiters(key, count)
 end
 
 
--- Starts a process for each key, which takes it.
+-- Starts a process for each key, which takes the key.
 local function start_holders(...)
     dictionary()
     local holders = {}
@@ -219,7 +221,7 @@ local function start_holders(...)
 end
 
 
--- The same for "a", "b" and "c"; the first waits for the second, and the second for the third.
+-- Does the same for "a", "b" and "c"; the first process waits for the second, and the second for the third.
 local function start_chain()
     local a, b, c = start_holders("a", "b", "c")
     a:say("wait b 10")
@@ -230,7 +232,7 @@ local function start_chain()
 end
 
 
--- Checks that the others of the chain get their locks after the third holder was killed.
+-- Checks that the other processes of the chain get their locks after the third holder was killed.
 local function assert_served(a, b)
     assert.equal("got", b:hear())
     assert.equal("1", ask(b, "release b"))
@@ -238,7 +240,7 @@ local function assert_served(a, b)
 end
 
 
--- Returns the first of the two that has a line to say, the line, and the other.
+-- Returns the first of the two that says a line, the line, and the other one.
 local function first_of(a, b)
     local speaker, line
     assert.is_truthy(command.await(function ()
@@ -258,14 +260,14 @@ describe("waits that are no cycle", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
-        it("the loop of " .. name .. ": one coroutine waits while another holds, and will release", function ()
+        it("the loop of " .. name .. ": one coroutine waits for another that will release", function ()
             require("resty.shdict").open("spec_hosts", { size = "1m" }):flush_all()
             local child = loops.start(name, [[
                 spawn(function ()
                     local a = new()
                     assert(a:lock("a"))
                     say "a"
-                    -- The other process holds b and waits for a; this one waits for b below.
+                    -- The other process holds b and waits for a; this process waits for b below.
                     local function waiters(key)
                         local holder = a:holder(key)
                         return holder and holder.waiters or 0
@@ -294,7 +296,7 @@ describe("waits that are no cycle", function ()
         end)
     end
 
-    it("the one that would get the error is killed: the others continue without an error", function ()
+    it("when the waiter that would get the error is killed, the others continue without an error", function ()
         for _ = 1, 5 do
             local a, b, c = start_chain()
             scheduler.sleep(0.1)
@@ -306,7 +308,7 @@ describe("waits that are no cycle", function ()
         end
     end)
 
-    it("a stopped process is in a cycle when it continues", function ()
+    it("a stopped process joins a cycle when it continues", function ()
         local a, b = start_holders("a", "b")
         a:kill(process.STOP)
         assert.equal("timeout", ask(b, "wait a 0.2"))
@@ -314,7 +316,7 @@ describe("waits that are no cycle", function ()
         a:say("wait b 10")
         await_waiters("b", 1)
         b:say("wait a 10")
-        local told, line, other = first_of(a, b)  -- mostly b, which is the last
+        local told, line, other = first_of(a, b) -- mostly b, which is the last
         assert.equal("deadlock", line)
         assert.equal("1", ask(told, told == a and "release a" or "release b"))
         assert.equal("got", other:hear())
@@ -325,8 +327,8 @@ end)
 describe("with an rwlock", function ()
     after_each(process.clean_up)
 
-    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock. The other one
-    -- keeps its share for HELD seconds, or until the end.
+    -- One process holds a lock and waits to write. READERS processes hold the rwlock, and one of them waits for the
+    -- lock. The other reader keeps its share for HELD seconds, or until the end.
     local RWLOCK = COMMON .. [[
         local resty_rwlock = require "resty.rwlock"
         local over
@@ -374,8 +376,8 @@ describe("with an rwlock", function ()
         return child:hear(), child:hear()
     end
 
-    -- One of the two of the cycle, mostly the holder, which is the last to wait.
-    local function assert_one_is_told(first, second)
+    -- Expects the error in one of the two members of the cycle, mostly the holder, which is the last to wait.
+    local function assert_one_gets_error(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
             assert.equal("holder\tgot\t-", second)
@@ -387,12 +389,12 @@ describe("with an rwlock", function ()
 
     for _, method in ipairs { "wrlock", "rdlock" } do
         it("a cycle over a single holder by " .. method .. " is reported", function ()
-            assert_one_is_told(said(method, 1, 10))
+            assert_one_gets_error(said(method, 1, 10))
         end)
     end
 
-    it("the cycle that remains when another reader leaves is reported", function ()
-        assert_one_is_told(said("rdlock", 2, 10, 0.6))
+    it("the cycle that remains when an unrelated reader leaves is reported", function ()
+        assert_one_gets_error(said("rdlock", 2, 10, 0.6))
     end)
 
     it("two readers are in no cycle", function ()
@@ -432,8 +434,8 @@ end)
 
 -- --- a storm -------------------------------------------------------------------------------------------
 
--- Tasks that take two of a few locks, in any order. The dictionary shows what each waits for, and which task holds
--- each lock. The task that gets the error can check the cycle, because nothing in it moves.
+-- Runs tasks that take two of a few locks, in any order. The dictionary shows what each task waits for, and which task
+-- holds each lock. The task that gets the error can check the cycle, because nothing in the cycle moves.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS
@@ -505,7 +507,7 @@ say("done", entered, told)
 describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
-    it("ends, no two are inside a lock, and each reported cycle is one", function ()
+    it("ends, no lock has two holders, and each reported cycle is real", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)

@@ -1,17 +1,17 @@
--- A key whose holder or waiter is gone: the process, the Lua state or the coroutine. tests/death has the same tests
--- for processes without Lua.
+-- Tests a key whose holder or waiter is gone: the process, the Lua state or the coroutine. tests/death has the same
+-- tests for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
--- make(timeout): an object whose lease does not end during a test.
+-- make(timeout) returns an object whose lease does not end during a test.
 local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- The test controls the waits: each yields, and continues when it is resumed.
+-- The test controls the waits: each wait yields, and continues when it is resumed.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
@@ -20,7 +20,7 @@ local HOLDER = [[
     local mine = make()
     say(take(mine) and "holds" or "does not hold")
     hear()
-    say(give(mine) and "released" or "was robbed")
+    say(give(mine) and "released" or "lost it")
     hear()
 ]]
 
@@ -28,7 +28,7 @@ local WAITER = [[
     local mine = make()
     hear()
     say(take(mine) and "holds" or "does not hold")
-    say(give(mine) and "released" or "was robbed")
+    say(give(mine) and "released" or "lost it")
 ]]
 
 
@@ -208,7 +208,7 @@ for _, name in ipairs(primitives.names) do
             release(holder)
         end)
 
-        it("a forked child gets the lock of its parent when the parent is killed", function ()
+        it("a forked child gets its parent's lock when the parent is killed", function ()
             local parent = start(process.FORK .. [[
                 ffi.cdef "unsigned int alarm(unsigned int);"
                 local mine = make()
@@ -218,7 +218,7 @@ for _, name in ipairs(primitives.names) do
                     local own = make()
                     say(give(mine) and "the child releases" or "the child does not release")
                     say(take(own) and "the child holds" or "the child gets nothing")
-                    say(give(own) and "released" or "was robbed")
+                    say(give(own) and "released" or "lost it")
                     os.exit(0, true)
                 end
                 hear()
@@ -232,7 +232,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make()))
         end)
 
-        it("locks of a killed process go to the tasks of the others, one at a time", function ()
+        it("a killed process's locks go to the tasks of other processes, one at a time", function ()
             local holder = start_holder()
             local CROWD = [[
                 local scheduler = require "resty.holdfast.scheduler"

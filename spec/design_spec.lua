@@ -1,5 +1,5 @@
--- The design documents and docs/format.md: the names that they mention are in the tree, and their pictures are made
--- from their sources. The links of all documents lead to a target. And docs/design.md stays short.
+-- Tests the design documents and docs/format.md: the names in them exist in the tree, and their pictures are generated
+-- from their sources. The links of all documents lead to a target. docs/design.md stays short.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -13,13 +13,13 @@ local LINKING = shell.output("ls README.md docs/*.md docs/guide/*.md tools/READM
 local ENDINGS = { cc = true, h = true, lua = true, md = true, pml = true, svg = true, txt = true }
 
 
--- Without the code blocks.
+-- Returns a document without its code blocks.
 local function prose(path)
     return (("\n" .. read(path)):gsub("\n```.-\n```", ""))
 end
 
 
--- Returns paragraphs and items of lists, without headings and tables.
+-- Returns paragraphs and list items, without headings and tables.
 local function paragraphs(text)
     local found, current = {}, {}
     for line in (text .. "\n\n"):gmatch("(.-)\n") do
@@ -64,14 +64,14 @@ end
 
 local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
 
--- Whether a path leads into tools/ or cluster/ when that was deleted.
+-- Whether a path leads into tools/ or cluster/ after that folder was deleted.
 local function is_of_missing_package(path)
     local package = path:match "^tools/" or path:match "^cluster/"
     return package ~= nil and not tree[package:sub(1, -2)]
 end
 
 
--- Where a path of a document may begin: at the top, in a folder of sources, or beside the document.
+-- A path in a document may begin at the top, in a source folder, or in the document's folder.
 local function exists(path)
     for _, folder in ipairs(FOLDERS) do
         if tree[folder .. path:gsub("/$", "")] then
@@ -82,7 +82,7 @@ local function exists(path)
 end
 
 
--- Without "..": "docs/guide/../img" is "docs/img".
+-- Resolves "..": "docs/guide/../img" is "docs/img".
 local function resolved(path)
     local count
     repeat
@@ -108,7 +108,7 @@ describe("docs/design.md", function ()
     end)
 
     for path in DESIGNS:gmatch("%S+") do
-        it("and its like have short paragraphs: " .. path, function ()
+        it("and similar documents have short paragraphs: " .. path, function ()
             for _, paragraph in ipairs(paragraphs(prose(path))) do
                 local _, words = paragraph:gsub("%S+", "")
                 assert.is_true(words <= PARAGRAPH_MAX, words .. " words: " .. paragraph:sub(1, 80))
@@ -147,7 +147,7 @@ end
 
 
 for path in LINKING:gmatch("%S+") do
-    it("links of " .. path .. " lead to a file and a heading of it", function ()
+    it("links of " .. path .. " lead to an existing file and heading", function ()
         for target in prose(path):gmatch("%]%(([^)%s]+)%)") do
             local file, anchor = target:match("^([^#]*)#?(.*)$")
             file = file == "" and path or resolved((path:match("^.*/") or "") .. file)

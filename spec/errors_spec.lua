@@ -1,9 +1,9 @@
--- Tests lock/lease_pool.lua and tasks/queues.lua. Errors at any point: from a stack that overflows, from a hook that
--- ends a slow function, in finalisers. Whatever was taken is released when the collector runs.
+-- Tests lock/lease_pool.lua and tasks/queues.lua. Raises errors at any point: from an overflowing stack, from a hook
+-- that ends a slow function, in finalisers. Whatever was taken is released when the collector runs.
 
 local process = require "spec.support.process"
 
--- MAKE[name]() makes a function that takes "key" and releases it; is_free(name) tells whether it is free.
+-- MAKE[name]() makes a function that takes "key" and releases it; is_free(name) returns whether the key is free.
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"
@@ -40,7 +40,8 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack of frames of that size until it overflows, which must not take too many calls.
+-- Calls `fn` at each depth of a stack of frames of that size until the stack overflows. The overflow must not take too
+-- many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"
     local deep = loadstring("local fn = ... local function deep(" .. arguments .. ") fn() return 1 + deep("
@@ -48,8 +49,8 @@ local function overflow(fn, size)
     assert(not pcall(deep))
 end
 
--- Calls the function that `make` returns again and again, and ends it by a hook after one instruction, after two, and
--- so on, until it returns. Each time it collects garbage and calls `check`.
+-- Repeatedly calls the function that `make` returns, and ends it with a hook after one instruction, after two, and so
+-- on, until it returns. Each time it collects garbage and calls `check`.
 local function each_interruption(make, check)
     local at, ended = 0, false
     while not ended do
@@ -82,11 +83,11 @@ describe("an error at any point", function ()
         return (process.run(PRIMITIVES .. source, { stderr = true }))
     end
 
-    it("loses no lock: a stack that overflows", function ()
+    it("loses no lock when the stack overflows", function ()
         assert.equal("done\n", run [[
             jit.off()
             for name, make in pairs(MAKE) do
-                for size = 40, 115 do  -- the stack ends at another instruction with each
+                for size = 40, 115 do -- the stack ends at a different instruction with each
                     overflow(make(), size)
                     collect()
                     if not is_free(name) or task_ids.named ~= 0 or task_ids.unnamed ~= 0 then
@@ -99,7 +100,7 @@ describe("an error at any point", function ()
         ]])
     end)
 
-    it("loses no lock: a hook that raises", function ()
+    it("loses no lock when a hook raises it", function ()
         assert.equal("done\n", run [[
             jit.off()
             for name, make in pairs(MAKE) do
@@ -134,7 +135,7 @@ end)
 describe("a finaliser", function ()
     after_each(process.clean_up)
 
-    it("may give options, though other options have been compiled", function ()
+    it("may pass options although other options have been compiled", function ()
         assert.equal("done\n", (process.run([[
             local shdict = require "resty.shdict"
             shdict.open("spec_errors", { size = "1m" })
@@ -159,7 +160,7 @@ describe("a finaliser", function ()
         ]], { stderr = true })))
     end)
 
-    it("may release at the end of the Lua state what the collector has already released", function ()
+    it("may release again at the end of the Lua state", function ()
         local text, status = process.run([[
             require("resty.shdict").open("spec_errors", { size = "1m" })
             local lock = require("resty.lock"):new("spec_errors")

@@ -1,4 +1,4 @@
--- The example site, with a real Redis, nginx and wrk.
+-- Tests the example site with a real Redis, nginx and wrk.
 
 local command, fixture, row, shell, site = require "spec.support" ("command", "fixture", "rows", "shell", "site")
 
@@ -11,7 +11,7 @@ local environment = {
 }
 
 
--- Returns nil, or why it cannot run here.
+-- Returns nil, or why the example cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
         if not shell.succeeds("command -v " .. program .. " >/dev/null") then
@@ -24,7 +24,7 @@ end
 local it = fixture.it_unless(missing())
 
 
--- With a folder for temporary files, which the test checks afterwards.
+-- Starts the example with a folder for temporary files, which the test checks afterwards.
 local function start(...)
     environment.TMPDIR = command.path("temporary")
     assert(shell.succeeds("mkdir -p '" .. environment.TMPDIR .. "'"))
@@ -34,7 +34,7 @@ local function start(...)
 end
 
 
--- Returns how many processes have this folder on their command line. The pattern does not match itself.
+-- Returns the number of processes with this folder on their command line. The pattern does not match itself.
 local function processes()
     return tonumber(shell.output("grep -ls '" .. command.path("temporar[y]") .. "/' /proc/[0-9]*/cmdline | wc -l"))
 end
@@ -61,7 +61,7 @@ describe("examples/nginx", function ()
         assert_nothing_is_left()
     end)
 
-    it("leaves nothing behind when it is ended", function ()
+    it("leaves nothing behind when it ends", function ()
         local process = start("60")
         assert.is_truthy(command.await(function ()
             return shell.succeeds("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log")
@@ -72,7 +72,7 @@ describe("examples/nginx", function ()
         assert_nothing_is_left()
     end)
 
-    it("refuses anything but a number, and too many of them", function ()
+    it("refuses anything but a number, and numbers that are too large", function ()
         for said, arguments in pairs {
             ['run: a number, 1 to 999999, expected, got "0"\n'] = { "0" },
             ['run: a number, 1 to 999999, expected, got "x"\n'] = { "2", "x" },

@@ -1,4 +1,4 @@
--- examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua: what they print, and what they refuse.
+-- Tests the output and the refusals of examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua.
 
 local command, row, shell, write_trace = require "spec.support" ("command", "rows", "shell", "trace")
 
@@ -11,7 +11,7 @@ local environment = {
     HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
 }
 
--- As a user without the command runs it.
+-- Runs an example as a user without the command would.
 local function luajit(...)
     local arguments = { "luajit", ... }
     arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB }
@@ -29,11 +29,11 @@ describe("examples/stampede.lua", function ()
         assert.equal(20, row(out, "backend calls")[1])
     end)
 
-    it("counts words whatever their case, punctuation and alphabet", function ()
+    it("counts words regardless of case, punctuation and alphabet", function ()
         local trace = command.write("trace.txt", "Élan, élan! The the THE the. don't\n--\tx1 naïve naïve")
         local ended, out = luajit(STAMPEDE, trace, "--backend-ms", "0")
         assert.same({ code = 0 }, ended)
-        -- lower() leaves the É alone: the, don, t, x1, naïve, Élan, élan
+        -- lower() leaves the É unchanged: the, don, t, x1, naïve, Élan, élan
         assert.same({ 11 * 25, 11 * 25 }, row(out, "requests"))
         assert.same({ 7, 7 }, row(out, "distinct words"))
     end)
@@ -44,7 +44,7 @@ describe("examples/stampede.lua", function ()
         assert.is_true(row(out, "requests")[1] > 100 * 25)
     end)
 
-    it("serves as many calls at a time as the backend has connections", function ()
+    it("serves as many concurrent calls as the backend has connections", function ()
         local trace = write_trace(20, 20)
         for _, connections in ipairs { 1, 8 } do
             local ended, out = luajit(STAMPEDE, trace, "--no-lock", "--coroutines", "8",
@@ -56,7 +56,7 @@ describe("examples/stampede.lua", function ()
         end
     end)
 
-    it("runs without the lock only, on request", function ()
+    it("runs only without the lock on request", function ()
         local ended, out = luajit(STAMPEDE, write_trace(300, 20), "--no-lock")
         assert.same({ code = 0 }, ended)
         assert.equal(1, #row(out, "requests"))
@@ -98,7 +98,7 @@ describe("examples/stampede.lua", function ()
         end)
     end
 
-    it("says which trace it cannot read", function ()
+    it("names the trace that it cannot read", function ()
         local ended, _, err = luajit(STAMPEDE, "no_such_file")
         assert.same({ code = 1 }, ended)
         assert.equal("stampede: cannot read the trace: no_such_file: No such file or directory\n", err)
@@ -110,7 +110,7 @@ describe("examples/stampede.lua", function ()
         assert.equal("stampede: there is no word in /dev/null\n", err)
     end)
 
-    it("explains itself", function ()
+    it("prints its help", function ()
         local ended, out, err = luajit(STAMPEDE, "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
@@ -122,12 +122,12 @@ describe("examples/accept_mutex.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("wakes all workers by a connection without the lock, and one with it", function ()
+    it("wakes all workers for a connection without the lock, and one with the lock", function ()
         local ended, out, err = luajit(ACCEPT_MUTEX, "--workers", "3", "--connections", "60")
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)
         local woken = row(out, "workers woken by the socket")
-        -- It would be three and one, but connections may come while a worker is on its way to poll().
+        -- The ideal is three and one, but connections may come while a worker is on its way to poll().
         assert.is_true(woken[1] > 1.5, out)
         assert.is_true(woken[2] < 1.5, out)
         assert.same({ 1, 1 }, row(out, "connections accepted"))

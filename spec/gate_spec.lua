@@ -1,15 +1,15 @@
--- Tests dictionary/gate.lua: what is the same with and without cluster/.
+-- Tests dictionary/gate.lua: the behaviour that is the same with and without cluster/.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- Without cluster/ the library itself refuses a dictionary of a cluster.
+-- Without cluster/, the library itself refuses a dictionary of a cluster.
 local HAS_CLUSTERS = files.find "cluster/src/gate/gate.cc" ~= nil
 
 
 describe("the gate of a dictionary", function ()
     local folder
 
-    -- The Lua files of the library alone, as an installation without cluster/ has them.
+    -- Copies the Lua files of the library alone, as in an installation without cluster/.
     setup(function ()
         folder = shell.output("mktemp -d"):match("%S+")
         assert(shell.succeeds("cp -r lua/resty " .. folder))
@@ -21,13 +21,13 @@ describe("the gate of a dictionary", function ()
         return process.run(source, { env = { LUA_PATH = folder .. "/?.lua" } })
     end
 
-    it("says what to do if a dictionary has one and the files of cluster/ are missing", function ()
+    it("reports what to do if a dictionary has one and the files of cluster/ are missing", function ()
         local refusal = HAS_CLUSTERS
             and 'cannot load the gate of the cluster "main": module \'resty.holdfast.cluster.gate\' not found; install '
                 .. "the Lua files of cluster/ beside those of the library"
             or 'dictionary "spec_gate" belongs to the cluster "main", but this library was built without '
                .. "clusters; install one that supports them"
-        -- The second finds the dictionary that the first has made, and loads the gate again.
+        -- The second run finds the dictionary that the first run has made, and loads the gate again.
         assert.equal(("nil\t%s\n"):format(refusal):rep(2), run [[
             local shdict = require "resty.shdict"
             for _ = 1, 2 do

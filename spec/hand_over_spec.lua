@@ -7,8 +7,8 @@ local scheduler = require "resty.holdfast.scheduler"
 
 local NAME = "spec_hosts"
 
--- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) holds it while fn
--- runs.
+-- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) holds the key while
+-- fn runs.
 local PRIMITIVES = {
     lock = [[
         local make = new
@@ -27,14 +27,15 @@ local COMMON = [[
     local function await(step)
         while not steps[step] do sleep(0.002) end
     end
-    -- A loop that is loaded later than the library is known from the first wait on.
+    -- A loop that is loaded after the library is known from the first wait on.
     local function make_known()
         local first = new()
         assert(first:lock("first"))
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them continues.
+    -- Waits until both coroutines wait, and then long enough for a deadlock to be reported, or until one of them
+    -- continues.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
         while dict:waiters("a") + dict:waiters("b") < 2 and not steps["one goes on"] do sleep(0.002) end
@@ -67,14 +68,14 @@ local function outcomes(child)
 end
 
 
-local function assert_told(child)
+local function assert_deadlock(child)
     local said = outcomes(child)
     assert.is_true(said == "deadlock a,b; got" or said == "deadlock b,a; got", said)
 end
 
 
--- The one that times out first lets the other continue.
-local function assert_not_told(child)
+-- The coroutine that times out first lets the other one continue.
+local function assert_no_deadlock(child)
     local said = outcomes(child)
     assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
 end
@@ -83,7 +84,8 @@ end
 describe("a lock that is given to another coroutine", function ()
     after_each(process.clean_up)
 
-    -- Each takes a lock, gives it to another coroutine, which releases it, and waits for the other's.
+    -- Each coroutine takes a lock, gives it to another coroutine, which releases it, and waits for the other one's
+    -- lock.
     local GIVEN = [[
         local function page(mine, other)
             local lock = make { timeout = 0, deadlock = DEADLOCK }
@@ -123,10 +125,10 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
     it("counts as held by the coroutine that took it by default", function ()
-        assert_told(start("scheduler", "lock", given ""))
+        assert_deadlock(start("scheduler", "lock", given ""))
     end)
 
-    -- The first takes a and gives it to the second, which waits for b; the holder of b waits for a.
+    -- The first coroutine takes a and gives it to the second, which waits for b. The holder of b waits for a.
     local CYCLE = [[
         local lock = make { deadlock = DEADLOCK }
         spawn(function ()
@@ -163,23 +165,23 @@ describe("a lock that is given to another coroutine", function ()
     for _, loop in ipairs { "scheduler", "cqueues", "luv" } do
         for primitive in pairs(PRIMITIVES) do
             it("by hand_over is held by its next user: a " .. primitive .. " in the loop of " .. loop, function ()
-                assert_told(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
+                assert_deadlock(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
             end)
         end
     end
 
     for _, use in ipairs { "expire()", "remaining()", "valid()", "token()" } do
         it("is used by " .. use, function ()
-            assert_told(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
+            assert_deadlock(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
         end)
     end
 
     it("is used by downgrade()", function ()
-        assert_told(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
+        assert_deadlock(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
     end)
 
-    it("may be passed on again and again", function ()
-        assert_told(start("scheduler", "lock", cycle([[
+    it("may be passed on repeatedly", function ()
+        assert_deadlock(start("scheduler", "lock", cycle([[
             lock:hand_over()
             lock:valid()
             lock:hand_over()
@@ -193,11 +195,11 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
     it("by hand_over has no holder until a coroutine uses it", function ()
-        assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
+        assert_no_deadlock(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
-    it("without hand_over, and used by another, belongs to neither: either may release it", function ()
-        assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
+    it("without hand_over, and used by another coroutine, belongs to neither, as either may release it", function ()
+        assert_no_deadlock(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
 
@@ -205,7 +207,8 @@ end)
 describe("a lock that another coroutine renews", function ()
     after_each(process.clean_up)
 
-    -- The first works under a lock. The second renews the lock and waits for the third, which waits for the first.
+    -- The first coroutine works under a lock. The second renews the lock and waits for the third, which waits for the
+    -- first.
     local KEEPER = [[
         local lock = make()
         local function work()
@@ -251,7 +254,7 @@ describe("a lock that another coroutine renews", function ()
         end
     end
 
-    -- Both hold by `with`, and wait for each other's.
+    -- Both coroutines hold a lock in `with`, and wait for the other one's lock.
     local WITHIN = [[
         local function one(mine, other)
             local lock = make { deadlock = DEADLOCK }
@@ -272,8 +275,8 @@ describe("a lock that another coroutine renews", function ()
     end
 
     for primitive in pairs(PRIMITIVES) do
-        it("stays its holder's, if the holder is in with: a " .. primitive, function ()
-            assert_told(start("scheduler", primitive, within([[
+        it("keeps its holder if the holder is in with: a " .. primitive, function ()
+            assert_deadlock(start("scheduler", primitive, within([[
                 local used
                 spawn(function () used = lock:valid() and lock:expire() end)
                 while not used do sleep(0.002) end
@@ -281,12 +284,12 @@ describe("a lock that another coroutine renews", function ()
         end)
     end
 
-    it("is in no cycle, even in a real one, if it was made with deadlock = false", function ()
-        assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
+    it("is never reported as part of a cycle if it was made with deadlock = false", function ()
+        assert_no_deadlock(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 
     it("is not handed over by the library's renewals", function ()
-        assert_told(start("scheduler", "lock", [[
+        assert_deadlock(start("scheduler", "lock", [[
             local function one(mine, other)
                 local lock = make { exptime = 0.3, renew = true }
                 assert(take(lock, mine))
@@ -320,7 +323,7 @@ describe("hand_over", function ()
 
     for primitive, make in pairs(MAKE) do
         describe("of a " .. primitive, function ()
-            it("returns true, however often it is called, and changes no lock", function ()
+            it("returns true on every call, and changes no lock", function ()
                 for _, deadlock in ipairs { "nil", "true", "false" } do
                     local lock, take = make { deadlock = loadstring("return " .. deadlock)() }
                     assert(take "key")
@@ -357,7 +360,7 @@ describe("hand_over", function ()
         end)
     end
 
-    it("and its option deadlock is a boolean", function ()
+    it("has a boolean option deadlock", function ()
         for _, module in ipairs { resty_lock, rwlock } do
             assert.equal('bad option "deadlock" to new: a boolean expected, got 1',
                          expect.refusal_of(module, NAME) { deadlock = 1 })

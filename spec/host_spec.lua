@@ -35,7 +35,7 @@ describe("host", function ()
             assert.same({ "scheduler", "none", "none" }, { inside, nested, unyieldable })
         end)
 
-        it("is the one that was set, until it is reset", function ()
+        it("is the one that was set until it is reset", function ()
             hosts.set_host { name = "mine", sleep = none.sleep }
             assert.equal("mine", current_name())
             local inside
@@ -46,7 +46,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("is nil with the reason if it may not wait", function ()
+        it("is nil with a reason if the caller may not wait", function ()
             local function say_no() return false, "in a callback" end
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
@@ -57,7 +57,7 @@ describe("host", function ()
         end)
     end)
 
-    it("every host has the whole interface", function ()
+    it("has the whole interface, whichever host it is", function ()
         local of_task
         scheduler.spawn(function () of_task = hosts.current() end)
         scheduler.run()
@@ -72,7 +72,7 @@ describe("host", function ()
     end)
 
     describe("set_host", function ()
-        it("refuses anything but a host, at the line that called", function ()
+        it("refuses anything but a host, with the caller's line", function ()
             local function message(host)
                 local ok, err = pcall(function ()
                     hosts.set_host(host)
@@ -92,7 +92,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("ignores an invalid clock, and says so", function ()
+        it("ignores an invalid clock, and reports it", function ()
             assert(shdict.open("spec_locks", { size = "1m" })):flush_all()
             local holder, lock = resty_lock:new("spec_locks"), resty_lock:new("spec_locks")
             holder:lock("key")

@@ -1,9 +1,10 @@
--- Hot loops over the methods are compiled. No trace is aborted because LuaJIT cannot compile something. Each loop ends
--- as a trace that loops, or as one that continues after a call of string.buffer, which cannot be compiled.
+-- Hot loops over the methods must be compiled. No trace may be aborted because LuaJIT cannot compile something. Each
+-- loop ends as a trace that loops, or as a trace that continues after a call of string.buffer, which cannot be
+-- compiled.
 
 local process = require "spec.support.process"
 
--- Runs LOOP in a new process and prints the reasons of aborted traces, then how many traces loop.
+-- Runs LOOP in a new process and prints the reasons of aborted traces, then the number of traces that loop.
 local HARNESS = [[
 local shdict = require "resty.shdict"
 local resty_lock = require "resty.lock"
@@ -134,7 +135,7 @@ describe("compiled:", function ()
         end)
     end
 
-    it("the watch detects code that cannot be compiled", function ()
+    it("this spec detects code that cannot be compiled", function ()
         assert.matches("NYI", compile("for _ = 1, 300 do (function () end)() end")[1], 1, true)
     end)
 end)

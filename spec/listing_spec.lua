@@ -87,7 +87,7 @@ describe("locks", function ()
         assert.is_nil(by_key().job)
     end)
 
-    it("returns those that begin with the prefix, each once, of many", function ()
+    it("returns each of many locks that begin with the prefix once", function ()
         local locks = {}
         for i = 1, 250 do
             locks[i] = new()

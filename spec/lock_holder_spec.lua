@@ -1,4 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/admin.lua. The holders of a lock, and their reasons.
+-- Tests lock/lock_info.lua and dictionary/admin.lua: the holders of a lock, and their reasons.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
@@ -32,7 +32,7 @@ describe("holder", function ()
         assert.same(pack(nil), pack(lock:holder("value")))
     end)
 
-    it("returns the process, since when and for how long it holds, and why", function ()
+    it("returns the process, the start, duration and reason of its hold", function ()
         local lock = new()
         local before = scheduler.now()
         lock:lock("key", { exptime = 100, why = "to write the report" })
@@ -80,7 +80,7 @@ describe("holder", function ()
         lock:with("key", { why = "in with" }, function () assert.equal("in with", lock:holder("key").why) end)
     end)
 
-    it("is another process, and then a dead one", function ()
+    it("is a different process, and then a dead one", function ()
         local child = start_holder("lock", "lock", "key")
         local holder = new():holder("key")
         assert.same({ child.pid, "luajit", "from afar", true },
@@ -100,7 +100,7 @@ describe("holder", function ()
             sem = assert(semaphore:new("spec_holder", { permits = 3 }))
         end)
 
-        -- All questions, each for any kind of key.
+        -- Calls every query, each for any kind of key.
         local function each(check)
             for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
                 check(asked, name)
@@ -158,7 +158,7 @@ describe("holder", function ()
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
         end)
 
-        it("count all waiters, also those that only wait for a release #local", function ()
+        it("count all waiters, including waiters that only wait for a release #local", function ()
             local lock = new { timeout = 10 }
             lock:lock("key")
             rw:wrlock("written")

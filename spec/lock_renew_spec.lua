@@ -1,4 +1,4 @@
--- Tests lock/renewal.lua. resty.lock with the options renew and on_lost.
+-- Tests lock/renewal.lua: resty.lock with the options renew and on_lost.
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
@@ -36,7 +36,7 @@ describe("lock", function ()
     end
 
     describe("renew", function ()
-        it("happens each time that a third of exptime has passed", function ()
+        it("happens after each third of exptime", function ()
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 lock:lock("key")
@@ -52,7 +52,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("is made for a lock that was waited for, and while its task waits for another lock", function ()
+        it("is made for a lock that was waited for, and while its task waits for a second lock", function ()
             tasks.run(function ()
                 local blocker = new()
                 blocker:lock("first")
@@ -114,7 +114,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("ends with the coroutine: the lock will lapse", function ()
+        it("ends with the coroutine, and the lock lapses", function ()
             local lock, calls = observed { exptime = EXPTIME, renew = true }
             tasks.run(function () assert(lock:lock("key")) end)
             tasks.run(function () assert.is_false(is_renewed(lock)) end)
@@ -198,7 +198,7 @@ describe("lock", function ()
 
     describe("on_lost", function ()
         for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
-            it("is called when " .. method .. " finds out, and not again by another", function ()
+            it("is called when " .. method .. " detects the loss, and not again by a different method", function ()
                 local lock, calls = observed {}
                 lock:lock("key")
                 dict:delete("key")
@@ -223,7 +223,7 @@ describe("lock", function ()
             end
         end)
 
-        it("is not called for a lock that was unlocked in time, nor for another error", function ()
+        it("is not called for a lock that was unlocked in time, nor for a different error", function ()
             local lock, calls = observed {}
             lock:unlock()
             lock:lock("key")
@@ -253,7 +253,7 @@ describe("lock", function ()
             assert.equal("dictionary not found", told)
         end)
 
-        it("may fail: that is reported, and nothing else changes", function ()
+        it("may fail, which is reported and changes nothing else", function ()
             local reported = {}
             local on_error = scheduler.on_error
             scheduler.on_error = function (task, message) reported[#reported + 1] = { task or false, message } end
@@ -276,7 +276,7 @@ describe("lock", function ()
             end
         end)
 
-        it("may fail with an error without text: unlock returns as usual", function ()
+        it("may fail with an error without text, and unlock returns as usual", function ()
             local told, stop_collecting = reports.collect()
             for i, to_text in ipairs { error, function () return {} end } do
                 local lock = new { on_lost = function () error(setmetatable({}, { __tostring = to_text })) end }
@@ -302,7 +302,7 @@ describe("lock", function ()
         end)
     end)
 
-    it("refuses invalid values, at the line that called #local", function ()
+    it("refuses invalid values, with the caller's line #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do

@@ -1,10 +1,9 @@
 -- Tests lock/lease_pool.lua. Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait =
--- "poll". lock_spec.lua has its cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout
--- of 0, no key.
+-- "poll". lock_spec.lua has cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout of
+-- 0, no key.
 --
--- Cases 4 to 7 compare sums of sleeps, which a busy machine stretches. Here the sleeps themselves are the clock, so
--- that the sums are exact. The cases run once more in real time, where the sum is one of those that the steps can
--- have.
+-- Cases 4 to 7 compare sums of sleeps, which a busy machine stretches. Here the sleeps themselves are the clock, so the
+-- sums are exact. The cases run once more in real time, where the sum must be one that the steps can have.
 
 local hosts = require "resty.holdfast.host"
 local process = require "spec.support.process"
@@ -13,7 +12,7 @@ local shdict = require "resty.shdict"
 
 local POLL = { HOLDFAST_WAIT = "poll" }
 
--- ngx.say, and the dictionary of the suite.
+-- Defines ngx.say and the dictionary of the suite.
 local PREAMBLE = [[
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -62,7 +61,7 @@ describe("t/sanity.t", function ()
         process.clean_up()
     end)
 
-    -- With a clock that only the sleeps move, waits for a lock that is released after 0.1 s.
+    -- Waits for a lock that is released after 0.1 s, with a clock that only the sleeps move.
     local function wait_for_release(opts)
         local time, steps = 0, {}
         local holder = resty_lock:new("cache_locks")
@@ -191,7 +190,7 @@ describe("t/sanity.t", function ()
                                     .. "say(type(require('resty.lock').memo))"))
     end)
 
-    it("objects are in the books only after somebody has looked at them", function ()
+    it("objects are in the books only after their first inspection", function ()
         assert.equal(lines("nil", "1"), run([[
             ngx_say(tostring(resty_lock:new("cache_locks").dict_ref))
             local memo = resty_lock.memo
@@ -223,7 +222,7 @@ describe("t/sanity.t", function ()
         ]], DEBUG))
     end)
 
-    -- Uses twice the times of the original. Repeats a round in which a sleep took so long that a lock expired.
+    -- Doubles the times of the original. Repeats a round in which a sleep took so long that a lock expired.
     it("13: expire()", function ()
         local once = lines("lock 1: expire: nil, unlocked", "lock 1: lock: 0, nil", "lock 1: expire: true, nil",
                            "lock 2: lock: nil, timeout", "lock 1: expire: true, nil", "lock 2: lock: nil, timeout",

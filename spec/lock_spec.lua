@@ -17,7 +17,7 @@ end
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_locks")
 
-    -- Returns an object that has lost the key, and the object that has it now.
+    -- Returns an object that has lost the key, and the object that holds the key now.
     local function lost_to_another()
         local first, second = new(), new()
         first:lock("key", { exptime = 0.01 })
@@ -26,7 +26,7 @@ describe("lock", function ()
         return first, second
     end
 
-    -- Returns what a process that does this three times writes to its log.
+    -- Returns the log of a process that does this three times.
     local function told(source)
         return (process.run([[
             require("resty.shdict").open("spec_locks", { size = "1m" })
@@ -36,7 +36,7 @@ describe("lock", function ()
     end
 
     describe("new", function ()
-        it("refuses to be called with a dot, at the line that called", function ()
+        it("refuses to be called with a dot, with the caller's line", function ()
             assert.matches("^bad call of new: call it as resty_lock:new%(", expect.blamed(function ()
                 local made = resty_lock.new("spec_locks", { timeout = 1 })
                 return made
@@ -48,7 +48,7 @@ describe("lock", function ()
             assert.same({ 30, 5, 0.001, 2, 0.5 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
         end)
 
-        it("clamps as the original: timeout to exptime and step to timeout, if they are given", function ()
+        it("clamps timeout to exptime and step to timeout, if they are given, as in the original", function ()
             local lock = new { exptime = 0.2, timeout = 10, step = 1 }
             assert.same({ 0.2, 0.2, 0.2 }, { lock.exptime, lock.timeout, lock.step })
             lock = new { exptime = 0.2, step = 1 }
@@ -65,7 +65,7 @@ describe("lock", function ()
             end
         end)
 
-        it("takes what lua-resty-lock takes: numbers as text, false for none, a negative timeout, no limit", function ()
+        it("accepts what lua-resty-lock accepts: numbers as text, false for none, a negative timeout", function ()
             forbid_waiting()
             local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }
             assert.same({ 20, 2.5, 0.01, 0, 16 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
@@ -81,7 +81,7 @@ describe("lock", function ()
             assert.equal(5, new({ step = math.huge }).step)
         end)
 
-        it("says once which options it ignores, and continues #local", function ()
+        it("reports once which options it ignores, and continues #local", function ()
             assert.equal([[
 holdfast: bad options to new: table expected, got number; ignored
 holdfast: bad options to new: table expected, got string; ignored
@@ -103,7 +103,7 @@ holdfast: bad option "timeout" to new: nan; ignored
                 ]])
         end)
 
-        it("says once that a timeout with an exptime of 0 means no wait, as in the original", function ()
+        it("reports once that a timeout with an exptime of 0 means no wait, as in the original", function ()
             local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so the lock '
                 .. "does not wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
                 .. "expires either\n"
@@ -120,7 +120,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             ]])
         end)
 
-        it("refuses options of the wrong type or value, at the line that called", function ()
+        it("refuses options of the wrong type or value, with the caller's line", function ()
             local message = expect.refusal_of(resty_lock, "spec_locks")
             for _, name in ipairs { "exptime", "timeout" } do
                 local start = 'bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
@@ -141,7 +141,7 @@ holdfast: bad option "timeout" to new: nan; ignored
     end)
 
     describe("lock", function ()
-        it("takes a free lock at once: 0 seconds, and one result only", function ()
+        it("takes a free lock immediately: 0 seconds, and only one result", function ()
             forbid_waiting()
             assert.same(pack(0), pack(new():lock("key")))
         end)
@@ -178,7 +178,7 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
 
         for _, wait in ipairs { "wake", "poll" } do
-            it("gives up after its timeout and not before (" .. wait .. ")", function ()
+            it("gives up after its timeout and not earlier (" .. wait .. ")", function ()
                 local first, second = new(), new { timeout = 0.05, wait = wait }
                 first:lock("key")
                 local start = none.now()
@@ -190,7 +190,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             end)
         end
 
-        it("takes exptime and timeout for one call", function ()
+        it("accepts exptime and timeout for one call", function ()
             forbid_waiting()
             local lock = new()
             assert.equal(0, lock:lock("key", { exptime = 50 }))
@@ -201,7 +201,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.is_true(dict:ttl("key") <= 31.1)
         end)
 
-        it("says once which options of a call it does not know, and takes the lock #local", function ()
+        it("reports unknown options of a call once, and takes the lock #local", function ()
             assert.equal([[
 holdfast: bad options to lock: table expected, got number; ignored
 holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
@@ -211,7 +211,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             ]])
         end)
 
-        it("refuses invalid times for one call, at the line that called", function ()
+        it("refuses invalid times for one call, with the caller's line", function ()
             local lock = new()
             local function message(opts)
                 return expect.blamed(function ()
@@ -228,7 +228,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("trylock", function ()
-        it("gets a free lock, or returns that it is held", function ()
+        it("gets a free lock, or returns that the lock is held", function ()
             forbid_waiting()
             local first, second = new(), new()
             assert.same(pack(true), pack(first:trylock("key")))
@@ -238,7 +238,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(second:trylock("key"))
         end)
 
-        it("takes an exptime, and refuses keys and options as lock does", function ()
+        it("accepts an exptime, and refuses keys and options as lock does", function ()
             local lock = new()
             assert.same({ nil, "nil key" }, { lock:trylock(nil) })
             assert.same({ nil, "empty key" }, { lock:trylock("") })
@@ -272,7 +272,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, lock:unlock())
         end)
 
-        it("never releases the lock of the next holder", function ()
+        it("never releases the next holder's lock", function ()
             local first, second = lost_to_another()
             assert.same(pack(nil, "not owner"), pack(first:unlock()))
             assert.same(pack(nil, "unlocked"), pack(first:unlock()))
@@ -293,7 +293,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("expire", function ()
-        it("restarts the time: the one of new, or the given one", function ()
+        it("restarts the time given to new or to the call", function ()
             local lock = new { exptime = 20 }
             lock:lock("key", { exptime = 5 })
             assert.same(pack(true), pack(lock:expire()))
@@ -307,13 +307,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same(pack(nil, "unlocked"), pack(new():expire()))
         end)
 
-        it("returns an error if the lock has another holder now", function ()
+        it("returns an error if the lock now has a different holder", function ()
             local first = lost_to_another()
             assert.same(pack(nil, "not owner"), pack(first:expire(100)))
             assert.is_true(dict:ttl("key") <= 30)
         end)
 
-        it("returns an error, as in the original, if the lock has lapsed and nobody has it #local", function ()
+        it("returns an error, as in the original, if the lock has lapsed and nobody holds it #local", function ()
             for _, lose in ipairs {
                 function () none.sleep(0.02) end,
                 function () dict:delete("key") end,
@@ -331,7 +331,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end
         end)
 
-        it("takes numbers as new does: as text, from the FFI, and not a number for none", function ()
+        it("accepts numbers as new does: as text, from the FFI, and NaN for none", function ()
             local lock = new { exptime = 40 }
             lock:lock("key")
             for time, least in pairs { ["20"] = 19, [5LL] = 4, [0 / 0 .. ""] = 39 } do
@@ -344,7 +344,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(lock:remaining() > 39)
         end)
 
-        it("refuses invalid times, at the line that called", function ()
+        it("refuses invalid times, with the caller's line", function ()
             local lock = new()
             lock:lock("key")
             assert.is_true(lock:expire(false))
@@ -384,7 +384,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_nil(dict:get("key"))
         end)
 
-        it("never releases a lock that has another holder now", function ()
+        it("never releases a lock that now has a different holder", function ()
             local lost, next_one = lost_to_another()
             local weak = setmetatable({ lost }, { __mode = "v" })
             lost = nil
@@ -395,7 +395,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_nil(lost)
         end)
 
-        it("does not release a lock that was unlocked and locked by another object", function ()
+        it("does not release a lock that was unlocked and then locked by a different object", function ()
             local first, second = new(), new()
             first:lock("key")
             first:unlock()
@@ -420,7 +420,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             return process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")
         end
 
-        -- Records the result of each wait of the blocking host, and calls on_wait before the first one.
+        -- Records the result of each wait of the blocking host, and calls on_wait before the first wait.
         local function watch_waits(on_wait)
             local answers = {}
             hosts.set_host {
@@ -437,7 +437,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             return answers
         end
 
-        it("holds against the others #local", function ()
+        it("excludes other processes #local", function ()
             start_holder()
             assert.same({ nil, "timeout" }, { new({ timeout = 0.02 }):lock("key") })
             assert.same({ nil, "held" }, { new():trylock("key") })
@@ -453,11 +453,11 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 assert.equal("1", child:hear())
                 hosts.set_host(nil)
                 lock:unlock()
-                return answers[#answers]  -- otherwise the wait ended by itself, not by the release
+                return answers[#answers] -- otherwise the wait ended by itself, not through the release
             end)
         end)
 
-        it("is taken over at once when its holder is killed", function ()
+        it("is taken over immediately when its holder is killed", function ()
             local child = start_holder()
             watch_waits(function () child:kill(process.KILL) end)
             local lock = new { exptime = 30, timeout = 30 }
@@ -466,7 +466,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, lock:unlock())
         end)
 
-        it("is taken over when its holder was killed, even if nothing may wait", function ()
+        it("is taken over after its holder was killed, even if the caller may not wait", function ()
             local child = start_holder()
             for _, raises in ipairs { false, true } do
                 local function say_no() return false, "no", raises end
@@ -505,7 +505,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end)
         end)
 
-        it("is not granted twice when a process forks between a wake-up and the waiter", function ()
+        it("is not granted twice when a process forks after a wake-up, before the waiter runs", function ()
             local text = process.run(process.FORK .. [[
                 local resty_lock = require "resty.lock"
                 local scheduler = require "resty.holdfast.scheduler"
@@ -526,13 +526,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 scheduler.spawn(function ()
                     scheduler.sleep(0.02)
                     first:unlock()
-                    scheduler.sleep(0)  -- from here on both are ready, this one first
+                    scheduler.sleep(0) -- from here on both tasks are ready, this one first
                     pid = ffi.C.fork()
                 end)
                 scheduler.run()
                 ffi.C.waitpid(pid, nil, 0)
             ]])
-            -- In either order: the parent may be stopped just when it should be the first.
+            -- The order may differ: the parent may be stopped just when it should be the first.
             local lines = { text:match("^(.-\n)(.-\n)$") }
             table.sort(lines)
             assert.equal("child\ttrue\tnil\ttrue\t1\nparent\ttrue\tnil\ttrue\t1\n", table.concat(lines), text)
@@ -540,7 +540,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     for _, wait in ipairs { "wake", "poll" } do
-        it("says that its dictionary was removed while it waits by " .. wait, function ()
+        it("reports that its dictionary was removed while it waits by " .. wait, function ()
             assert(shdict.open("spec_removed", { size = "64k" }))
             local first = assert(resty_lock:new("spec_removed"))
             first:lock("key")

@@ -1,4 +1,4 @@
--- Tests lock/contended.lua. lock:wait(): waits until the present holder releases a key, without taking it.
+-- Tests lock/contended.lua: lock:wait() waits until the current holder releases a key, without taking the key.
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
@@ -8,10 +8,10 @@ local semaphore = require "resty.semaphore"
 
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
--- Seconds: far more than a wake-up takes, and far less than a wait without one.
+-- Seconds: far more than a wake-up takes, and far less than a wait without a wake-up.
 local AT_ONCE = 0.5
 
--- A process with this many waiters. It reports when they wait, how many failed, and when the last one continued.
+-- A process with this many waiters. It reports when they wait, how many failed, and when the last waiter continued.
 local WATCHERS = [[
     local scheduler = require "resty.holdfast.scheduler"
     local resty_lock = require "resty.lock"
@@ -43,7 +43,7 @@ describe("lock:wait", function ()
         assert(waits.await(function () return dict:waiters("key") == count end))
     end
 
-    -- Returns the results of a wait that `release` ends, and the seconds from the release to its end.
+    -- Returns the results of a wait that `release` ends, and the seconds from the release to the wait's end.
     local function wait_until(release, lock)
         local results, over, released
         run(function ()
@@ -59,12 +59,12 @@ describe("lock:wait", function ()
     end
 
     describe("for a key that nobody holds", function ()
-        it("returns 0 at once, and takes nothing", function ()
+        it("returns 0 immediately, and takes nothing", function ()
             assert.same(pack(0), pack(new():wait("key")))
             assert.is_true(new():trylock("key"))
         end)
 
-        it("does so if it was held before, or the holder's lease is over", function ()
+        it("returns immediately if the key was held before, or the holder's lease is over", function ()
             local lock = new()
             lock:lock("key")
             lock:unlock()
@@ -75,7 +75,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("returns the seconds that it took until the release, and takes nothing", function ()
+    it("returns the seconds until the release, and takes nothing", function ()
         expect.in_time(function ()
             local holder, next_one = new(), new()
             holder:lock("key")
@@ -88,7 +88,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("ends with a timeout: its own, or the object's", function ()
+    it("ends after its own timeout, or the object's", function ()
         keep(new()):lock("key")
         run(function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 10 }:wait("key", { timeout = 0.02 })))
@@ -98,7 +98,7 @@ describe("lock:wait", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("ends each time, though the lock is taken again at once", function ()
+    it("ends each time, even if the lock is taken again immediately", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil
             holder:lock("key")
@@ -121,7 +121,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("does not affect another key that its object holds", function ()
+    it("does not affect a different key that its object holds", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
         holder:lock("key")
@@ -143,7 +143,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    describe("ends as well when the lock", function ()
+    describe("also ends when the lock", function ()
         local ends = {
             ["expires"] = function (holder) holder:expire(0.001) end,
             ["is deleted"] = function () dict:delete("key") end,
@@ -176,7 +176,7 @@ describe("lock:wait", function ()
         local holder = new()
         holder:lock("key")
         local results = wait_until(function () holder:unlock() end, new { timeout = 10, wait = "poll" })
-        assert.is_true(results[1] > 0)  -- the sum of its steps, each of which may last longer
+        assert.is_true(results[1] > 0) -- the sum of its steps, each of which may last longer
         holder:lock("key")
         run(function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02, wait = "poll" }:wait("key")))
@@ -229,7 +229,7 @@ describe("lock:wait", function ()
         assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
     end)
 
-    it("raises errors at the line that called it", function ()
+    it("raises errors with the caller's line", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
         assert.same(pack(nil, "empty key"), pack(lock:wait("")))
@@ -241,8 +241,8 @@ describe("lock:wait", function ()
                      expect.blamed(function () lock.wait(nil, "key") end))
     end)
 
-    describe("over processes", function ()
-        it("all of ten processes continue when another releases", function ()
+    describe("across processes", function ()
+        it("all of ten waiting processes continue when the holder releases", function ()
             expect.in_time(function ()
                 local children = {}
                 local holder = new { exptime = 600 }

@@ -1,4 +1,4 @@
--- resty.lock, beyond lua-resty-lock: with, remaining, valid.
+-- Tests resty.lock beyond lua-resty-lock: with, remaining, valid.
 
 local expect, fixture, pack = require "spec.support" ("expect", "fixture", "pack")
 local none = require "resty.holdfast.host.none"
@@ -10,7 +10,7 @@ describe("lock", function ()
     local dict, new = fixture.locks(require "resty.lock", "spec_with")
 
     describe("with", function ()
-        it("holds the lock while the function runs, and passes arguments and results on, nils included", function ()
+        it("holds the lock while the function runs, and passes on arguments and results, including nils", function ()
             local lock, other = new(), new()
             local results = pack(lock:with("key", function (...)
                 assert.same({ nil, "held" }, { other:trylock("key") })
@@ -22,7 +22,7 @@ describe("lock", function ()
             assert.same(pack(), pack(lock:with("no results", function () end)))
         end)
 
-        it("takes the options of lock", function ()
+        it("accepts the options of lock", function ()
             local lock = new()
             assert.equal("done", lock:with("key", { exptime = 100, timeout = 1 }, function (...)
                 assert.same(pack("x"), pack(...))
@@ -42,7 +42,7 @@ describe("lock", function ()
             assert.same(pack(nil, "nil key"), pack(lock:with(nil, never)))
         end)
 
-        it("releases on an error, which stays unchanged", function ()
+        it("releases the lock on an error, and does not change the error", function ()
             local lock, other = new(), new()
             for _, err in ipairs { "text", { code = 5 }, 7, true } do
                 local results = pack(pcall(lock.with, lock, "key", function () error(err, 0) end))
@@ -56,7 +56,7 @@ describe("lock", function ()
             assert.matches("^[^:]*lock_with_spec.lua:%d+: with its place$", message)
         end)
 
-        it("passes an error on unchanged from a coroutine too, even one without text", function ()
+        it("passes on an error unchanged from a coroutine too, even an error without text", function ()
             for _, to_text in ipairs { error, function () return {} end } do
                 local lock, err = new(), setmetatable({}, { __tostring = to_text })
                 local co = coroutine.create(function () lock:with("key", error, err) end)
@@ -95,7 +95,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("refuses anything but a function, and options that lock does not take, at the line that called", function ()
+        it("refuses anything but a function, and options unknown to lock, with the caller's line", function ()
             local lock = new()
             assert.equal("bad function to with: function expected, got nil",
                          expect.blamed(function () lock:with("key") end))
@@ -135,7 +135,7 @@ describe("lock", function ()
             assert.is_true(lock:valid())
         end)
 
-        it("detect that the lock has another holder, has expired, or was flushed", function ()
+        it("detect that the lock has a different holder, has expired, or was flushed", function ()
             local lock, other = new(), new()
             lock:lock("key", { exptime = 0.01 })
             none.sleep(0.02)

@@ -1,4 +1,4 @@
--- The manuals of the modules, docs/resty.*.md: what they show happens, and they describe each function.
+-- Tests the manuals of the modules, docs/resty.*.md: their examples do what they show, and each function is described.
 
 local command, files, snippets = require "spec.support" ("command", "files", "snippets")
 

@@ -1,4 +1,4 @@
--- Each row of the table in docs/migration.md is true, and each known difference is in it.
+-- Tests docs/migration.md: each row of the table is true, and the table has each known difference.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -8,7 +8,7 @@ local HEADINGS = "| what | before | now |"
 local it = fixture.it_unless(site.missing())
 
 
--- The first words of the rows.
+-- Returns the first words of the rows.
 local function names_in_table()
     local names, is_in_table = {}, false
     for line in io.lines(PAGE) do

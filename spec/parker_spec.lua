@@ -1,4 +1,4 @@
--- resty.holdfast.wait.parker: where a Lua state sleeps, alone or in an event loop, until it is woken.
+-- Tests resty.holdfast.wait.parker: where a Lua state sleeps, alone or in an event loop, until it is woken.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -16,7 +16,7 @@ describe("parker", function ()
         assert.is_true(parker.is_mine(first))
     end)
 
-    it("is a new one in a forked child, which does not affect its parent's", function ()
+    it("is a new one in a forked child, and does not affect the parent's", function ()
         assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
             local parker = require "resty.holdfast.wait.parker"
             local C = require("resty.holdfast.core").C
@@ -32,7 +32,7 @@ describe("parker", function ()
         ]])))
     end)
 
-    it("sleeps for the given seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
+    it("sleeps for the given seconds in steps, of which a wake-up or a signal ends only one", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)
             assert.is_true(left > 0 and left <= 0.02)
@@ -78,7 +78,7 @@ describe("parker", function ()
     end)
 
     describe("with a descriptor, in an event loop", function ()
-        -- Prepended to each child: a lock that another process holds, and poll(2) for the descriptor.
+        -- Prepended to each child: a lock that a different process holds, and poll(2) for the descriptor.
         local LOOP = [[
             local ffi = require "ffi"
             ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"
@@ -103,7 +103,7 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-        it("finds it readable from another process's release until it sleeps", function ()
+        it("finds it readable from another process's release until the next sleep", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
                 say(readable(fd, 20000), readable(fd, 0))
@@ -157,7 +157,7 @@ describe("parker", function ()
             assert.is_nil(waiter:hear())
         end)
 
-        it("ends in any way while its wake thread listens", function ()
+        it("may end in any way while its wake thread listens", function ()
             for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
                 local text, status = process.run(LOOP .. [[
                     ffi.cdef "void exit(int); int raise(int);"
@@ -197,14 +197,14 @@ describe("parker", function ()
                     core, parker = nil, nil
                     collectgarbage()
                     collectgarbage()
-                    ffi.C.usleep(500000)  -- the thread makes the descriptor readable, in the code that is still there
+                    ffi.C.usleep(500000) -- the thread makes the descriptor readable, in code that is still mapped
                     return mapped()
                 end)())
             ]]))
         end)
     end)
 
-    it("reports why there is none", function ()
+    it("reports why there is no descriptor", function ()
         local text = process.run([[
             local scheduler = require "resty.holdfast.scheduler"
             local ok, err = pcall(scheduler.sleep, 0.01)

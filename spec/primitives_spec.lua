@@ -1,5 +1,5 @@
--- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua. resty.lock, resty.rwlock and resty.semaphore:
--- what all three have in common.
+-- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua: the common behaviour of resty.lock, resty.rwlock
+-- and resty.semaphore.
 
 local expect, fixture, pack, primitives, process, tasks =
     require "spec.support" ("expect", "fixture", "pack", "primitives", "process", "tasks")
@@ -7,10 +7,10 @@ local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
--- Functions of a module that are no methods of its objects.
+-- Functions of a module that are not methods of its objects.
 local NO_METHODS = { new = true, ref_obj = true, unref_obj = true }
 
--- The methods that take a key, and those that only a holder calls, except the one that releases the key.
+-- The methods that take a key, and the methods that only a holder calls, except the one that releases the key.
 local KEYED = {
     lock = { "lock", "trylock", "wait", "holder", "holders", "waiters" },
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
@@ -24,7 +24,7 @@ local HELD = {
     semaphore = {},
 }
 
--- Questions of a forked child to the object of its parent, and the answers.
+-- A forked child's calls to its parent's object, and the results.
 local ASKED_IN_CHILD = {
     lock = {
         [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:hand_over()))]],
@@ -51,7 +51,7 @@ for _, name in ipairs(primitives.names) do
     describe("a " .. name, function ()
         local dict = fixture.locks(module, "spec_primitives")
 
-        it("is made for a dictionary, given by name or as an object, and for nothing else", function ()
+        it("is made only for a dictionary, given by name or as an object", function ()
             local options = name == "semaphore" and { permits = 1 } or nil
             assert.truthy(take(module:new("spec_primitives", options), "by name"))
             assert.truthy(take(module:new(dict, options), "by itself"))
@@ -62,7 +62,7 @@ for _, name in ipairs(primitives.names) do
         end)
 
         for _, way in ipairs { "wake", "poll" } do
-            it("waits by " .. way .. " in the scheduler, without a host, and in one that only sleeps", function ()
+            it("waits by " .. way .. " in the scheduler, without a host, and in a host that only sleeps", function ()
                 local function wait_by(enter)
                     expect.in_time(function ()
                         local first, second = new { exptime = 0.05 }, new { wait = way }
@@ -85,7 +85,7 @@ for _, name in ipairs(primitives.names) do
         end
 
         for _, method in ipairs(KEYED[name]) do
-            it("takes the same keys everywhere: " .. method, function ()
+            it("accepts the same keys everywhere: " .. method, function ()
                 local object = new { timeout = 0 }
                 local function answer(key)
                     return pack(object[method](object, key))
@@ -111,7 +111,7 @@ for _, name in ipairs(primitives.names) do
             end)
         end
 
-        it("says that its dictionary was removed", function ()
+        it("reports that its dictionary was removed", function ()
             assert(shdict.open("spec_removed", { size = "64k" }))
             local new_there = primitives.functions(name, "spec_removed")
             local object, other = new_there(), new_there()
@@ -134,7 +134,7 @@ for _, name in ipairs(primitives.names) do
 
         for method, fn in pairs(module) do
             if type(fn) == "function" and not NO_METHODS[method] then
-                it("raises an error for a wrong receiver, at the line that called: " .. method, function ()
+                it("raises an error for a wrong receiver, with the caller's line: " .. method, function ()
                     for _, receiver in ipairs { "key", 5, {}, false, print, module } do
                         local message = expect.blamed(function ()
                             local result = fn(receiver, "key")

@@ -1,5 +1,5 @@
--- resty.holdfast.prometheus, and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
--- manual names exactly those that exist.
+-- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
+-- manual names exactly the existing metrics.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -14,7 +14,7 @@ local MANUAL = "docs/resty.holdfast.prometheus.md"
 local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
 
 
--- The families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
+-- Returns the families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
 local function parse(text)
     local families, samples = {}, {}
     for line in text:gmatch("[^\n]+") do
@@ -31,7 +31,7 @@ local function parse(text)
 end
 
 
--- However long it takes to count the locks that other specs have left.
+-- Returns the metrics, however long it takes to count the locks that other specs have left.
 local function metrics(options)
     local computed = lock_info.computed
     lock_info.computed = function () return 0 end
@@ -42,7 +42,7 @@ local function metrics(options)
 end
 
 
--- The families that the manual names.
+-- Returns the families that the manual names.
 local function described()
     local families = {}
     for name, kind in files.read(MANUAL):gmatch("\n| `(holdfast_[%w_]+)` | (%w+) |") do
@@ -69,7 +69,7 @@ describe("resty.holdfast.prometheus", function ()
         command.tear_down()
     end)
 
-    -- Uses everything that a plain dictionary counts.
+    -- Does everything that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -95,6 +95,9 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(1, samples['holdfast_dictionary_misses_total{dictionary="spec_metrics"}'])
         assert.equal(1, samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
         assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        assert.equal(0, samples['holdfast_lock_longest_wait_seconds{dictionary="spec_metrics"}'])
+        assert.is_true(samples['holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters="no"}'] >= 0.2)
+        assert.equal(0, samples['holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters="yes"}'])
         local labels = 'dictionary="spec_metrics",kind="lock"'
         assert.equal(1, samples["holdfast_lock_wait_seconds_count{" .. labels .. "}"])
         assert.equal(1, samples["holdfast_lock_wait_seconds_bucket{" .. labels .. ',le="+Inf"}'])
@@ -102,6 +105,39 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_true(samples["holdfast_lock_wait_seconds_sum{" .. labels .. "}"] >= 0.01)
         lock:unlock()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
+    end)
+
+    it("has the longest present wait, of living callers that want the lock, and the longest hold", function ()
+        local lock = fill()
+        waits.sleep(0.1)
+        local function child(code)
+            local started = process.start(([[
+                local lock = require("resty.lock"):new("spec_metrics", { timeout = 100, block = true })
+                say "ready"
+                %s
+            ]]):format(code))
+            assert.equal("ready", started:hear())
+            return started
+        end
+        local function longest()
+            local _, samples = parse((metrics()))
+            local hold = 'holdfast_lock_longest_hold_seconds{dictionary="spec_metrics",waiters='
+            return samples['holdfast_lock_longest_wait_seconds{dictionary="spec_metrics"}'], samples[hold .. '"yes"}'],
+                   samples[hold .. '"no"}'], samples['holdfast_lock_waiters{dictionary="spec_metrics"}']
+        end
+        child [[ lock:wait "held" ]]
+        assert(waits.await(function () return select(4, longest()) == 1 end))
+        local wait, contended = longest()
+        assert.same({ 0, 0 }, { wait, contended })
+        local waiter = child [[ lock:lock "held" ]]
+        assert(waits.await(function () return (longest()) > 0.1 end))
+        local free
+        wait, contended, free = longest()
+        assert.is_true(contended > wait + 0.1, contended)
+        assert.equal(0, free)
+        waiter:kill(process.KILL)
+        assert(waits.await(function () return (longest()) == 0 end, 5))  -- it stays in the queue
+        lock:unlock()
     end)
 
     it("counts the dictionaries that cannot be opened", function ()
@@ -114,7 +150,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(before + 1, found)
     end)
 
-    it("counts the locks of each dictionary now and then, if there is no time for all at once", function ()
+    it("counts the locks of each dictionary from time to time if there is no time for all of them", function ()
         local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
         for _, name in ipairs(more) do
             assert(shdict.open(name, { size = "100k" }))
@@ -133,7 +169,7 @@ describe("resty.holdfast.prometheus", function ()
                 return nil, "timeout"
             end
             time = time + 0.002
-            return { held = { lock = 1 }, waiters = 0 }
+            return { held = { lock = 1 }, waiters = 0, longest_wait = 0, longest_hold = {} }
         end
         local counted = {}
         for _ = 1, #shdict.list() do
@@ -174,7 +210,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(metrics():find("holdfast_key", 1, true))
     end)
 
-    it("sums up long keys that begin with the same 72 bytes", function ()
+    it("adds up long keys that begin with the same 72 bytes", function ()
         local start = ("k"):rep(72)
         for _, key in ipairs { start .. "one", start .. "two", start } do
             local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.05, block = true })
@@ -185,7 +221,7 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, because its clock is coarse; two of them reach less than this.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits reach this.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
@@ -198,12 +234,13 @@ describe("resty.holdfast.prometheus", function ()
         local pool = assert(require("resty.semaphore"):new(NAMES[1], { permits = 2 }))
         assert(pool:wait("pool"))
         local found = assert(lock_info.count_all(dict[1], 60))
-        assert.same({ held = { lock = 120, rwlock = 0, semaphore = 1 }, waiters = 0 }, found)
+        assert.same({ lock = 120, rwlock = 0, semaphore = 1 }, found.held)
+        assert.equal(0, found.waiters)
         pool:post("pool")
         assert.same(found.held.lock, #dict:locks())
     end)
 
-    it("omits the locks of a dictionary that are too many to be counted while everything else waits", function ()
+    it("omits a dictionary's locks if there are too many to count while everything else waits", function ()
         local held = {}
         other = assert(shdict.open("spec_many", { size = "64m" }))
         finally(function () shdict.remove "spec_many" end)
@@ -219,7 +256,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(40000, lock_info.count_all(other[1], 60).held.lock)
     end)
 
-    it("limits its processor time: other processes do not make the numbers disappear", function ()
+    it("limits its processor time, so that other processes do not make the numbers disappear", function ()
         local child = process.start [[
             local lock_info = require "resty.holdfast.lock.lock_info"
             local dict = assert(require("resty.shdict").open("spec_metrics"))
@@ -278,7 +315,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("names wrong options, at the line that called", function ()
+    it("names wrong options, with the caller's line", function ()
         for _, case in ipairs {
             { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
             { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
@@ -292,7 +329,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("says how to use serve", function ()
+    it("explains how to use serve", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
         assert.truthy(err:find("serve() works only in a request of nginx; elsewhere use metrics()", 1, true), err)

@@ -1,4 +1,4 @@
--- resty.rwlock: readers and writers, in one process and in several.
+-- Tests resty.rwlock: readers and writers, in one process and in several.
 
 local expect, fixture, keep, pack, process, tasks =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "tasks")
@@ -31,7 +31,7 @@ describe("rwlock", function ()
     end)
 
     describe("new", function ()
-        it("refuses unknown options and bad values, at the line that called", function ()
+        it("refuses unknown options and bad values, with the caller's line", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")
             assert.equal("bad options to new: table expected, got number", message(5))
             assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, log_timeouts, '
@@ -59,7 +59,7 @@ describe("rwlock", function ()
             assert.error_matches(function () new({ timeout = 0 }):wrlock("key", { timeout = 1 }) end, "must not wait")
         end)
 
-        it("does not cut the timeout down to exptime", function ()
+        it("does not limit the timeout to exptime", function ()
             expect.in_time(function ()
                 local first, second = new(), new { exptime = 0.001, timeout = 10 }
                 first:wrlock("key", { exptime = 0.1 })
@@ -126,7 +126,7 @@ describe("rwlock", function ()
             assert.equal(1, writer:unlock())
         end)
 
-        it("tryrdlock does not pass a waiting writer, and a reader with a share does not get a second one", function ()
+        it("tryrdlock does not pass a waiting writer, and a reader with a share gets no second one", function ()
             tasks.run(function ()
                 local reader = new()
                 reader:rdlock("key")
@@ -147,7 +147,7 @@ describe("rwlock", function ()
     it("a writer that is never resumed keeps readers out for no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))
-        -- A coroutine that begins to wait and never continues.
+        -- Starts a coroutine that begins to wait and never continues.
         local function abandon(timeout)
             hosts.set_host { name = "aborting", sleep = coroutine.yield }
             local writer = coroutine.create(function () new({ timeout = timeout }):wrlock("key") end)
@@ -166,7 +166,7 @@ describe("rwlock", function ()
     end)
 
     describe("a share", function ()
-        it("has a token of its own", function ()
+        it("has its own token", function ()
             local first, second = new(), new()
             first:rdlock("key")
             second:rdlock("key")
@@ -216,7 +216,7 @@ describe("rwlock", function ()
             assert.same(pack(nil, "timeout"), pack(first:with_rd("key", { timeout = 0.01 }, error)))
         end)
 
-        it("release on an error, and blame the line that called for bad arguments", function ()
+        it("release on an error, and report bad arguments with the caller's line", function ()
             local lock = new()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
@@ -280,7 +280,7 @@ describe("rwlock", function ()
             end)
         end)
 
-        it("readers see both halves of what a writer changes", function ()
+        it("readers see both halves of a writer's change", function ()
             dict:set("left", 0)
             dict:set("right", 0)
             local writer = [[
@@ -307,7 +307,7 @@ describe("rwlock", function ()
         end)
     end)
 
-    it("raises for bad options of a call, at the line that called", function ()
+    it("raises an error for bad options of a call, with the caller's line", function ()
         local lock = new()
         assert.equal('unknown option "timeout" to tryrdlock: accepted are exptime and why',
                      expect.blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))

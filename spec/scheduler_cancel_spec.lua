@@ -1,4 +1,4 @@
--- resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and names of tasks.
+-- Tests resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and names of tasks.
 
 local collect = require("spec.support.reports").collect
 local resty_lock = require "resty.lock"
@@ -76,7 +76,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("of a task that has not begun prevents its begin", function ()
+        it("of a task that has not begun prevents its start", function ()
             local begun = false
             local task = spawn(function () begun = true end)
             assert.is_true(scheduler.cancel(task))
@@ -85,7 +85,7 @@ describe("scheduler", function ()
             assert.same({ nil, "cancelled" }, { task:join() })
         end)
 
-        it("of the caller itself ends it at once", function ()
+        it("of the caller itself ends the caller immediately", function ()
             local after = false
             local task = spawn(function ()
                 scheduler.cancel(scheduler.running())
@@ -109,7 +109,7 @@ describe("scheduler", function ()
                 sleep(0.02)
                 spawn(take, "second")
                 sleep(0.02)
-                assert(holder:unlock())  -- the first is granted the lock, and is about to be resumed
+                assert(holder:unlock()) -- the first task is granted the lock, and is about to be resumed
                 assert.is_true(scheduler.cancel(first))
             end)
             local start = now()
@@ -120,7 +120,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("held"))
         end)
 
-        it("inside of with in with releases both, in the order of their ends", function ()
+        it("inside nested with releases both locks, the inner one first", function ()
             local order = {}
             local task = spawn(function ()
                 resty_lock:new("spec_cancel"):with("outer", function ()
@@ -141,7 +141,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("outer"))
         end)
 
-        it("of a task that joins does not affect the other, and of the other ends the join", function ()
+        it("of a joining task does not affect the joined one, and of the joined task ends the join", function ()
             local other = spawn(function () scheduler.stopping(600) return "other" end)
             local joiner = spawn(function () return other:join() end)
             local second = spawn(function () return other:join() end)
@@ -196,7 +196,7 @@ describe("scheduler", function ()
             assert.same({ true, "went on" }, result)
         end)
 
-        it("does not hide an error that comes after it", function ()
+        it("does not hide a later error", function ()
             local reports = collect_reports(function ()
                 local task = spawn(function ()
                     pcall(sleep, 600)
@@ -228,7 +228,7 @@ describe("scheduler", function ()
             assert.same({ { true, "quick" }, { nil, "timeout" }, true, { nil, "timeout" }, { true, "slow" } }, got)
         end)
 
-        it("leaves nothing that would cut a later wait short", function ()
+        it("leaves nothing that would shorten a later wait", function ()
             local other = spawn(function () sleep(0.02) end)
             local slept
             spawn(function ()
@@ -279,7 +279,7 @@ describe("scheduler", function ()
             assert.matches("join() would wait for ever", reports[1], 1, true)
         end)
 
-        it("outside tasks runs the others in the meantime", function ()
+        it("outside tasks runs the tasks in the meantime", function ()
             local turns = 0
             local other = spawn(function () while not scheduler.stopping(0.001) do turns = turns + 1 end end)
             assert.same({ nil, "timeout" }, { other:join(0.03) })

@@ -67,15 +67,15 @@ describe("scheduler", function ()
         end)
     end)
 
-    -- The usual way to limit the time of a program. The hook may run in the middle of the scheduler.
+    -- A hook is the usual way to limit the time of a program. The hook may run in the middle of the scheduler.
     describe("after an error raised by a hook", function ()
         local HARNESS = [[
-            jit.off()  -- because compiled code calls no hooks
+            jit.off() -- compiled code calls no hooks
             local scheduler = require "resty.holdfast.scheduler"
             local sleep, spawn = scheduler.sleep, scheduler.spawn
             scheduler.on_error = function () end
 
-            -- From now on the nth step raises an error, counting only steps that is_meant() accepts.
+            -- From now on the nth step raises an error. Only steps that is_meant() accepts count.
             local function strike(n, is_meant)
                 debug.sethook(function ()
                     n = n - (is_meant() and 1 or 0)
@@ -86,7 +86,7 @@ describe("scheduler", function ()
                 end, "", 1)
             end
             local function outside_of_tasks()
-                local co, is_main = coroutine.running()  -- in a LuaJIT with LUA52COMPAT the main program is one
+                local co, is_main = coroutine.running() -- in a LuaJIT with LUA52COMPAT the main program is a coroutine
                 return not co or is_main == true
             end
             local function always() return true end
@@ -106,7 +106,7 @@ describe("scheduler", function ()
             assert.same({ "checked\n", 0 }, { process.run(HARNESS .. source .. '\nsay "checked"', { stderr = true }) })
         end
 
-        it("between two tasks, the others run in the next run", function ()
+        it("between two tasks, the remaining tasks run in the next run", function ()
             check [[
                 local ways = { ends = function () end, yields = function () sleep(0) end, fails = error,
                                sleeps = function () sleep(0.00001) end }
@@ -166,12 +166,12 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in sleep, does not resume an ended task, and another sleeps for its full time", function ()
+        it("in sleep, does not resume an ended task, and another task sleeps for its full time", function ()
             check [[
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
                     local first, err = run()
-                    local went_on = spawn(function ()
+                    local continued = spawn(function ()
                         strike(n, always)
                         pcall(sleep, 0.0001)
                         debug.sethook()
@@ -185,15 +185,15 @@ describe("scheduler", function ()
                     if state ~= "failed" and state ~= "done" or not third then
                         say("ended", n, first, err, third, last, state)
                     end
-                    state = went_on:status()
-                    if state ~= "failed" and (state ~= "done" or not select(2, went_on:join())) then
+                    state = continued:status()
+                    if state ~= "failed" and (state ~= "done" or not select(2, continued:join())) then
                         say("went on", n, second, later, third, last, state)
                     end
                 end
             ]]
         end)
 
-        it("at the begin of run, leaves run callable", function ()
+        it("at the beginning of run, leaves run callable", function ()
             check [[
                 for n = 1, 40 do
                     local done = false

@@ -1,4 +1,4 @@
--- Tests wait/parker.lua: descriptors. resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a
+-- Tests wait/parker.lua, descriptors: with resty.holdfast.scheduler.wait_fd, tasks wait for descriptors, so that a
 -- socket library can use them.
 
 local ffi = require "ffi"
@@ -43,7 +43,7 @@ describe("scheduler.wait_fd", function ()
         assert(C.write(fd, "x", 1) == 1)
     end
 
-    it("waits until there is something to read, and lets the others run", function ()
+    it("waits until there is something to read, and lets other tasks run", function ()
         local from, to = new_pipe()
         local order = {}
         spawn(function ()
@@ -55,7 +55,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ "others", "true" }, order)
     end)
 
-    it("returns at once if one can read or write already", function ()
+    it("returns immediately if the descriptor is already ready", function ()
         local from, to = new_pipe()
         write(to)
         local got = {}
@@ -64,7 +64,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ true, true }, got)
     end)
 
-    it("is also woken if the other side has gone", function ()
+    it("is also woken if the other side is gone", function ()
         local from, to = pipe()
         open[1] = from
         local got
@@ -74,7 +74,7 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(got)
     end)
 
-    it("ends with \"timeout\" when its time is over and not before", function ()
+    it("ends with \"timeout\" after its time and not earlier", function ()
         local from = new_pipe()
         local start, got = now(), nil
         spawn(function () got = { wait_fd(from, "r", 0.02) } end)
@@ -101,7 +101,7 @@ describe("scheduler.wait_fd", function ()
         end
     end)
 
-    it("with timeout 0 polls and does not wait, with math.huge waits for ever", function ()
+    it("polls with timeout 0, and waits for ever with math.huge", function ()
         local from, to = new_pipe()
         local got = {}
         local endless = spawn(function () return wait_fd(from, "r", math.huge) end)
@@ -126,7 +126,7 @@ describe("scheduler.wait_fd", function ()
             local ends = ffi.new("int[2]")
             assert(ffi.C.pipe(ends) == 0)
             local scheduler = require "resty.holdfast.scheduler"
-            -- A signal with a handler that is not Lua: a harmless C function.
+            -- Installs a handler that is not Lua code: a harmless C function.
             ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
             os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
             local function wait()
@@ -142,7 +142,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
     end)
 
-    -- Each wait is an entry for poll(2), which takes no more than the process may have descriptors.
+    -- Each wait is an entry for poll(2), which accepts no more entries than the process may have descriptors.
     it("works for more tasks than the process may have descriptors", function ()
         local text = process.run [[
             local ffi = require "ffi"
@@ -274,7 +274,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal(2, woken)
     end)
 
-    it("keeps no task from a lock that another process releases, nor from timers", function ()
+    it("does not delay locks that another process releases, nor timers", function ()
         local dict = assert(require("resty.shdict").open("spec_fd", { size = "100k" }))
         dict:flush_all()
         local child = process.start_holder('require("resty.lock"):new("spec_fd")', "lock", "unlock")

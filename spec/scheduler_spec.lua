@@ -19,7 +19,7 @@ describe("scheduler", function ()
     end
 
     describe("spawn", function ()
-        it("begins tasks in the order in which they came, and only in run", function ()
+        it("starts tasks in order of arrival, and only in run", function ()
             local order = {}
             for i = 1, 5 do
                 spawn(function () order[i] = #order + 1 end)
@@ -29,7 +29,7 @@ describe("scheduler", function ()
             assert.same({ 1, 2, 3, 4, 5 }, order)
         end)
 
-        it("passes arguments on, including nils", function ()
+        it("passes on arguments, including nils", function ()
             local got
             spawn(function (...) got = pack(...) end, nil, "a", nil)
             run()
@@ -55,7 +55,7 @@ describe("scheduler", function ()
             assert.has_error(function () spawn(nil) end, "bad function to spawn: function expected, got nil")
         end)
 
-        it("refuses more arguments than it can pass on, at the line that called", function ()
+        it("refuses more arguments than it can pass on, with the caller's line", function ()
             local arguments, ok, err = {}, nil, nil
             local function call(...)
                 ok, err = pcall(function (...) return spawn(print, ...) and true end, ...)
@@ -69,7 +69,7 @@ describe("scheduler", function ()
             assert.equal(7990, count)
         end)
 
-        it("takes 50,000 tasks", function ()
+        it("accepts 50,000 tasks", function ()
             local count = 0
             for _ = 1, 50000 do
                 spawn(function () count = count + 1 end)
@@ -113,7 +113,7 @@ describe("scheduler", function ()
             assert.same({ 11, 12, 13, 21, 22, 23, 31, 32, 33 }, order)
         end)
 
-        it("of one task ends although another never sleeps", function ()
+        it("of one task ends although another task never sleeps", function ()
             local done = false
             spawn(function ()
                 sleep(0.01)
@@ -128,7 +128,7 @@ describe("scheduler", function ()
             assert.is_true(done)
         end)
 
-        it("works for 10,000 tasks at once", function ()
+        it("works for 10,000 concurrent tasks", function ()
             local woken, last = 0, 0
             for i = 1, 10000 do
                 spawn(function ()
@@ -178,7 +178,7 @@ describe("scheduler", function ()
             assert.is_true(compared > 0)
         end)
 
-        it("refuses invalid times, at the line that called", function ()
+        it("refuses invalid times, with the caller's line", function ()
             for _, seconds in ipairs { -1, 0 / 0, "1", {}, -1 / 0 } do
                 local ok, err = pcall(function ()
                     sleep(seconds)
@@ -192,11 +192,11 @@ describe("scheduler", function ()
     end)
 
     describe("run", function ()
-        it("ends at once without tasks", function ()
+        it("ends immediately without tasks", function ()
             assert.same(pack(true), pack(scheduler.run()))
         end)
 
-        it("continues after the error of a task, reports it with traceback, and counts it", function ()
+        it("continues after a task's error, reports it with a traceback, and counts it", function ()
             local done = {}
             local function culprit() error("first trouble") end
             spawn(culprit)
@@ -249,7 +249,7 @@ describe("scheduler", function ()
             assert.equal(7991, select("#", most:join()))
         end)
 
-        it("inside a task is refused", function ()
+        it("is refused inside a task", function ()
             spawn(function () scheduler.run() end)
             assert.same({ nil, "1 task failed", 1 }, { scheduler.run() })
             assert.matches("scheduler_spec.lua:%d+: run%(%) is called inside a task", reports[1])
@@ -267,7 +267,7 @@ describe("scheduler", function ()
             assert.equal(3, count)
         end)
 
-        it("uses no processor while all wait", function ()
+        it("uses no processor while all tasks wait", function ()
             local text = process.run [[
                 local scheduler = require "resty.holdfast.scheduler"
                 for _ = 1, 1000 do
@@ -284,14 +284,14 @@ describe("scheduler", function ()
         end)
     end)
 
-    it("raises an error for anything but a task in cancel, and names the call", function ()
+    it("raises an error that names the call for anything but a task in cancel", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
                                  "bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
         end
     end)
 
-    it("raises an error for a wrong receiver of a task's methods, at the line that called", function ()
+    it("raises an error for a wrong receiver of a task's methods, with the caller's line", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do
             for _, receiver in ipairs { "task", 5, {}, false } do
@@ -389,7 +389,7 @@ describe("scheduler", function ()
     end)
 
     describe("stop", function ()
-        it("is seen by tasks that ask, and ends sleeps that ask for it", function ()
+        it("is visible to tasks that ask, and ends sleeps that ask for it", function ()
             local turns = 0
             spawn(function ()
                 while not scheduler.stopping(3600) do
@@ -407,7 +407,7 @@ describe("scheduler", function ()
             assert.is_false(scheduler.stopping())
         end)
 
-        it("may be called by a finaliser, also when it has been compiled", function ()
+        it("may be called by a finaliser, even a compiled one", function ()
             local text = process.run [[
                 local scheduler = require "resty.holdfast.scheduler"
                 local function ask(task_count, ...)
@@ -431,7 +431,7 @@ describe("scheduler", function ()
             assert.equal("true\n", text)
         end)
 
-        it("cuts no other sleep short", function ()
+        it("shortens no other sleep", function ()
             spawn(function ()
                 local start = now()
                 sleep(0.02)
@@ -480,7 +480,7 @@ describe("scheduler", function ()
     describe("with locks", function ()
         fixture.dictionary("spec_locks")
 
-        it("sleeps while tasks wait for a lock of another process, and is woken by its release", function ()
+        it("sleeps while tasks wait for another process's lock, and is woken by the release", function ()
             local child = process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")
             local busy
             spawn(function ()

@@ -1,4 +1,4 @@
--- resty.semaphore: permits, in one process and in several.
+-- Tests resty.semaphore: permits, in one process and in several.
 
 local expect, fixture, keep, pack, process, tasks =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "tasks")
@@ -41,7 +41,7 @@ describe("semaphore", function ()
     end)
 
     describe("wait and post", function ()
-        it("let at most the given number in", function ()
+        it("admit at most the given number", function ()
             local first, second = new(3), new(3)
             assert.same(pack(true), pack(first:wait("key")))
             assert.same(pack(true), pack(first:wait("key", 0)))
@@ -74,7 +74,7 @@ describe("semaphore", function ()
             assert.is_true(none.now() - start >= 0.05)
         end)
 
-        it("a post wakes one waiter, in the order of arrival", function ()
+        it("a post wakes one waiter, in order of arrival", function ()
             local order = {}
             tasks.run(function ()
                 local shared = new(2)
@@ -133,7 +133,7 @@ describe("semaphore", function ()
     end)
 
     describe("wait and with", function ()
-        it("take the options of locks: timeout, exptime and why", function ()
+        it("accept the options of locks: timeout, exptime and why", function ()
             local object, other = new(1), new(1)
             assert.is_true(object:wait("key", { exptime = 100, why = "by wait" }))
             local holder = object:holder("key")
@@ -158,7 +158,7 @@ describe("semaphore", function ()
     end)
 
     describe("with", function ()
-        it("holds a permit while the function runs, and passes results on", function ()
+        it("holds a permit while the function runs, and passes on results", function ()
             local object = new(1)
             assert.same(pack(nil, 1, nil), pack(object:with("key", function (...)
                 assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
@@ -170,7 +170,7 @@ describe("semaphore", function ()
             assert.same(pack(nil, "timeout"), pack(object:with("key", 0.01, error)))
         end)
 
-        it("releases the permit on an error, which stays unchanged", function ()
+        it("releases the permit on an error, and does not change the error", function ()
             local object = new(1)
             local err = {}
             local _, caught = pcall(object.with, object, "key", error, err)
@@ -212,7 +212,7 @@ describe("semaphore", function ()
         end)
     end)
 
-    it("raises an error for misuse, at the line that called", function ()
+    it("raises an error for misuse, with the caller's line", function ()
         local object = new(1)
         for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",

@@ -1,5 +1,5 @@
--- Tests program.lua: its environment. A program with rights that its caller lacks takes nothing from the environment:
--- no library, no directory, no dictionaries, no options.
+-- Tests program.lua, the environment: a program with rights that its caller lacks uses nothing from the environment: no
+-- library, no directory, no dictionaries, no options.
 
 local files, shell = require "spec.support" ("files", "shell")
 local core = require "resty.holdfast.core"
@@ -43,7 +43,7 @@ describe("a set-uid program", function ()
                             .. folder .. "/look.lua 2>&1")
     end
 
-    it("takes nothing from the environment", function ()
+    it("uses nothing from the environment", function ()
         if shell.output("id -u") ~= "0" then
             pending("only root can give a program another user")
             return

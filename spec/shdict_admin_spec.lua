@@ -1,4 +1,4 @@
--- resty.shdict: calls for a whole dictionary.
+-- Tests resty.shdict: calls for a whole dictionary.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
@@ -8,7 +8,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, as a whole:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-    it("flush_all leaves nothing", function ()
+    it("flush_all leaves nothing behind", function ()
         for i = 1, 100 do
             dict:set(i, i)
         end
@@ -49,7 +49,7 @@ describe("shdict, as a whole:", function ()
         end)
     end)
 
-    it("capacity is the size, and free_space shrinks and grows", function ()
+    it("capacity returns the size, and free_space shrinks and grows", function ()
         assert.equal(1048576, dict:capacity())
         dict:flush_expired()
         local before = dict:free_space()
@@ -69,7 +69,7 @@ describe("shdict, as a whole:", function ()
             sleep(0.02)
         end)
 
-        it("frees expired entries, and returns how many", function ()
+        it("frees expired entries, and returns their number", function ()
             local before = dict:free_space()
             assert.same(pack(100), pack(dict:flush_expired()))
             assert.is_true(dict:free_space() > before)
@@ -85,7 +85,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("scan", function ()
-        -- Returns every key of a walk, with how often it came, and the number of steps.
+        -- Returns every key of a walk with the number of its occurrences, and the number of steps.
         local function walk(count, prefix)
             local seen, steps, cursor = {}, 0, 0
             repeat

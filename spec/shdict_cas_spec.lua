@@ -1,4 +1,4 @@
--- resty.shdict: cas, which stores only if the value is the expected one.
+-- Tests resty.shdict, cas: it stores only if the value is the expected one.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
@@ -7,7 +7,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, cas", function ()
     local dict = fixture.dictionary("spec_dict")
 
-    it("stores if the value is the old one, whatever types old and new have", function ()
+    it("stores if the value equals old, whatever types old and new have", function ()
         local values = { 1, "1", true, false, "", "text", "a\0b", ("x"):rep(10000), -0.5, math.huge }
         for _, old in ipairs(values) do
             for _, new in ipairs(values) do
@@ -18,7 +18,7 @@ describe("shdict, cas", function ()
         end
     end)
 
-    it("changes nothing if the value differs, even in its type alone", function ()
+    it("changes nothing if the value differs, even only in its type", function ()
         for _, case in ipairs {
             { 1, 2 }, { 1, "1" }, { 1, true }, { true, false }, { "a", "b" }, { "a", "a\0" },
             { "12345678", "12345679" }, { "", false }, { ("x"):rep(9999), ("x"):rep(10000) },
@@ -55,7 +55,7 @@ describe("shdict, cas", function ()
         assert.same(pack(false, "exists", false), pack(dict:cas("key", nil, nil)))
     end)
 
-    it("takes exptime and flags as set does, and does not compare flags", function ()
+    it("accepts exptime and flags as set does, and does not compare flags", function ()
         dict:set("key", 1, 0, 5)
         assert.is_true((dict:cas("key", 1, 2, 100, 7)))
         assert.same(pack(2, 7), pack(dict:get("key")))

@@ -1,9 +1,9 @@
--- Tests the scratch memory of core.lua. A finaliser may run whenever Lua allocates, so also in the middle of a method,
--- and may call methods itself.
+-- Tests the scratch memory of core.lua. A finaliser may run whenever Lua allocates, even in the middle of a method, and
+-- may call methods itself.
 
 local process = require "spec.support.process"
 
--- Prints how many results were wrong, and whether any finaliser ran. `%s` is on or off.
+-- Prints the number of wrong results, and whether any finaliser ran. `%s` is on or off.
 local SOURCE = [[
     local shdict = require "resty.shdict"
     jit["%s"]()
@@ -20,7 +20,7 @@ local SOURCE = [[
         end
     end
 
-    -- Counts the wrong results of `rounds` calls of `check`, which returns true for a right one.
+    -- Counts the wrong results in `rounds` calls of `check`, which returns true for a correct result.
     local function count(rounds, finaliser, check)
         local wrong = 0
         for i = 1, rounds do
@@ -46,7 +46,7 @@ for _, mode in ipairs { "on", "off" } do
     describe("with the compiler " .. mode .. ", a finaliser that uses a dictionary", function ()
         after_each(process.clean_up)
 
-        it("does not change what get and get_stale return", function ()
+        it("does not change the results of get and get_stale", function ()
             assert.equal("0\t0\ttrue\n", run(mode, [[
                 other:set("short", "o", 0, 99)
                 other:set("stale", "o", 0.001)
@@ -63,7 +63,7 @@ for _, mode in ipairs { "on", "off" } do
             ]]))
         end)
 
-        it("does not change what get_keys and scan return", function ()
+        it("does not change the results of get_keys and scan", function ()
             assert.equal("0\t0\ttrue\n", run(mode, [[
                 for i = 1, 2000 do
                     mine:set("a" .. i, i)
@@ -86,7 +86,7 @@ for _, mode in ipairs { "on", "off" } do
             ]]))
         end)
 
-        it("does not change what incr, cas and lists do", function ()
+        it("does not change the effects of incr, cas and lists", function ()
             assert.equal("0\t0\t0\ttrue\n", run(mode, [[
                 other:set("n", 1000000)
                 other:set("fin", "FIN")

@@ -35,7 +35,7 @@ describe("shdict, bad input", function ()
             assert.equal(1, dict:get("key"))
         end)
 
-        it("is refused as exptime, at the line that called", function ()
+        it("is refused as exptime, with the caller's line", function ()
             local function check(method, exptime)
                 local ok, err = pcall(function ()
                     local result = dict[method](dict, "key", method == "expire" and exptime or 1, exptime)
@@ -73,7 +73,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        it("is refused as numbers of incr with the original's message", function ()
+        it("is refused as a number of incr with the original's message", function ()
             local function message(...)
                 local ok, err = pcall(dict.incr, dict, "key", ...)
                 assert.is_false(ok)
@@ -104,7 +104,7 @@ describe("shdict, bad input", function ()
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
                         local blame = 'bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
                                       "; call it as dict:" .. name .. "(...)"
-                        -- Also with bad arguments of each kind: the receiver is checked first.
+                        -- Also passes bad arguments of each kind: the receiver is checked first.
                         for _, arguments in ipairs { { "key" }, { "key", 1 }, { {}, {}, {}, {}, {} },
                                                      { "key", 1, {} }, { "key", 1, 0, {} }, { "key", 1, -1 },
                                                      { "key", 1, 1, -1 } } do
@@ -116,7 +116,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        -- Numbers that ngx.shared takes although they can hardly be intended.
+        -- Numbers that ngx.shared accepts although they are hardly intended.
         it("is accepted if ngx.shared accepts it", function ()
             for _, never in ipairs { math.huge, 0 / 0, 1e300, 0LL } do
                 assert.is_true((dict:set("key", 1, never)))

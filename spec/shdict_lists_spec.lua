@@ -1,4 +1,4 @@
--- resty.shdict: lists.
+-- Tests resty.shdict: lists.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 
@@ -25,7 +25,7 @@ describe("shdict, lists:", function ()
         end
     end)
 
-    it("are a queue from one end to the other, and a stack at one", function ()
+    it("are a queue from one end to the other, and a stack at one end", function ()
         for i = 1, 100 do
             dict:lpush("queue", i)
             dict:lpush("stack", i)
@@ -85,7 +85,7 @@ describe("shdict, lists:", function ()
         assert.equal(0, dict:llen("list"))
     end)
 
-    it("take numbers and strings only", function ()
+    it("accept only numbers and strings", function ()
         for _, value in ipairs { true, false, {}, print, 5LL } do
             assert.same(pack(nil, "bad value type"), pack(dict:lpush("list", value)))
             assert.same(pack(nil, "bad value type"), pack(dict:rpush("list", value)))
@@ -94,7 +94,7 @@ describe("shdict, lists:", function ()
         assert.equal(0, dict:llen("list"))
     end)
 
-    it("report no memory and lose nothing", function ()
+    it("report a lack of memory and lose nothing", function ()
         dict:set("other", 1)
         local length, err = 0, nil
         while not err and length < 100000 do

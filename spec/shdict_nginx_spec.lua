@@ -1,14 +1,15 @@
--- Proves that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
+-- Proves that code for ngx.shared.DICT runs on resty.shdict: makes the same calls on both, in one worker of a real
+-- nginx.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
 local it = fixture.it_unless(site.missing())
 
 
-describe("shdict beside ngx.shared", function ()
+describe("shdict compared with ngx.shared", function ()
     after_each(site.clean_up)
 
-    -- The lines of one of the files in spec/side_by_side, split into words, by their first word.
+    -- Runs a file of spec/side_by_side. Returns its lines, split into words, indexed by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
         local child = site.start_file("spec/side_by_side/" .. name .. ".lua", dictionaries)
@@ -55,7 +56,7 @@ describe("shdict beside ngx.shared", function ()
         assert.equal(1, #said.calls)
     end)
 
-    -- If the original fails, an old value of the key or other values are lost; the words are the same.
+    -- If the original fails, the key's old value or other values are lost; the messages are the same.
     it("answers like the original when there is no more room", function ()
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)

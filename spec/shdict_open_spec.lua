@@ -1,4 +1,4 @@
--- resty.shdict: open, shared, find and remove.
+-- Tests resty.shdict: open, shared, find and remove.
 
 local fixture, pack, process, shell = require "spec.support" ("fixture", "pack", "process", "shell")
 local core = require "resty.holdfast.core"
@@ -9,14 +9,14 @@ describe("shdict", function ()
     local dict = fixture.dictionary("spec_dict")
 
     describe("open", function ()
-        it("returns the one that is already open", function ()
+        it("returns the dictionary that is already open", function ()
             assert.equal(dict, shdict.open("spec_dict", { size = "1m" }))
             assert.equal(dict, shdict.open("spec_dict", { size = 1048576 }))
             assert.equal(dict, shdict.open("spec_dict"))
             assert.equal("spec_dict", dict.name)
         end)
 
-        it("makes one of 8m by default, which is enough for all who ask for no more", function ()
+        it("makes a dictionary of 8m by default, which later callers without a size accept", function ()
             local made = shdict.open("spec_default")
             assert.equal(8 * 1048576, made:capacity())
             assert.equal(made, shdict.open("spec_default", { size = "1m" }))
@@ -26,7 +26,7 @@ describe("shdict", function ()
             shdict.remove("spec_default")
         end)
 
-        it("takes each mutex, and mode and persist", function ()
+        it("accepts each mutex, and mode and persist", function ()
             for _, mutex in ipairs { "futex", "spin", "file" } do
                 local made = assert(shdict.open("spec_" .. mutex, { size = "64k", mutex = mutex }))
                 assert.is_true((made:set("key", mutex)))
@@ -42,7 +42,7 @@ describe("shdict", function ()
             shdict.remove("spec_mode")
         end)
 
-        it("takes values of half of the dictionary on request", function ()
+        it("accepts values of half the dictionary's size on request", function ()
             local size, half = 20 * 1048576, 10 * 1048576
             local usual = assert(shdict.open("spec_large", { size = size }))
             assert.is_true(usual:largest_value() < 2 * 1048576)
@@ -63,7 +63,7 @@ describe("shdict", function ()
             assert.equal(0, made:largest_value())
         end)
 
-        it("refuses a largest value that no such dictionary takes, and says which does", function ()
+        it("refuses a largest value that does not fit, and names the dictionary size that it needs", function ()
             local made, err = shdict.open("spec_large", { size = "1m", largest = "1m" })
             assert.is_nil(made)
             made = assert(shdict.open("spec_large", { size = err:match("a size of (%d+) is enough$"), largest = "1m" }))
@@ -73,28 +73,28 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
         end)
 
-        -- Each runs in a new process, the only one that uses the dictionary.
+        -- Each source runs in a new process, the only one that uses the dictionary.
         local function in_world(world, source)
             local text = "local shdict = require 'resty.shdict'; " .. source
             return (process.run(text, { env = { HOLDFAST_DIR = world } }))
         end
 
-        it("keeps a dictionary without its processes by default", function ()
+        it("keeps a dictionary after its processes by default", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/life"
             local COUNT = "print((assert(shdict.open('runs', { size = %s, persist = %s })):incr('runs', 1, 0)))"
             local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
             assert.equal("1\n", count("'64k'", "false"))
             assert.equal("1\n", count("'64k'", "nil"))
-            assert.equal("2\n", count("'64k'", "false"))  -- the longest life that was asked for counts
+            assert.equal("2\n", count("'64k'", "false")) -- the longest requested life counts
             assert.equal("3\n", count("nil", "nil"))
-            assert.equal("1\n", count("'128k'", "true"))  -- nobody used the other one
+            assert.equal("1\n", count("'128k'", "true")) -- nobody used the other one
             assert.equal("2\n", count("nil", "nil"))
             assert.matches("exists with size 131072 and mutex futex, asked for size 65536", in_world(world,
                            "print(shdict.open('runs', { size = '64k' }))"))
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("replaces an unused kept dictionary of another size by the declared one", function ()
+        it("replaces an unused kept dictionary of a different size with the declared one", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/declared"
             local function capacity(text, size)
                 local env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = size and "runs=" .. size }
@@ -129,7 +129,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("takes values as large as HOLDFAST_DICTS declares", function ()
+        it("accepts values as large as HOLDFAST_DICTS declares", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/largest"
             local function largest(declared, source)
                 local text = "local shdict = require 'resty.shdict'; print(" .. source .. ")"
@@ -227,7 +227,7 @@ describe("shdict", function ()
             assert.is_nil(shdict.shared.spec_size)
         end)
 
-        it("refuses another size or mutex than the existing one's, and names both", function ()
+        it("refuses a size or mutex that differs from the existing one's, and names both", function ()
             local made, err = shdict.open("spec_dict", { size = "2m" })
             assert.is_nil(made)
             assert.matches("1048576", err, 1, true)
@@ -263,7 +263,7 @@ describe("shdict", function ()
                          (select(2, shdict.open("spec_bad", { largest = "2000g" }))))
         end)
 
-        it("raises an error for wrong types, at the line that called", function ()
+        it("raises an error for wrong types, with the caller's line", function ()
             local function message(...)
                 local name, opts = ...
                 local ok, err = pcall(function ()
@@ -290,7 +290,7 @@ describe("shdict", function ()
         end)
     end)
 
-    it("is not opened in an unacceptable runtime directory, as open says", function ()
+    it("does not open in an unacceptable runtime directory, and reports that", function ()
         local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         shell.output("chmod 770 " .. folder)
         local said = process.run("print(require('resty.shdict').open('spec_dict', { size = '64k' }))",
@@ -300,7 +300,7 @@ describe("shdict", function ()
     end)
 
     describe("shared", function ()
-        it("has existing dictionaries, and nil for others", function ()
+        it("contains existing dictionaries, and nil for other names", function ()
             assert.equal(dict, shdict.shared.spec_dict)
             assert.is_nil(shdict.shared.spec_nothing)
             assert.is_nil(shdict.shared[1])
@@ -310,7 +310,7 @@ describe("shdict", function ()
             assert.error_matches(function () return shdict.shared["a\0b"] end, "name")
         end)
 
-        it("has dictionaries that another process made", function ()
+        it("contains dictionaries that another process made", function ()
             local child = process.start [[
                 local dict = assert(require("resty.shdict").open("spec_other", { size = "64k" }))
                 dict:set("greeting", "hello")
@@ -322,7 +322,7 @@ describe("shdict", function ()
             shdict.remove("spec_other")
         end)
 
-        it("makes the dictionaries of HOLDFAST_DICTS, and reports an invalid declaration", function ()
+        it("makes the dictionaries of HOLDFAST_DICTS, and reports invalid declarations", function ()
             local source = [[
                 local shared = require("resty.shdict").shared
                 say(shared.spec_declared:capacity(), shared.spec_undeclared)
@@ -337,7 +337,7 @@ describe("shdict", function ()
     end)
 
     describe("remove", function ()
-        it("takes the dictionary out of the world", function ()
+        it("removes the dictionary from the world", function ()
             shdict.open("spec_removed", { size = "64k" }):set("key", 1)
             assert.is_true(shdict.remove("spec_removed"))
             assert.is_nil(shdict.shared.spec_removed)
@@ -371,7 +371,7 @@ describe("shdict", function ()
             assert.equal(0, removed:capacity())
         end)
 
-        it("makes room for one of another size", function ()
+        it("makes room for a dictionary of a different size", function ()
             shdict.open("spec_removed", { size = "64k" }):set("key", 1)
             shdict.remove("spec_removed")
             local made = assert(shdict.open("spec_removed", { size = "128k" }))

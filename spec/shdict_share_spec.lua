@@ -1,4 +1,4 @@
--- Tests dictionary/registry.lua. Several handles, Lua states and processes share a dictionary.
+-- Tests dictionary/registry.lua: several handles, Lua states and processes share a dictionary.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"
@@ -7,7 +7,7 @@ local shdict = require "resty.shdict"
 local C = ffi.C
 
 
--- Runs `task` in a forked child of this process; true if it returned true there.
+-- Runs `task` in a forked child of this process. Returns true if it returned true there.
 local function in_child(task)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -38,7 +38,7 @@ describe("shdict, shared:", function ()
         shdict.remove("spec_patched")
     end)
 
-    it("one process can read what another one stores", function ()
+    it("one process can read what a different one stores", function ()
         local child = process.start [[
             local dict = require("resty.shdict").shared.spec_dict
             for key in hear do
@@ -54,7 +54,7 @@ describe("shdict, shared:", function ()
     end)
 
     describe("a dictionary that was opened before fork", function ()
-        it("is the same one in the child", function ()
+        it("is the same dictionary in the child", function ()
             dict:set("number", 1)
             dict:set("text", "before")
             dict:rpush("list", "first")

@@ -1,4 +1,4 @@
--- resty.shdict: tables as values.
+-- Tests resty.shdict: tables as values.
 
 local fixture, pack, process = require "spec.support" ("fixture", "pack", "process")
 local core = require "resty.holdfast.core"
@@ -21,7 +21,7 @@ describe("shdict, tables as values:", function ()
         end
     end)
 
-    it("all methods that store and read take them", function ()
+    it("all methods that store and read accept them", function ()
         assert.is_true((dict:add("a", { 1 }, 100, 7)))
         assert.same(pack({ 1 }, 7), pack(dict:get("a")))
         assert.is_true((dict:safe_add("b", { 2 })))
@@ -35,7 +35,7 @@ describe("shdict, tables as values:", function ()
         assert.same(pack({ 6 }, nil, true), pack(dict:get_stale("e")))
     end)
 
-    it("are no numbers, lists or strings", function ()
+    it("do not count as numbers, lists or strings", function ()
         dict:set("key", { 1 })
         assert.same(pack(nil, "not a number"), pack(dict:incr("key", 1)))
         assert.same(pack(nil, "value not a list"), pack(dict:lpush("key", 1)))
@@ -72,10 +72,9 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
-    -- A loop is compiled with right arguments, and then entered with wrong ones by a caller deep in the stack.
-    -- Compiled code would write the message of an error to the caller's frames: the place where C code was called
-    -- last.
-    it("are refused in compiled code as anywhere else: the stack is not overwritten", function ()
+    -- A loop is compiled with correct arguments, and then entered with wrong arguments by a caller deep in the stack.
+    -- Compiled code would write an error message to the caller's frames, at the position of the last call of C code.
+    it("are refused in compiled code without overwriting the stack", function ()
         local text = process.run([[
             local core = require "resty.holdfast.core"
             local dict = require("resty.shdict").open("spec_tables", { size = "1m", tables = true })
@@ -121,7 +120,7 @@ describe("shdict, tables as values:", function ()
         assert.matches("bad bytes of a table: duplicate table key\n", text, 1, true)
     end)
 
-    it("are refused in a finaliser that runs while another table is stored", function ()
+    it("are refused in a finaliser that runs while another table is being stored", function ()
         local text = process.run([[
             local dict = require("resty.shdict").open("spec_tables", { size = "1m", tables = true })
             local ffi = require "ffi"
@@ -143,7 +142,7 @@ describe("shdict, tables as values:", function ()
         assert.equal("true\tinner\n", text)
     end)
 
-    it("are an option of the dictionary: without it they can neither be stored nor read", function ()
+    it("can be neither stored nor read without the dictionary's option", function ()
         dict:set("key", { 1 })
         local plain = assert(shdict.open("spec_tables", { tables = false }))
         assert.equal(dict, plain)
@@ -168,13 +167,13 @@ describe("shdict, tables as values:", function ()
             return dict:get("key")
         end
 
-        it("are a table or an error, whatever the bytes", function ()
+        it("return a table or an error, whatever the bytes", function ()
             local seed = os.time()
             math.randomseed(seed)
             local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
             for i = 1, 3000 do
                 local bytes = {}
-                if i % 2 == 0 then  -- a whole one, with a byte changed or some missing
+                if i % 2 == 0 then -- a complete table, with a byte changed or some bytes missing
                     bytes = { whole:byte(1, math.random(#whole)) }
                     bytes[math.random(#bytes)] = math.random(0, 255)
                 else
@@ -194,7 +193,7 @@ describe("shdict, tables as values:", function ()
             end
         end)
 
-        it("cannot ask for more memory than they have bytes", function ()
+        it("cannot request more memory than they have bytes", function ()
             local before = collectgarbage("count")
             for _, bytes in ipairs { "\9\255\255\255\255\15", "\12\255\255\255\255\15", "\13\5\255\255\255\255\3",
                                      "\9\254\255", "\9\255\1", "\12", "\12\2\12\200\1", "\255\255\255\255\255" } do
@@ -203,7 +202,7 @@ describe("shdict, tables as values:", function ()
             assert.is_true(collectgarbage("count") - before < 1000)
         end)
 
-        it("are not a table if they are something else, or a table and something else", function ()
+        it("are refused if they encode anything but exactly one table", function ()
             assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(get(buffer.encode("no table"))))
             assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
                         pack(get(buffer.encode({}) .. buffer.encode({}))))
@@ -217,7 +216,7 @@ describe("shdict, tables as values:", function ()
         end)
     end)
 
-    it("of every size and depth come back as they were", function ()
+    it("of every size and depth come back unchanged", function ()
         local function deep(levels)
             return levels == 0 and {} or { deep(levels - 1), n = levels }
         end
@@ -252,7 +251,7 @@ describe("shdict, tables as values:", function ()
                      .. "nil\tbad value type\n", text)
     end)
 
-    it("are true or false to open", function ()
+    it("are enabled with true or false in open", function ()
         assert.error_matches(function () shdict.open("spec_tables", { tables = 1 }) end,
                              'bad option "tables" to open: a boolean expected, got number')
     end)

@@ -1,4 +1,4 @@
--- When values and locks end if nothing but the process sleeps.
+-- Tests when values and locks end if the process only sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 
@@ -14,7 +14,7 @@ local COMMON = [[
 describe("time in a plain script", function ()
     after_each(process.clean_up)
 
-    it("no value exists after its exptime was slept", function ()
+    it("no value exists after a sleep of its exptime", function ()
         local text = process.run(COMMON .. [[
             local stores = {
                 set = function (exptime) dict:set("key", "value", exptime) end,
@@ -40,7 +40,7 @@ describe("time in a plain script", function ()
         assert.equal("end\n", text)
     end)
 
-    it("a lock ends when its exptime has passed, not before", function ()
+    it("a lock ends when its exptime has passed, not earlier", function ()
         local text = process.run(COMMON .. [[
             local lock, other = resty_lock:new("spec_time"), resty_lock:new("spec_time")
             for _ = 1, 100 do

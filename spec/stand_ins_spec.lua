@@ -1,9 +1,10 @@
--- Tests program.lua: what is nginx. Replacements of nginx in unit tests and command-line tools (a global `ngx`, an
--- `ngx.shared` of Lua tables) are not nginx, and do no harm: resty.lock and resty.shdict work as in a plain script.
+-- Tests program.lua, the detection of nginx. Replacements of nginx in unit tests and command-line tools (a global
+-- `ngx`, an `ngx.shared` of Lua tables) are not nginx, and do no harm: resty.lock and resty.shdict work as in a plain
+-- script.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- The programs' own part: a lock that another process holds for a moment, and one that is free.
+-- The programs' own part: a lock that a different process holds for a moment, and a free lock.
 local USE = [[
     local resty_lock = require "resty.lock"
     local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))
@@ -79,9 +80,9 @@ end)
 describe("a stand-in for ngx", function ()
     after_each(process.clean_up)
 
-    it("made by busted's mock disturbs nothing, in busted", function ()
+    it("made by busted's mock does no harm in busted", function ()
         local name = os.tmpname()
-        local path = name .. "_spec.lua"  -- or busted takes it for something else
+        local path = name .. "_spec.lua" -- or busted mistakes it for something else
         files.write(path, MOCKED)
         local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
         local said = shell.output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))

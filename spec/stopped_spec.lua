@@ -1,5 +1,5 @@
--- A process is stopped in the middle of a change of a dictionary. A caller that wants a lock there waits no longer
--- than its timeout, and gets the lock if the process continues.
+-- A process is stopped in the middle of a change of a dictionary. A caller that wants a lock there waits no longer than
+-- its timeout, and gets the lock if the process continues.
 
 local keep, process, waits = require "spec.support" ("keep", "process", "waits")
 local lock_info = require "resty.holdfast.lock.lock_info"
@@ -10,7 +10,7 @@ local shdict = require "resty.shdict"
 
 local SEARCH = 5  -- seconds in which a child must be caught inside the dictionary
 
--- It is inside for nearly all of its time.
+-- This process is inside for nearly all of its time.
 local WRITER = [[
     local dict = require("resty.shdict").shared.spec_stopped
     local text = ("x"):rep(5000)
@@ -56,7 +56,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
-            it("a forked child that cannot enter yet continues as well", function ()
+            it("a forked child that cannot enter yet also continues", function ()
                 local source = [[
                     local ffi = require "ffi"
                     ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
@@ -64,7 +64,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                     ffi.cdef "struct region { short type, whence; int64_t start, length; int pid; };"
                     local dict = require("resty.shdict").shared.spec_stopped
                     dict:set("entered", true)
-                    -- As a process that was stopped while it entered (docs/format.md).
+                    -- Acts like a process that was stopped while it entered (docs/format.md).
                     local processes = ffi.C.open(os.getenv("HOLDFAST_DIR") .. "/processes", 2)
                     assert(ffi.C.fcntl(processes, 37, ffi.new("struct region", 1, 0, 2 ^ 39, 1)) == 0)
                     if ffi.C.fork() == 0 then
@@ -145,12 +145,12 @@ describe("while a process is stopped inside the dictionary,", function ()
         error("nothing is told in any of three attempts", 2)
     end
 
-    it("locks are listed and counted at once", function ()
+    it("locks are listed and counted immediately", function ()
         for _, key in ipairs { "held", "held too" } do
             assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
         assert.equal(2, #unless_torn(function () return dict:locks() end))
-        local fastest = math.huge  -- of several: the machine may stall in one
+        local fastest = math.huge -- of several rounds: the machine may stall in one
         for _ = 1, 5 do
             local start = scheduler.now()
             assert.equal(2, #dict:locks())
@@ -183,8 +183,8 @@ describe("while a process is stopped inside the dictionary,", function ()
             return assert(require(kind.class):new("spec_stopped", options))
         end
 
-        -- Starts a process that waits for the key, so that each release takes the mutex. It reports how its wait has
-        -- ended.
+        -- Starts a process that waits for the key, so that each release takes the mutex. The process reports how its
+        -- wait has ended.
         local function start_waiter(kind, object)
             local waiter = process.start(([[
                 local object = require(%q):new("spec_stopped", { timeout = 60, %s })
@@ -195,7 +195,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             return waiter
         end
 
-        -- How an object of each kind takes the key, and how another one wants it in the meantime.
+        -- How an object of each kind takes the key, and how a second object wants the key in the meantime.
         local KINDS = {
             { name = "a lock", class = "resty.lock", take = "lock", with = "with", wanted = "lock" },
             { name = "a reader", class = "resty.rwlock", take = "rdlock", with = "with_rd", wanted = "wrlock" },
@@ -233,7 +233,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         end
     end)
 
-    it("a lock is not lost and can be released, though it cannot be renewed", function ()
+    it("a lock is not lost and can be released, although it cannot be renewed", function ()
         local lost = false
         local lock = assert(resty_lock:new("spec_stopped", { on_lost = function () lost = true end }))
         lock:lock("key")

@@ -1,5 +1,5 @@
 -- Returns modules of spec/support by name: local files, shell = require "spec.support" ("files", "shell").
--- "cluster/etcd" is one of cluster/spec/support.
+-- "cluster/etcd" names a module of cluster/spec/support.
 
 return function (...)
     local modules = { ... }

@@ -1,9 +1,9 @@
--- resty.holdfast.tasks.queues, timers: a heap of deadlines.
+-- Tests resty.holdfast.tasks.queues, timers: a heap of deadlines.
 
 local timers = require("resty.holdfast.tasks.queues").timers
 
 
--- Returns the names of all items in the order in which they are due.
+-- Returns the names of all items in the order of their deadlines.
 local function drain(heap)
     local names = {}
     while heap:first() do
@@ -15,7 +15,7 @@ local function drain(heap)
 end
 
 
--- Timers with an item for each letter, due by the letter's number, and the items by their names.
+-- Returns timers with an item for each letter, due by the letter's number, and the items by name.
 local function filled(letters)
     local heap, items = timers.new(), {}
     for name in letters:gmatch(".") do
@@ -27,7 +27,7 @@ end
 
 
 describe("timers", function ()
-    it("come in the order of adding if the deadlines are equal", function ()
+    it("come in the order of insertion if the deadlines are equal", function ()
         local heap = timers.new()
         for name in ("abcdefgh"):gmatch(".") do
             heap:add({ name = name }, 7)
@@ -45,14 +45,14 @@ describe("timers", function ()
         assert.is_nil(heap:first())
     end)
 
-    it("have the last deadline if added again", function ()
+    it("have the last deadline if they are added again", function ()
         local heap, items = filled "abcd"
         heap:add(items.a, ("c"):byte() + 0.5)
         heap:add(items.d, 0)
         assert.equal("dbca", drain(heap))
     end)
 
-    it("are taken out in order", function ()
+    it("are removed in order", function ()
         local heap = timers.new()
         for name in ("cabd"):gmatch(".") do
             heap:add({ name = name }, name:byte())
@@ -65,18 +65,18 @@ describe("timers", function ()
         assert.equal(0, heap.count)
     end)
 
-    describe("of which one is being changed when a hook raises an error", function ()
+    describe("interrupted by a hook's error during a change", function ()
         local COUNT = 20
 
         before_each(function ()
-            jit.off()  -- because compiled code calls no hooks
+            jit.off() -- compiled code calls no hooks
             jit.flush()
         end)
 
         after_each(function () jit.on() end)
 
-        -- Returns the names of the missing items after an error at the nth step of work(heap, item); nil if there are
-        -- not that many steps.
+        -- Returns the names of the missing items after an error at the nth step of work(heap, item), or nil if there
+        -- are fewer steps.
         local function missing_after(n, work)
             local heap, items = timers.new(), {}
             for i = 1, COUNT do
@@ -127,7 +127,7 @@ describe("timers", function ()
                 heap:take_first()
             end,
         } do
-            it("by " .. name .. ", no other is lost, and none stays for ever", function ()
+            it("by " .. name .. ", lose no other item and keep none for ever", function ()
                 local n = 1
                 local missing
                 repeat
@@ -140,7 +140,7 @@ describe("timers", function ()
         end
     end)
 
-    it("keep their order through any sequence of adding and removing", function ()
+    it("keep their order through any sequence of insertions and removals", function ()
         local seed = os.time()
         print("seed " .. seed)
         math.randomseed(seed)

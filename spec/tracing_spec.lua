@@ -1,5 +1,5 @@
--- docs/tracing.md: each probe that it lists fires, with the arguments that it lists. gdb stands for the tracers: it
--- reads the same notes, and needs no rights.
+-- Tests docs/tracing.md: each listed probe fires with the listed arguments. gdb takes the place of the tracers: it
+-- reads the same notes, and needs no privileges.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local library = require("resty.holdfast.core").path
@@ -20,7 +20,7 @@ assert(lock:lock("second"))
 assert(not new({ timeout = 0.05, block = true }):lock("second"))  -- wait, timed out
 assert(lock:unlock())
 assert(os.execute("luajit dying.lua") ~= 0)
-assert(lock:lock("third"))                                      -- takeover
+assert(lock:lock("third")) -- takeover
 for i = 1, 200 do
     dict:set("value " .. i, ("v"):rep(50))                      -- evict
 end

@@ -5,10 +5,10 @@ local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
 local COUNT = 1000
--- Bytes of Lua for each, with its coroutine and its lock object. A table that replaces a C object, or a ninth field in
--- one of the remaining tables, takes 180 and more; a larger stack takes 880.
+-- Bytes of Lua for each waiter, with its coroutine and its lock object. A table that replaces a C object, or a ninth
+-- field in a remaining table, takes 180 or more; a larger stack takes 880.
 local MOST = 1980
--- The variables that a caller may have in its own frame before the stack of its coroutine doubles.
+-- The number of variables that a caller may have in its own frame before the stack of its coroutine doubles.
 local VARIABLES = 12
 
 
@@ -19,7 +19,7 @@ local function used()
 end
 
 
--- lock:lock(key), in a function with this many variables that are needed after it.
+-- Returns a function that calls lock:lock(key), with this many variables that it needs afterwards.
 local function caller_with(variables)
     local names = {}
     for i = 1, variables do
@@ -67,7 +67,7 @@ it("a coroutine that waits for a lock takes little memory", function ()
 end)
 
 
-it("it takes no more if its function has a few variables", function ()
+it("a waiting coroutine takes no more if its function has a few variables", function ()
     local bytes = bytes_of_each(caller_with(VARIABLES))
     assert.is_true(bytes < MOST, bytes .. " bytes")
 end)

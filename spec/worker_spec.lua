@@ -1,4 +1,4 @@
--- resty.holdfast.worker in a process that no command has started.
+-- Tests resty.holdfast.worker in a process that no command has started.
 
 local process = require "spec.support.process"
 
@@ -15,7 +15,7 @@ describe("resty.holdfast.worker", function ()
         assert.equal("0\t1\tfalse\n", (process.run(TELL, {})))
     end)
 
-    it("has the number that the environment names, if that is one", function ()
+    it("has the number that the environment names, if that is a number", function ()
         assert.equal("2\t5\tfalse\n", (process.run(TELL, { env = { HOLDFAST_WORKER = "2", HOLDFAST_WORKERS = "5" } })))
         for _, bad in ipairs { "-1", "1.5", "x", "" } do
             local env = { HOLDFAST_WORKER = bad, HOLDFAST_WORKERS = bad }

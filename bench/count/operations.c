@@ -1,10 +1,11 @@
-/* Counts for one operation on shared memory: its instructions, its atomic read-modify-writes, the cache lines that it
- * changes, and how many of these lines an operation on another key, by another process, changes as well. Two processes
- * run each operation once, one after the other, one instruction at a time. Prints a table.
+/* Counts what one operation does to shared memory: its instructions, its atomic read-modify-writes, the cache lines
+ * that it changes, and how many of these lines an operation of another process on a different key changes as well. Two
+ * processes run each operation once, in turn, one instruction at a time. Prints a table.
  *
  *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
  *
- * It does not see a store that does not change the value. x86-64 only: elsewhere it says so and ends with status 77. */
+ * Does not notice a store that leaves the value unchanged. Supports only x86-64: elsewhere it prints a message and
+ * exits with status 77. */
 
 #define _GNU_SOURCE
 #include <holdfast.h>
@@ -50,9 +51,8 @@ static void check(int good, const char* what) {
 
 /* --- the clock ----------------------------------------------------------------------------------------------- */
 
-/* Replaces the library's clocks. They stand still while an operation is traced: one instruction at a time, an
- * operation takes so long that work which is due after some milliseconds, such as measuring a lock, would become
- * due. */
+/* Replaces the library's clocks, which stand still while an operation is traced. A traced operation takes so long that
+ * work which is due after some milliseconds, such as measuring a lock, would become due. */
 #define CLOCKS 16
 static int stopped;
 static struct timespec stopped_at[CLOCKS];
@@ -118,8 +118,8 @@ static void add_and_delete(void) {
 }
 static void nothing(void) {}
 
-/* `before` runs untraced; then the operation three times untraced, and once traced. Before the third time the clocks
- * stop: work that is due then is not due again. */
+/* `before` runs untraced; then the operation runs three times untraced, and once traced. Before the third time the
+ * clocks stop, so that work that is due then does not become due again. */
 static const struct {
   const char* what;
   void (*before)(void), (*run)(void);
@@ -137,12 +137,12 @@ static const struct {
 };
 enum { OPERATIONS = sizeof operations / sizeof operations[0] };
 
-/* Stops where the traced run of an operation begins, and where it ends. */
+/* Stops where the traced run of an operation begins and ends. */
 static void be_traced(int number) {
   holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
   check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
-  /* All at once, with the fillers behind them, so that the entries of the two processes are not adjacent. */
+  /* Makes all entries together, followed by the fillers, so that the entries of the two processes are not adjacent. */
   for (int i = 0; i < OPERATIONS + FILLERS; ++i) {
     snprintf(key, sizeof key, i < OPERATIONS ? "key %d of %d" : "filler %d of %d", i, number);
     set_number();
@@ -193,7 +193,7 @@ typedef struct {
   unsigned char* of[FILES];
 } lines;
 
-/* Where a process has mapped the files. */
+/* The addresses at which a process has mapped the files. */
 typedef struct {
   unsigned long first[MAPPINGS], last[MAPPINGS];
   int count;
@@ -247,8 +247,8 @@ static unsigned long register_of(const struct user_regs_struct* regs, int number
   return values[number];
 }
 
-/* Returns the address of an operand in memory. `code` points to its ModR/M byte. An operand that is addressed relative
- * to the instruction is a variable of the program, so its address does not matter: 0. */
+/* Returns the address of an operand in memory. `code` points to its ModR/M byte. An operand whose address is relative
+ * to the instruction is a variable of the program, so its address does not matter: returns 0. */
 static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int rex) {
   const int mod = code[0] >> 6, rm = code[0] & 7;
   unsigned long address = 0;
@@ -298,7 +298,7 @@ static void go_on(pid_t pid) {
   wait_for_stop(pid);
 }
 
-/* Counts from the int3 at which the process has stopped to the next one. */
+/* Counts from the int3 at which the process has stopped until the next int3. */
 static void count(pid_t pid, counts* found) {
   mappings all;
   read_mappings(pid, &all);
@@ -327,7 +327,7 @@ static pid_t start(int number) {
   return pid;
 }
 
-/* Waits for the end: otherwise the next run finds the locks of this one held by a process that is still ending. */
+/* Waits for the end: otherwise an ending process might still hold its locks in the next run. */
 static void end(pid_t pid) {
   check(ptrace(PTRACE_CONT, pid, 0, 0) == 0, "ptrace");
   check(waitpid(pid, NULL, 0) == pid, "waitpid");

@@ -34,7 +34,7 @@ void lock_that_may_wait_and_unlock(benchmark::State& state) {
 }
 BENCHMARK(lock_that_may_wait_and_unlock);
 
-// With the guards of the standard library.
+// Uses the guards of the standard library.
 void lock_and_unlock_of_a_mutex(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);
   if (!dictionary) return;

@@ -1,5 +1,5 @@
-// A mutex of a segment, and a lock by name, that several processes want all the time: the rows by which the constants
-// of sync/spin.h are chosen. "items_per_second" counts the sections of all processes together.
+// A segment's mutex, and a lock by name, that several processes want all the time. The constants of sync/spin.h were
+// chosen by these rows. "items_per_second" counts the sections of all processes together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ void keep_busy(std::uint64_t ns) {
   while (platform::monotonic_ns() < end) continue;
 }
 
-/// Forks processes that run `section() -> bool` again and again, until this object ends.
+/// Forks processes that run `section() -> bool` in a loop until this object ends.
 class Contenders {
  public:
   template <class Section>
@@ -87,7 +87,7 @@ class Contenders {
   std::array<pid_t, kMostProcesses> children_{};
 };
 
-/// Measures `section() -> bool` in this process, beside state.range(0) - 1 others that run the same.
+/// Measures `section() -> bool` in this process, while state.range(0) - 1 other processes run the same.
 template <class Section>
 void contend(benchmark::State& state, const Section& section) {
   const Contenders others(static_cast<std::size_t>(state.range(0)) - 1, section);
@@ -100,7 +100,7 @@ void contend(benchmark::State& state, const Section& section) {
   state.SetItemsProcessed(static_cast<std::int64_t>(others.sections() - before) + state.iterations());
 }
 
-// range(1): how long the mutex is held, in nanoseconds; it is wanted again at once.
+// range(1): how long the mutex is held, in nanoseconds. The process requests it again immediately.
 void contended_mutex(benchmark::State& state, holdfast_mutex strategy) {
   const ScratchDictionary dictionary(state, kMegabyte, strategy);
   if (!dictionary) return;

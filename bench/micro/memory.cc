@@ -1,4 +1,4 @@
-// The memory of a shard: taking and freeing blocks, and rebuilding everything after a crash.
+// Measures the memory of a shard: taking and freeing blocks, and rebuilding everything after a crash.
 #include <random>
 #include <string>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 // The size of a 9-byte key with a number.
 const auto kSmall = static_cast<std::uint32_t>(granules_for(9, 8));
 
-// The benchmark loop with the arena of a shard, under the shard's mutex: step(arena).
+// Runs the benchmark loop with the arena of a shard, under the shard's mutex: step(arena).
 template <class Step>
 void in_arena(benchmark::State& state, const Step& step) {
   const ScratchDictionary dictionary(state, kMegabyte);
@@ -35,7 +35,7 @@ void arena_allocate_and_release(benchmark::State& state) {
 }
 BENCHMARK(arena_allocate_and_release);
 
-// A thousand blocks of 1 to 64 granules, of which random ones are replaced by others: nothing fits exactly.
+// A thousand blocks of 1 to 64 granules. Random blocks are replaced by blocks of other sizes, so nothing fits exactly.
 void arena_mixed_sizes(benchmark::State& state) {
   std::mt19937 random{20090101};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks(1000);

@@ -24,7 +24,7 @@ class ScratchDictionary {
 
   explicit operator bool() const { return handle_ != nullptr; }
   holdfast_dict* handle() const { return handle_; }
-  /// In use, and empty. REQUIRES: the dictionary has one shard.
+  /// Returns the shard, in use and empty. REQUIRES: the dictionary has one shard.
   Shard& first_shard() const {
     set("key", 1);
     holdfast_delete(handle_, "key", 3);
@@ -42,7 +42,7 @@ class ScratchDictionary {
 
 inline constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
 
-/// Keys of nine bytes in random order, the same in every run.
+/// Returns keys of nine bytes in random order, the same in every run.
 std::vector<std::string> shuffled_keys(std::size_t count);
 
 }  // namespace holdfast::bench

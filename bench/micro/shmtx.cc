@@ -1,4 +1,4 @@
-// The free mutex inside a segment, in its three strategies.
+// Measures the free mutex inside a segment, with its three strategies.
 #include "sync/shmtx.h"
 
 #include "scratch.h"

@@ -1,4 +1,4 @@
--- One case, one side, in a process that does nothing else: runs its program and emits its output.
+-- Runs the program of one case for one side, in a process that does nothing else, and emits the program's output.
 
 local program, sides = require "bench.support" ("program", "sides")
 local cases = require "bench.cases"
@@ -6,7 +6,7 @@ local cases = require "bench.cases"
 local _M = {}
 
 
--- options.case: a name of bench/cases.lua; options.side: one of the system's locks instead of the host's side.
+-- options.case: a name of bench/cases.lua; options.side: a lock of the operating system instead of the host's side.
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local found
@@ -20,7 +20,7 @@ function _M.run(host, options)
     assert(loadstring("local print = ... " .. text, found.name))(function (line)
         times[#times + 1] = tonumber(line:match("[%d.]+"))
     end)
-    -- The first round compiles, and meets cold memory.
+    -- The first round compiles, and uses cold memory.
     table.remove(times, 1)
     host.emit("alone", found.name, side.name, unpack(times))
 end

@@ -1,15 +1,15 @@
--- Processes with or without coroutines each want one key, hold it for a moment, and want it again, at once or after a
--- pause. Emits how often the lock was granted, how long all waited, and how often each of them got it.
+-- Processes with or without coroutines each request one key, hold it for a moment, and request it again, immediately or
+-- after a pause. Emits the number of grants, the durations of all waits, and the number of grants of each contender.
 --
---   coroutines   of each process; 0: the process itself, without a scheduler
---   held         seconds; busy: without giving up the processor
+--   coroutines   number in each process; 0: the process itself, without a scheduler
+--   held         seconds; busy: without releasing the processor
 --   pause        seconds
 --   fair         nonzero: strict order
 
 local clock, part, sides, stats = require "bench.support" ("clock", "part", "sides", "stats")
 
 local KEY = "contended"
--- Longer than the run: with poll, some wait that long.
+-- Longer than the run: with poll, some waits last that long.
 local PATIENCE = 120
 
 local _M = {}
@@ -21,8 +21,8 @@ local function spin(seconds)
 end
 
 
--- Returns how often one of them got the lock before the deadline, and its longest wait. The last wait ends after the
--- deadline: it counts only as a wait.
+-- Returns how often one contender got the lock before the deadline, and its longest wait. The last wait ends after the
+-- deadline and counts only as a wait.
 local function contend(host, side, options, deadline, waits)
     local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE,
                                                     fair = options.fair == 1 or nil }))

@@ -1,6 +1,6 @@
--- The loops that several processes run at the same time. Each is made for one side: function (n), which makes about n
--- steps and returns how many it made. Load this file once for each case: a loop that was compiled for one kind of lock
--- or dictionary would be slow with another.
+-- The loops that several processes run at the same time. Each is made for one side: function (n) makes about n steps
+-- and returns how many it made. Load this file once for each case, because a loop that was compiled for one kind of
+-- lock or dictionary would be slow with another kind.
 
 local KEY = "key000001"
 
@@ -10,7 +10,7 @@ local now = require("bench.support.clock").now
 local loops = {}
 
 
--- Raises an error if a call of the timed loop failed; these are its results.
+-- Raises an error if a call of the timed loop failed; the arguments are the call's results.
 local function check(what, result, err)
     if not result then
         error(what .. ": " .. tostring(result) .. ", " .. tostring(err), 2)
@@ -20,7 +20,7 @@ end
 
 -- --- locks ---------------------------------------------------------------------------------------------
 
--- Holds the lock for a while, and the processor, too.
+-- Holds the lock and the processor for a while.
 function loops.short_section(side, seconds)
     local lock = side.lock:new(side.locks)
     return function (n)
@@ -37,8 +37,8 @@ function loops.short_section(side, seconds)
 end
 
 
--- "timeout" of an unlock: the lock is still held, and the call may be made again.
-local function unlock_at_last(lock)
+-- If an unlock returns "timeout", the lock is still held, and the call may be repeated.
+local function unlock_eventually(lock)
     local ok, err
     for _ = 1, 10 do
         ok, err = lock:unlock()
@@ -50,7 +50,7 @@ local function unlock_at_last(lock)
 end
 
 
--- A key, or a lock of the system, that no other process wants.
+-- Uses a key, or a lock of the system, that no other process wants.
 function loops.own_key(side, number)
     local lock = side.lock:new(side.system and side.locks .. number or side.locks)
     local key = ("own%06d"):format(number)
@@ -58,7 +58,7 @@ function loops.own_key(side, number)
         for _ = 1, n do
             check("lock", lock:lock(key))
             if not lock:unlock() then
-                unlock_at_last(lock)
+                unlock_eventually(lock)
             end
         end
         return n
@@ -79,8 +79,8 @@ end
 
 -- --- many keys -----------------------------------------------------------------------------------------
 
--- A loop that walks all keys, again and again, and continues where it last ended. `walk` does the keys from `first` to
--- `last`.
+-- Returns a loop that walks all keys repeatedly, and continues where it last ended. `walk` processes the keys from
+-- `first` to `last`.
 local function over(keys, walk)
     local at, count = 0, #keys
     return function (n)
@@ -96,8 +96,8 @@ local function over(keys, walk)
 end
 
 
--- Stores a value under each key, in another order than the loops use, so that entries which are used one after the
--- other are not adjacent in memory. 7919 is prime and divides no number of keys here, so no key is left out.
+-- Stores a value under each key, in an order that differs from the loops' order, so that consecutively used entries are
+-- not adjacent in memory. 7919 is prime and divides no number of keys here, so no key is left out.
 local function fill(dict, keys)
     local count = #keys
     for i = 1, count do
@@ -106,7 +106,7 @@ local function fill(dict, keys)
 end
 
 
--- One write, then `reads` reads, and so on.
+-- Makes one write, then `reads` reads, and so on.
 function loops.mixed(dict, keys, reads)
     fill(dict, keys)
     return over(keys, function (first, last)

@@ -1,5 +1,5 @@
--- All cases as in a program: each is called at several call sites, each with its own objects, with many keys, and
--- between others, in a random order. All of it is compiled in one Lua state. One side.
+-- Runs all cases as in a program: each is called at several call sites, each with its own objects, with many keys,
+-- between other cases, in a random order. All cases are compiled in one Lua state. One side.
 
 local clock, keys, program, sides = require "bench.support" ("clock", "keys", "program", "sides")
 local cases = require "bench.cases"
@@ -13,7 +13,7 @@ local BLOCKS, WARM_UP, QUICK_BLOCKS = 200, 100, 3
 local _M = {}
 
 
--- A permutation that changes from call to call.
+-- Shuffles a list differently on each call.
 local function shuffle(list)
     for i = #list, 2, -1 do
         local j = math.random(i)
@@ -43,7 +43,7 @@ local function make(case, number, side)
             prepare(found.keys[i * 7919 % #found.keys + 1], i)
         end
     end
-    found.prepared = prepare  -- and with it what it holds
+    found.prepared = prepare -- and with it what it holds
     found.run = program.caller(case)
     for i = 1, CALL_SITES do
         found.sites[i] = program.call_site(case, side)
@@ -65,7 +65,7 @@ local function measure(all, blocks)
 end
 
 
--- The system's locks need no objects and no keys, so only that case has their locks; the dictionary is ours.
+-- The system's locks need no objects and no keys, so only that case has their locks. The dictionary is ours.
 local function takes_part(case, side, mix)
     local own_mix = case.mix == nil and "hot" or case.mix
     return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")

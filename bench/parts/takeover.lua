@@ -1,5 +1,5 @@
--- The time from kill -9 of a lock's holder until the first of the waiters, in other processes, has the lock. The first
--- process kills, `waiters` others wait; for each kill there is a new holder.
+-- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
+-- first process kills and `waiters` others wait. Each kill has a new holder.
 
 local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 local ffi = require "ffi"
@@ -20,7 +20,7 @@ local function hold(host, side)
 end
 
 
--- Returns the pid of a new process that holds the lock, and the pipe that ends with it.
+-- Returns the pid of a new process that holds the lock, and the pipe that ends with the process.
 local function start_holder(options)
     local pipe = assert(io.popen("HOLDFAST_BENCH_OPTIONS=holder=1 exec luajit '" .. options.root
                                  .. "/bench/child.lua' takeover", "r"))
@@ -35,7 +35,7 @@ local function wait(host, side, sync, kills)
         sync:incr("waiting " .. kill, 1, 0)
         assert(lock:lock(KEY))
         local got = clock.now()
-        -- There is one holder at a time, so the first one that adds this is the next holder.
+        -- There is one holder at a time, so the first process that adds this key is the next holder.
         sync:add("got " .. kill, got)
         assert(lock:unlock())
         sync:incr("served " .. kill, 1, 0)
@@ -43,12 +43,12 @@ local function wait(host, side, sync, kills)
 end
 
 
--- Milliseconds.
+-- Returns milliseconds.
 local function kill_and_measure(host, sync, options, kill)
     local pid, pipe = start_holder(options)
     sync:set("held", kill)
     part.await(host, sync, "waiting " .. kill, options.waiters)
-    -- At a random moment of a waiter's periodic work.
+    -- Sleeps until a random moment of a waiter's periodic work.
     host.sleep(0.002 + math.random() * 0.03)
     local killed = clock.now()
     ffi.C.kill(pid, SIGKILL)

@@ -1,8 +1,8 @@
--- The time from the release of a lock in one process to the waiter's next line in another; alternating with it, the
+-- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates with the
 -- time from a bare futex wake to the sleeper's next line. Both follow the same pause, so both meet an idle processor.
 --
--- Options: way (lock or futex: only that one), shortest and longest (limits of the random pause), seed (of the
--- pauses), warm_up (samples before the counted ones).
+-- Options: way (lock or futex: only that one), shortest and longest (limits of the random pause), seed (of the pauses),
+-- warm_up (samples before the counted ones).
 
 local clock, sides, stats, system_locks = require "bench.support" ("clock", "sides", "stats", "system_locks")
 local ffi = require "ffi"
@@ -47,7 +47,7 @@ local function wait_until(host, condition)
 end
 
 
--- --- both ways to wake: what the sender does before and after its pause, and what the receiver does ------------
+-- --- both ways to wake: the sender before and after its pause, and the receiver ------------------------------------
 
 local function lock_way(host)
     local side = host.sides[1]
@@ -111,7 +111,7 @@ local function send(host, way, ping, number, rest)
 end
 
 
--- nil if the signal came before the wait for it.
+-- Returns nil if the signal came before the wait for it.
 local function receive(host, way, ping, number)
     wait_until(host, function () return ping.announced == number end)
     local time = way.receive()

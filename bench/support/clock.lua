@@ -27,25 +27,25 @@ end
 local _M = {}
 
 
--- The same clock in all processes.
+-- Returns the time of a clock that is the same in all processes.
 function _M.now()
     return read(MONOTONIC)
 end
 
 
--- The processor time of this thread: other work on the same processor does not count.
+-- Returns the processor time of this thread: other work on the same processor does not count.
 function _M.cpu()
     return read(THREAD_CPU)
 end
 
 
--- The same for all threads of the process.
+-- Does the same for all threads of the process.
 function _M.process_cpu()
     return read(PROCESS_CPU)
 end
 
 
--- Stops the process; not at all for 0 or less.
+-- Stops the process; returns immediately for 0 or less.
 function _M.sleep(seconds)
     if seconds > 0 then
         time.seconds = math.floor(seconds)

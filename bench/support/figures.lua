@@ -1,7 +1,8 @@
--- Figures in documents: the text between two comments, replaced as a whole, from a kept file of results that the first
--- comment names.
+-- Figures in documents: the text between two comments comes from a kept file of results, which the first comment names.
 --
 --   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
+--   <!-- figures: bench/results/RESULTS, TABLE, mixed and missed -->
+--                                                     its rows of mixed cases, and all rows that missed their target
 --   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and their source
 --   <!-- end of figures -->
 
@@ -9,7 +10,7 @@ local report = require "bench.support.report"
 
 local _M = {}
 
--- How the cells of a summary are read.
+-- These functions read the cells of a summary.
 local function median(cell)
     local value = cell:match("; (%S+)")
     return value and value .. " ns" or cell
@@ -27,7 +28,8 @@ local function none()
     return "-"
 end
 
--- The title of a table; the columns of holdfast, of the other side and of the ratio; and how each of them is read.
+-- The title of a table; the columns of holdfast, of the other side and of the ratio; and the functions that read the
+-- columns.
 local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
 local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
 local OWN_KEYS = { title = "Keys of their own: lock and unlock", 2, 3, 3, whole, whole, none }
@@ -58,8 +60,8 @@ local function cells_of(line)
 end
 
 
--- Reads the text of a file. Returns tables by their titles, each { text =, rows = lists of cells }, and by name the
--- list above them, with the peer of the locks.
+-- Reads the text of a file. Returns tables by title, each { text =, rows = lists of cells }, and by name the list above
+-- them, with the peer of the locks.
 function _M.parse(text)
     local tables, facts, current = {}, {}, nil
     for line in text:gmatch("[^\n]*") do
@@ -83,7 +85,7 @@ function _M.parse(text)
 end
 
 
--- Returns the first row with this beginning: if several have it, the first one is the most important.
+-- Returns the first row with this beginning: if several rows have it, the first is the most important.
 local function find_row(found, name)
     for _, cells in ipairs(found and found.rows or {}) do
         if (" " .. cells[1]):find(" " .. name, 1, true) == 1 or cells[1]:find(name, 1, true) == 1 then
@@ -111,7 +113,19 @@ local function summary(tables, facts, path)
 end
 
 
--- Returns the text between the comments, or nil and why it cannot be made. read(path) returns the text of a file.
+-- Returns the table with the heading, the mixed cases and the cases that missed their target.
+local function mixed_and_missed(found)
+    local lines = {}
+    for i, line in ipairs(found.lines) do
+        if i <= 2 or line:find(", mixed", 1, true) or line:find("| missed:", 1, true) then
+            lines[#lines + 1] = line
+        end
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+
+-- Returns the text between the comments, or nil and the reason of a failure. read(path) returns the text of a file.
 local function render(path, name, read)
     local text = read(path)
     if not text then
@@ -120,10 +134,13 @@ local function render(path, name, read)
     local tables, facts = _M.parse(text)
     if name == "summary" then
         return summary(tables, facts, path)
-    elseif not tables[name] then
-        return nil, ("%s has no table %q"):format(path, name)
     end
-    return tables[name].text
+    local title = name:match("^(.*), mixed and missed$")
+    local found = tables[title or name]
+    if not found then
+        return nil, ("%s has no table %q"):format(path, title or name)
+    end
+    return title and mixed_and_missed(found) or found.text
 end
 
 
@@ -133,14 +150,14 @@ local REGION = "(<!%-%- figures: )([%a/]*bench/results/[%w%-]+%.md), ([^\n]-)( %
     .. "(<!%-%- end of figures %-%->)"
 
 
--- The name of kept results without their date: "locks-".
+-- Returns the name of kept results without their date: "locks-".
 local function kind_of(path)
     return path:match("([^/]-)%d%d%d%d%-%d%d%-%d%d%-%d%d%d%d%.md$")
 end
 
 
--- Returns the document with new figures; nil and a message if that cannot be done. newer: a list of files that replace
--- those of their kind.
+-- Returns the document with new figures, or nil and a message on failure. newer: a list of files that replace files of
+-- the same kind.
 function _M.update(document, read, newer)
     local fault
     local function renew(before, path, name, behind, _, ending)

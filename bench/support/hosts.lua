@@ -1,8 +1,8 @@
 -- How a program of each host runs coroutines. By name:
 --
 --   command   the program that runs it (luajit)
---   needs     the Lua library of the host, or the program, without which it cannot be measured
---   start()   sleep, and run_all(count, task), which returns when all coroutines have ended
+--   needs     the host's Lua library or program, which must be installed
+--   start()   returns sleep, and run_all(count, task), which returns when all coroutines have ended
 
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
@@ -14,7 +14,7 @@ local POLLIN = 1
 local _M = {}
 
 
--- run_all of a loop: spawn(fn, ...) begins a coroutine, run() returns when nothing is left to do.
+-- Returns the run_all of a loop: spawn(fn, ...) starts a coroutine, run() returns when nothing is left to do.
 local function run_all_by(spawn, run)
     return function (count, task)
         local ended = 0
@@ -30,7 +30,7 @@ local function run_all_by(spawn, run)
 end
 
 
-local function spawn_at_once(fn)
+local function spawn_together(fn)
     local co = coroutine.create(fn)
     local ok, err = coroutine.resume(co)
     assert(ok, not ok and debug.traceback(co, err))
@@ -73,7 +73,7 @@ _M.luv = {
     needs = "luv",
     start = function ()
         local uv = require "luv"
-        return uv_sleep(uv), run_all_by(spawn_at_once, function () uv.run() end)
+        return uv_sleep(uv), run_all_by(spawn_together, function () uv.run() end)
     end,
 }
 
@@ -100,8 +100,8 @@ _M.copas = {
 }
 
 
--- The smallest loop that can host holdfast, as docs/hosts.md shows it: coroutines that wait for a descriptor or a
--- time, and poll(2).
+-- The smallest loop that can host holdfast, as in docs/hosts.md: coroutines that wait for a descriptor or a time, and
+-- poll(2).
 
 ffi.cdef [[
 struct holdfast_bench_pollfd { int fd; short events; short revents; };
@@ -110,7 +110,7 @@ int holdfast_bench_poll(struct holdfast_bench_pollfd *fds, unsigned long count, 
 
 local loop = {}
 
--- Coroutine to { fd =, deadline = }.
+-- Maps a coroutine to { fd =, deadline = }.
 local suspended = {}
 local inside
 
@@ -190,13 +190,13 @@ _M.neovim = {
     needs = "nvim",
     start = function ()
         local vim = vim  -- luacheck: ignore 113
-        return uv_sleep(vim.uv or vim.loop), run_all_by(spawn_at_once, function (is_over)
+        return uv_sleep(vim.uv or vim.loop), run_all_by(spawn_together, function (is_over)
             while not vim.wait(10000, is_over, 1000) do end
         end)
     end,
 }
 
--- No coroutine: the main loop. Its events are handled while it waits.
+-- There is no coroutine, only the main loop, which handles events while it waits.
 _M.neovim_main = {
     command = NVIM,
     needs = "nvim",

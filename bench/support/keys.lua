@@ -1,18 +1,18 @@
--- Which keys, in which order: the same in every run and on every machine.
+-- Keys and their order: the same in every run and on every machine.
 
 local floor = math.floor
 
 local KEYS_SEED = 20090101
 local TRACE_SEED = 19121954
 local TRACE_KEYS = 100000
--- One third of the polluted trace are scans of this many keys each, none of which is requested again.
+-- One third of the polluted trace consists of scans of this many keys each. No key of a scan is requested again.
 local SCAN = 10000
 local TEXT = "/usr/share/common-licenses/GPL-3"
 
 local _M = {}
 
 
--- Park and Miller's generator: numbers between 0 and 1, exclusive.
+-- Returns Park and Miller's generator: numbers between 0 and 1, exclusive.
 local function generator(seed)
     local state = seed
     return function ()
@@ -37,7 +37,7 @@ local function permutation(count, seed)
 end
 
 
--- Returns a function that draws 1 to count, with a probability of k proportional to 1 / k ^ skew.
+-- Returns a function that draws from 1 to count, with a probability of k proportional to 1 / k ^ skew.
 local function zipf(count, skew, seed)
     local random = generator(seed)
     local sums, sum = {}, 0
@@ -62,14 +62,14 @@ end
 
 -- --- lists of keys of 9 bytes --------------------------------------------------------------------------
 --
--- Each list is made once: all sides use the same strings. They are made in the order of the list, so their memory has
--- that order, as with keys that a program has just made. So the benchmark times the search in the dictionary, not the
--- fetching of keys from all over the heap.
+-- Each list is made once, so all sides use the same strings. They are made in the order of the list, so their memory
+-- has that order, as with keys that a program has just made. So the benchmark times the search in the dictionary, not
+-- the fetching of keys from all over the heap.
 
 local lists = {}
 
 
--- All keys from 1 to count, once each, in a random order.
+-- Returns all keys from 1 to count, once each, in a random order.
 function _M.shuffled(count)
     if not lists[count] then
         local list = permutation(count, KEYS_SEED)
@@ -82,7 +82,7 @@ function _M.shuffled(count)
 end
 
 
--- A list of `length` keys, drawn at random from `count` keys.
+-- Returns a list of `length` keys, drawn at random from `count` keys.
 function _M.drawn(count, length)
     local choose = generator(KEYS_SEED)
     local list = {}
@@ -93,7 +93,7 @@ function _M.drawn(count, length)
 end
 
 
--- --- requests for numbered keys: { what = "name", requests = { numbers from 1 }, keys = how many } ------
+-- --- requests for numbered keys: { what = "name", requests = { numbers from 1 }, keys = number } ---------
 
 function _M.zipf(skew, length)
     local draw = zipf(TRACE_KEYS, skew, TRACE_SEED)
@@ -120,7 +120,7 @@ function _M.scans(length)
 end
 
 
--- The words of a text that every Debian has, in their order; nil without it.
+-- Returns the words of a text that every Debian has, in order, or nil without the text.
 function _M.words()
     local file = io.open(TEXT, "rb")
     if not file then

@@ -1,4 +1,4 @@
--- Tools for parts: the options that the driver passes, and ways to wait for each other, in any host.
+-- Tools for parts: the options that the driver passes, and ways for processes to wait for each other, in any host.
 --
 -- A part is run(host, options) of its table's file, or of a file in bench/parts if several tables use it. `sync` is a
 -- dictionary that all processes have.
@@ -7,15 +7,16 @@ local clock = require("bench.support.clock")
 
 -- Longer than the slowest process takes to arrive.
 local PATIENCE = 60
--- Seconds from the last arrival to the start of all.
+-- Seconds from the last arrival to the common start.
 local RUN_UP = 0.003
--- Between two polls, for each of eight processes: a crowd that polls all the time keeps the others from starting.
+-- Seconds between two polls, for each of eight processes: a crowd that polls all the time keeps other processes from
+-- starting.
 local REST = 0.001
 
 local _M = {}
 
 
--- The driver passes options through the environment: "name=value,name=value".
+-- Reads the options that the driver passes through the environment: "name=value,name=value".
 function _M.read()
     local options = {
         root = assert(os.getenv("HOLDFAST_BENCH_ROOT"), "to be started by bench/run"),
@@ -28,7 +29,7 @@ function _M.read()
 end
 
 
--- Returns the part `name`, or the one that the driver names: a file of bench/parts, or a path such as
+-- Returns the part `name`, or the part that the driver names: a file of bench/parts, or a path such as
 -- "bench/tables/memory".
 function _M.load(name)
     name = name or os.getenv("HOLDFAST_BENCH_PART")
@@ -47,8 +48,8 @@ function _M.emit(...)
 end
 
 
--- Runs a part in which the first process does one(host, side, sync, options), as a coroutine, and each other process
--- others(...) with the same arguments.
+-- Runs a part in which the first process calls one(host, side, sync, options), as a coroutine, and each other process
+-- calls others(...) with the same arguments.
 function _M.split(one, others)
     return function (host, options)
         local side = host.sides[1]
@@ -63,7 +64,7 @@ function _M.split(one, others)
 end
 
 
--- Waits until the number under this name is `value` or more, and sleeps in between.
+-- Waits until the number under this name is `value` or more. Sleeps in between.
 function _M.await(host, sync, name, value)
     local patience = clock.now() + PATIENCE
     while (sync:get(name) or 0) < value do
@@ -73,14 +74,14 @@ function _M.await(host, sync, name, value)
 end
 
 
--- Waits for all others, and sleeps in between.
+-- Waits for all other processes. Sleeps in between.
 function _M.gather(host, sync, name)
     assert(sync:incr(name, 1, 0))
     _M.await(host, sync, name, host.workers)
 end
 
 
--- Waits for all others without sleeping; then all start at the same time, which it returns.
+-- Waits for all other processes without sleeping. Then all start at the same time, which this returns.
 function _M.start(host, sync, name)
     local arrived = assert(sync:incr(name .. " arrived", 1, 0))
     if arrived == host.workers then
@@ -96,8 +97,8 @@ function _M.start(host, sync, name)
 end
 
 
--- Returns the steps per second of this process from that start on: loop(count) makes that many and returns how many it
--- made, `batch` of them between two checks of the clock.
+-- Returns this process's steps per second from that start on. loop(count) makes about `count` steps and returns their
+-- number; `batch` steps come between two checks of the clock.
 local function rate(loop, batch, start, seconds)
     local steps, now = 0
     repeat
@@ -108,8 +109,8 @@ local function rate(loop, batch, start, seconds)
 end
 
 
--- Emits the rates of a loop in all processes at once, one for each round. make(loops) returns the loop, from
--- bench/parts/loops.lua loaded for it alone.
+-- Emits the rates of a loop in all concurrent processes, one rate for each round. make(loops) returns the loop, from a
+-- copy of bench/parts/loops.lua loaded for this loop only.
 function _M.rates(host, options, side, name, batch, make)
     local sync = side.dict("bench_sync")
     local loop = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))())

@@ -1,4 +1,4 @@
--- The points of curves, kept in a text file of lines "figure,curve,x,y", which bench/plot draws.
+-- The points of curves, in a text file of lines "figure,curve,x,y", which bench/plot draws.
 
 local Points = {}
 Points.__index = Points
@@ -11,7 +11,7 @@ function _M.new()
 end
 
 
--- A name with a comma could not be read again.
+-- A name with a comma could not be read back.
 function Points:add(figure, curve, x, y)
     assert(not curve:find(",", 1, true), "a curve's name has no comma")
     table.insert(self.lines, ("%s,%s,%.6g,%.6g"):format(figure, curve, x, y))

@@ -1,4 +1,4 @@
--- Children that print lines of words with tabs between them.
+-- Children that print lines of words separated by tabs.
 
 local hosts = require "bench.support.hosts"
 
@@ -41,7 +41,7 @@ function _M.pinned(command, number)
 end
 
 
--- For bench/support/part.lua to read.
+-- Writes options in the form that bench/support/part.lua reads.
 local function write(options)
     local words = {}
     for name, value in pairs(options) do
@@ -73,7 +73,7 @@ function _M.start(command, part, told)
 end
 
 
--- Returns the lines; or nil and the reason if one reports a failure.
+-- Returns the lines, or nil and the reason if a line reports a failure.
 function _M.check(lines)
     for _, words in ipairs(lines) do
         if words[1] == "failed" then
@@ -84,8 +84,8 @@ function _M.check(lines)
 end
 
 
--- Runs a part in `count` LuaJIT processes at the same time, and returns all their lines. names: a list of the hosts of
--- bench/support/hosts.lua in which they run, one for each; by default the scheduler.
+-- Runs a part in `count` concurrent LuaJIT processes, and returns all their lines. names: a list of hosts of
+-- bench/support/hosts.lua, one for each process; by default the scheduler.
 function _M.run(part, told, count, names)
     local children, lines = {}, {}
     for i = 1, count do

@@ -1,16 +1,16 @@
--- Programs of the cases in bench/cases.lua. Alone, a case is a whole program of some ten lines, such as anybody would
--- write; in a mix, each call site is a separate function. `bench/program` prints the former.
+-- Programs of the cases in bench/cases.lua. Alone, a case is a whole program of about ten lines, like a user's program;
+-- in a mix, each call site is a separate function. `bench/program` prints the whole program.
 
 local _M = {}
 
--- Alone: how many rounds a program measures, and how many steps each has.
+-- Alone: the number of rounds that a program measures, and the number of steps in a round.
 local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
 local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
 
--- The lines that define the lock module, the dictionary and its locks, by the name of the side.
+-- The lines that define the lock module, the dictionary and its locks, by the side's name.
 local OURS = {
     lock = 'local resty_lock = require "resty.lock"\n' .. OPEN,
     dict = "local dict = " .. OPEN,
@@ -30,7 +30,7 @@ local BEGINNINGS = {
 }
 
 
--- Replaces whole words by whole words.
+-- Replaces whole words.
 local function replace(text, words)
     return (text:gsub("%f[%w_][%w_]+%f[^%w_]", words))
 end
@@ -55,8 +55,8 @@ local function loop_of(case, steps, keys, words)
 end
 
 
--- The line for each key. The entries are stored in another order than the loop uses, so that those which are used one
--- after the other are not adjacent in memory: 7919 is prime and divides no number of keys here.
+-- Returns the line for each key. Entries are stored in an order that differs from the loop's order, so that
+-- consecutively used entries are not adjacent in memory: 7919 is prime and divides no number of keys here.
 local function prepare(case, keys, words)
     if not keys then
         return { replace(case.prepare, { KEY = HOT_KEY, LOCKS = words.LOCKS, i = "1" }) }
@@ -67,8 +67,8 @@ end
 
 
 -- Returns the program of a case alone. side: a name of bench/support/sides.lua; locks: the name of its dictionary of
--- locks; sizes: the sizes of the dictionaries. It prints nanoseconds per step, a line for each round; quick: nearly at
--- once.
+-- locks; sizes: the sizes of the dictionaries. The program prints nanoseconds per step, a line for each round. quick:
+-- makes a program that takes almost no time.
 function _M.alone(case, side, locks, sizes, quick)
     local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
     local keys = case.keys and (quick and 1000 or case.keys)
@@ -112,7 +112,7 @@ local function words_of(case, side)
 end
 
 
--- The call to be made once with each key and its number.
+-- Returns the call to make once with each key and its number.
 function _M.preparation(case, side)
     return compile(case, side, words_of(case, side), case.before or "", "return function (key, i)",
                    case.prepare or "", "end")
@@ -125,8 +125,7 @@ function _M.call_site(case, side)
 end
 
 
--- Calls the call sites of one case one after the other, each `each` times, with the next key. { sites =, keys =, each
--- =, at = }
+-- Calls a case's call sites in turn, each `each` times, with the next key. { sites =, keys =, each =, at = }
 local CALLER = [[
 return function (this)
     local keys, each, at = this.keys, this.each, this.at
@@ -142,7 +141,7 @@ end
 ]]
 
 
--- A caller for one case alone: a loop that called the sites of all cases would be compiled for none.
+-- Returns a caller for one case only: a loop that called the sites of all cases would be compiled for none of them.
 function _M.caller(case)
     return assert(loadstring(CALLER, "calls of " .. case.name))()
 end

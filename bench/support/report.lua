@@ -1,4 +1,4 @@
--- Output for people, at a terminal and as Markdown in a file: tables, and the machine on which they were made.
+-- Output for people, on a terminal and as Markdown in a file: tables, and the machine on which they were made.
 
 local process, stats = require "bench.support" ("process", "stats")
 
@@ -23,7 +23,7 @@ local function line(cells, widths)
 end
 
 
--- A table with a heading for each column.
+-- Formats a table with a heading for each column.
 function _M.table(headings, rows)
     local widths, rule = {}, {}
     for i, heading in ipairs(headings) do
@@ -54,7 +54,7 @@ function _M.distance(value, target, more_is_better)
 end
 
 
--- Three digits.
+-- Formats a number with three digits.
 function _M.digits(value)
     if value >= 100 then
         return ("%.0f"):format(value)
@@ -63,7 +63,7 @@ function _M.digits(value)
 end
 
 
--- "250 µs" or "1.2 ms"; nothing for NaN.
+-- Formats a time as "250 µs" or "1.2 ms"; nothing for NaN.
 function _M.time(seconds)
     if seconds ~= seconds then
         return _M.NONE
@@ -74,8 +74,8 @@ function _M.time(seconds)
 end
 
 
--- Three cells for a list of ratios, or nil: the median with the quartiles, the extremes, and the distance from the
--- target if there is one.
+-- Returns three cells for a list of ratios, or nil: the median with the quartiles, the extremes, and the distance from
+-- the target if there is one.
 function _M.ratio(ratios, target)
     if not ratios then
         return _M.NONE, _M.NONE, _M.NONE
@@ -108,13 +108,13 @@ local function commit()
 end
 
 
--- Runnable processes, averaged over the last minute.
+-- Returns the number of runnable processes, averaged over the last minute.
 function _M.load()
     return output("cut -d ' ' -f 1 /proc/loadavg")
 end
 
 
--- On a machine that does other work, too, a benchmark may have a higher priority; then the report has to say so.
+-- On a machine that also does other work, a benchmark may have a higher priority. Then the report has to mention that.
 local function priority()
     local niceness = output("nice")
     local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")
@@ -123,7 +123,7 @@ local function priority()
 end
 
 
--- Pairs of a name and a text, in order.
+-- Returns pairs of a name and a text, in order.
 function _M.describe(build)
     return {
         { "date", os.date("!%Y-%m-%d %H:%M UTC") },

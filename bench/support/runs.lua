@@ -1,5 +1,5 @@
--- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx, which runs in the foreground
--- in a new folder without a socket, and is ended by its pid.
+-- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
+-- foreground in a new folder without a socket, and is ended by its pid.
 
 local process, sides = require "bench.support" ("process", "sides")
 
@@ -68,7 +68,7 @@ local function write_configuration(folder, root, workers)
 end
 
 
--- Returns "nginx/1.22.1", or nil and why there is none with Lua.
+-- Returns "nginx/1.22.1", or nil and the reason if there is no nginx with Lua.
 function _M.find_nginx(folder, root)
     local find = quote(root .. "/scripts/find-nginx")
     local found, modules = process.output(find .. " 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
@@ -86,7 +86,7 @@ function _M.find_nginx(folder, root)
 end
 
 
--- Runs a part in `workers` workers. Returns their lines of results, or nil and what went wrong.
+-- Runs a part in `workers` workers. Returns their lines of results, or nil and the error.
 local function run_nginx(part, options, folder, root, workers)
     local configuration = write_configuration(folder, root, workers)
     local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
@@ -112,25 +112,25 @@ end
 
 -- --- parts ----------------------------------------------------------------------------------------------
 
--- How many parts failed. A missing nginx is no failure.
+-- The number of failed parts. A missing nginx is not a failure.
 _M.failures = 0
 
 
--- The text of a table instead of a number.
+-- Returns the text of a table cell for a failed part.
 function _M.failed(err)
     _M.failures = _M.failures + 1
     return "failed: " .. (err or "no result")
 end
 
 
--- Runs a part in `count` LuaJIT processes. Returns the lines of its results; or nil and what went wrong.
+-- Runs a part in `count` LuaJIT processes. Returns the lines of its results, or nil and the error.
 function _M.here(context, part, options, count, hosts)
     options.root = context.root
     return process.run(part, options, count or 1, hosts)
 end
 
 
--- The same in as many workers of nginx.
+-- Does the same in as many nginx workers.
 function _M.in_nginx(context, part, options, workers)
     if not context.nginx then
         return nil, context.why_not
@@ -139,8 +139,8 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
--- Runs a part with our dictionary and, if there is an nginx, with ngx.shared in it, in turns. Returns for each a list
--- with the lines of its runs, and the text of a table if there are none.
+-- Runs a part with our dictionary and, if there is an nginx, with ngx.shared in it, in turn. Returns for each side a
+-- list with the lines of its runs, and a text for the table if there are none.
 function _M.both(context, part, told, count, rounds)
     local here, there, err, why_not = {}, {}
     for _ = 1, rounds do
@@ -166,8 +166,7 @@ function _M.find(lines, name, second)
 end
 
 
--- Returns lists of numbers by "first word, second word", from lines that begin with `name`: those of several runs
--- together.
+-- Returns lists of numbers by "first word, second word", from lines of several runs that begin with `name`.
 function _M.collect(lists, lines, name)
     for _, words in ipairs(lines or {}) do
         if words[1] == name then

@@ -1,19 +1,19 @@
--- The compared sides: each has a lock module, the name of the dictionary of its locks, and a function that returns a
+-- The compared sides. Each has a lock module, the name of the dictionary of its locks, and a function that returns a
 -- dictionary by name.
 
--- The dictionary of locks by default.
+-- The default dictionary of locks.
 local _M = { LOCKS = "bench_locks" }
 
--- The dictionaries that both sides have, with the same size on both. None of the loops fills one: ngx.shared takes
+-- The dictionaries of both sides, with the same size on both. None of the loops fills a dictionary: ngx.shared takes
 -- about 130 bytes for a number under a key of 9 bytes, and 2,048 for a string of 1,024.
 _M.SIZES = {
     bench_locks = "1m",
     bench_crowd = "16m",     -- 10,000 locks
-    bench_sync = "100k",     -- for processes that wait for each other
+    bench_sync = "100k", -- for processes that wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers
-    bench_keys = "16m",      -- 100,000 others, to be listed
-    bench_few = "1m",        -- 1,000 others, likewise
+    bench_keys = "16m", -- 100,000 other numbers, to be listed
+    bench_few = "1m", -- 1,000 other numbers, likewise
     bench_1m = "192m",       -- 1,000,000 numbers
     bench_strings = "32m",   -- 10,000 strings of 1 KB
     bench_fill = "64m",      -- to be filled
@@ -41,7 +41,7 @@ function _M.holdfast()
 end
 
 
--- A lock of the operating system. It has no dictionaries, so processes meet in ours.
+-- Returns the side of a lock of the operating system. It has no dictionaries, so processes meet in ours.
 local function of_the_system(name, lock, folder)
     return {
         name = name,
@@ -63,15 +63,15 @@ function _M.flock(folder)
 end
 
 
--- A lock that is held and waited for up to `patience` seconds (longer than any run).
+-- Returns a lock that is held and waited for up to `patience` seconds (longer than any run).
 function _M.new_lock(side, patience, dictionary)
     patience = patience or 120
     return assert(side.lock:new(dictionary or side.locks, { exptime = patience, timeout = patience }))
 end
 
 
--- Each of `count` sides once in each round, in an alternating order, so that other work of the machine affects all of
--- them alike. For round, i in turns(rounds, count).
+-- Iterates over `count` sides, once each in every round, in an alternating order, so that other work on the machine
+-- affects all sides equally. Use: for round, i in turns(rounds, count).
 function _M.turns(rounds, count)
     local step = -1
     return function ()
@@ -84,13 +84,13 @@ function _M.turns(rounds, count)
 end
 
 
--- The side that the options name, or the host's first.
+-- Returns the side that the options name, or the host's first side.
 function _M.chosen(host, options)
     return options.side and _M[options.side](options.folder) or host.sides[1]
 end
 
 
--- lua-resty-lock itself if it is installed. Its module has the same name as ours, which is found first.
+-- Returns lua-resty-lock itself if it is installed. Its module has the same name as ours, which is found first.
 local function find_resty_lock()
     local folders = { os.getenv("RESTY_LOCK_DIR") or "", "/usr/share/lua/5.1", "/usr/local/share/lua/5.1",
                       "/usr/local/openresty/lualib" }
@@ -108,7 +108,7 @@ local function find_resty_lock()
 end
 
 
--- Only inside nginx.
+-- Returns the side of ngx.shared. Works only inside nginx.
 function _M.nginx()
     local shared = ngx.shared  -- luacheck: ignore 113
     local lock = find_resty_lock()

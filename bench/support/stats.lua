@@ -21,7 +21,7 @@ local function sorted(values)
 end
 
 
--- Returns the smallest value that at least `share` of all do not exceed. NaN for an empty list.
+-- Returns the smallest value that at least `share` of all values do not exceed. NaN for an empty list.
 function _M.percentile(values, share)
     local ordered = sorted(values)
     return ordered[min(#ordered, max(1, math.ceil(share * #ordered)))] or 0 / 0
@@ -39,7 +39,7 @@ function _M.median(values)
 end
 
 
--- Returns the quartiles: half of all values lie between the two.
+-- Returns the quartiles: half of all values are between them.
 function _M.middle_half(values)
     return _M.percentile(values, 0.25), _M.percentile(values, 0.75)
 end
@@ -65,7 +65,7 @@ function _M.map(list, make)
 end
 
 
--- All values of several lists in one.
+-- Concatenates several lists.
 function _M.concat(lists)
     local all = {}
     for _, values in ipairs(lists) do
@@ -79,8 +79,8 @@ end
 
 -- --- histograms ----------------------------------------------------------------------------------------
 --
--- Counts of durations on a logarithmic scale, which processes send each other, and which are kept, instead of all
--- durations. A histogram is a table of counts by the number of the bucket.
+-- Counts of durations on a logarithmic scale, which processes exchange and keep instead of all durations. A histogram
+-- is a table of counts by the number of the bucket.
 
 function _M.count(histogram, seconds)
     local bucket = max(0, math.ceil(math.log10(seconds / SHORTEST) * PER_DECADE))
@@ -88,7 +88,7 @@ function _M.count(histogram, seconds)
 end
 
 
--- bucket, count, bucket, count, ...
+-- Writes bucket, count, bucket, count, ...
 function _M.write_histogram(histogram)
     local words = {}
     for bucket, count in pairs(histogram) do
@@ -99,7 +99,7 @@ function _M.write_histogram(histogram)
 end
 
 
--- Adds another histogram in the form that it was written.
+-- Adds a second histogram in its written form.
 function _M.add_histogram(histogram, ...)
     local words = { ... }
     for i = 1, #words, 2 do
@@ -108,7 +108,7 @@ function _M.add_histogram(histogram, ...)
 end
 
 
--- Returns pairs of a duration and the share of all that did not last longer, in order.
+-- Returns pairs of a duration and the share of all durations that are not longer, in order.
 function _M.distribution(histogram)
     local buckets, sum = {}, 0
     for bucket, count in pairs(histogram) do
@@ -125,7 +125,7 @@ function _M.distribution(histogram)
 end
 
 
--- Returns the end of the bucket in which this share of all is reached. NaN for an empty histogram.
+-- Returns the end of the bucket in which this share of all durations is reached. NaN for an empty histogram.
 function _M.histogram_percentile(histogram, share)
     for _, point in ipairs(_M.distribution(histogram)) do
         if point[2] >= share then

@@ -1,6 +1,6 @@
 -- The operating system's means for processes that share a file: memory, flock(2), and a robust pthread mutex. The two
--- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter waits
--- with its whole process.
+-- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter blocks its
+-- whole process.
 
 local ffi = require "ffi"
 
@@ -33,7 +33,7 @@ local PROCESS_SHARED, ROBUST = 1, 1
 local _M = {}
 
 
--- A new or old file, open for reading and writing.
+-- Opens a new or existing file for reading and writing.
 local function open(path)
     local file = C.open(path, O_RDWR_CREATE, ffi.cast("int", tonumber("600", 8)))
     assert(file >= 0, "cannot open " .. path)
@@ -41,8 +41,8 @@ local function open(path)
 end
 
 
--- A pointer to the type at the beginning of the file; zero if nobody has written yet. The mapping stays until the
--- process ends.
+-- Returns a pointer of this type to the beginning of the file, which is zero until a process writes to it. The mapping
+-- stays until the process ends.
 function _M.map(path, type)
     local file = open(path)
     local size = ffi.sizeof(type)
@@ -67,7 +67,7 @@ function Flock.new(_, path)
 end
 
 
--- A signal may interrupt it.
+-- A signal may interrupt the call.
 function Flock.lock(self)
     for _ = 1, 100 do
         if C.flock(self.file, EXCLUSIVE) == 0 then
@@ -102,7 +102,7 @@ local function make(memory)
 end
 
 
--- The first process that comes makes the mutex.
+-- The first process creates the mutex.
 function RobustMutex.new(_, path)
     local memory = _M.map(path, "holdfast_bench_mutex")
     local making = Flock:new(path)

@@ -1,16 +1,16 @@
--- Runs a part with several sides in turns, each in new processes.
+-- Runs a part with several sides in turn, each in new processes.
 
 local runs, sides, stats = require "bench.support" ("runs", "sides", "stats")
 
 local _M = {}
 
--- How many turns each side has.
+-- The number of turns of each side.
 _M.PROCESSES = 9
 
 -- Where a side runs, and the options of its processes.
 --
---   key      of its results
---   name     it has in the lines of results
+--   key      the key of the side's results
+--   name     the side's name in the lines of results
 --   place    "nginx": in a worker; "luajit": in plain LuaJIT
 _M.SIDES = {
     { key = "ours", name = "holdfast", place = "nginx", only = "ours" },
@@ -21,7 +21,7 @@ _M.SIDES = {
 }
 
 
--- Returns a list of sides by their keys.
+-- Returns a list of sides by key.
 local function choose(context, wanted)
     local chosen, found, why_not = {}, {}, {}
     for _, side in ipairs(_M.SIDES) do
@@ -49,7 +49,7 @@ local function run(context, side, part, options, processes)
 end
 
 
--- One value for each process: the median of its measurements.
+-- Collects one value for each process: the median of its measurements.
 local function collect(lists, lines, name)
     for _, words in ipairs(lines) do
         if words[1] == name then
@@ -60,9 +60,9 @@ local function collect(lists, lines, name)
 end
 
 
--- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turns. wanted: a
--- list of the keys of sides. Returns by key, lists of times by case; by key, why it has none; and the label of the
--- peer.
+-- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn. wanted: a
+-- list of the keys of sides. Returns by key, lists of times by case; by key, the reason if there are none; and the
+-- label of the peer.
 function _M.compare(context, part, options, wanted)
     local chosen, found, why_not = choose(context, wanted)
     local label
@@ -100,9 +100,9 @@ local function add_up(lists, lines)
 end
 
 
--- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many processes at a time as
+-- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many concurrent processes as
 -- each number of the list `counts`. Each side has `turns` turns with each number. Returns by number and key, lists by
--- case of the rates of all processes together; and why a key has none.
+-- case of the rates of all processes together; and the reason if a key has none.
 function _M.together(context, part, options, wanted, counts, turns)
     local chosen, _, why_not = choose(context, wanted)
     local found = {}

@@ -1,4 +1,5 @@
--- Locks between processes: how soon a waiter wakes, which contender gets a lock, how soon a dead holder is replaced.
+-- Locks between processes: how soon a waiter wakes, which contender gets a lock, and how soon a dead holder is
+-- replaced.
 
 local contention, report, runs, stats = require "bench.support" ("contention", "report", "runs", "stats")
 
@@ -11,8 +12,7 @@ local TAKEOVER_TARGET = 20
 local _M = {}
 
 
--- Returns the microseconds of all samples, and the medians of the rounds, for both ways to wake: in pairs of
--- processes.
+-- Returns the microseconds of all samples, and the medians of the rounds, for both ways to wake: in pairs of processes.
 local function measure_wakeups(context)
     local found = { lock = { samples = {}, rounds = {} }, futex = { samples = {}, rounds = {} } }
     local told = { rounds = context.quick and 2 or 4, samples = context.quick and 10 or 40 }

@@ -3,7 +3,7 @@
 local process, report, runs = require "bench.support" ("process", "report", "runs")
 
 local NONE = report.NONE
--- Seconds until a line that another core has changed is here: within one socket of a large machine, or between two.
+-- Seconds to transfer a cache line that another core has changed: within one socket of a large machine, or between two.
 local TRANSFER = 100e-9
 -- The status of bench/count/operations.c if it does not know the instructions.
 local UNKNOWN = "77"
@@ -23,7 +23,7 @@ local function count(context)
 end
 
 
--- All cores together: each line that others also change has to be transferred.
+-- The limit for all cores together: each line that other processes also change has to be transferred.
 local function bound(lines)
     return lines > 0 and report.digits(1e-6 / (lines * TRANSFER)) .. " M/s" or "none"
 end
@@ -37,7 +37,7 @@ function _M.make(context)
         for number in cells:gmatch("%d+") do
             numbers[#numbers + 1] = number
         end
-        -- The headings have none.
+        -- The headings contain no numbers.
         if numbers[4] then
             rows[#rows + 1] = { what, numbers[1], numbers[2], numbers[3], numbers[4], bound(tonumber(numbers[4])) }
         end

@@ -9,11 +9,11 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process holds many locks, and as many coroutines of another process wait for one each. Then all locks are
+-- One process holds many locks, and as many coroutines of a second process wait for one lock each. Then all locks are
 -- released. Emits the memory of a waiter, and the time until all continue.
 
 local DICTIONARY = "bench_crowd"
--- By now, waiters that poll sleep for their longest interval.
+-- After this time, waiters that poll sleep for their longest interval.
 local REST = 1.1
 
 ffi.cdef [[
@@ -23,14 +23,14 @@ holdfast_bench_heap mallinfo2(void);
 ]]
 
 
--- The C heap. LuaJIT has another heap.
+-- Returns the size of the C heap, which is separate from LuaJIT's heap.
 local function native()
     local heap = ffi.C.mallinfo2()
     return tonumber(heap.used) + tonumber(heap.mapped)
 end
 
 
--- lua: alive; native: allocated by C and C++; shared: in the dictionary.
+-- lua: live bytes; native: allocated by C and C++; shared: in the dictionary.
 local function used(dict)
     collectgarbage()
     collectgarbage()
@@ -112,7 +112,7 @@ local WAITER_TARGET = 1600
 local MEMORY = { 3, 4, 5 }
 
 
--- Column `place` of the line of each round.
+-- Returns the median of column `place` over the rounds.
 local function median_of(rounds, name, place)
     return stats.median(stats.map(rounds, function (lines) return runs.find(lines, name)[place] end))
 end

@@ -1,10 +1,10 @@
--- Eight contenders that all want the same lock: how often the luckiest and the unluckiest got it.
+-- Eight contenders that all want the same lock: how often the luckiest and the unluckiest contender got it.
 
 local contention, report = require "bench.support" ("contention", "report")
 
 local NONE = report.NONE
 
--- The others run for a shorter time: they show the distribution, not the number.
+-- The remaining rows run for a shorter time: they show the distribution, not the number.
 local PROCESSES = { workers = 8, coroutines = 0, held = 0.00001, busy = 1, what = "8 processes, held 10 µs, busy" }
 local COROUTINES = { workers = 2, coroutines = 4, held = 0.001, what = "2 processes x 4 coroutines, held 1 ms, asleep" }
 

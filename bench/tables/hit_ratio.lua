@@ -7,8 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How often a cache that is too small for all keys has the requested one: each side's dictionary, and for comparison
--- other ways to choose, with as many entries as the first side's dictionary held.
+-- How often a cache that is too small for all keys contains the requested key: each side's dictionary and, for
+-- comparison, other policies, with as many entries as the first side's dictionary held.
 
 local VALUES = {
     bench_ratio = ("v"):rep(100),
@@ -16,8 +16,8 @@ local VALUES = {
 }
 
 
--- Caches in plain Lua that hold a fixed number of keys, for comparison. A cache is a function (key) that returns
--- whether the key was there, and stores it.
+-- Caches in plain Lua that hold a fixed number of keys, for comparison. A cache is a function (key) that stores the key
+-- and returns whether it was already there.
 local policies = {}
 
 
@@ -52,7 +52,7 @@ function policies.lru(capacity)
 end
 
 
--- Evicts the oldest.
+-- Evicts the oldest key.
 function policies.fifo(capacity)
     local ring, at, there = {}, 0, {}
     return function (key)
@@ -78,7 +78,7 @@ local function key_names(count)
 end
 
 
--- The share of hits, in percent.
+-- Returns the share of hits, in percent.
 local function replay(requests, ask)
     local hits = 0
     for i = 1, #requests do
@@ -97,7 +97,7 @@ local function from_dictionary(dict, names, value)
             return true
         end
         local ok, err = dict:set(name, value)
-        if not ok and err ~= "no memory" then  -- just one more key that it will not have
+        if not ok and err ~= "no memory" then -- only one more key that is missing
             error("set: " .. tostring(err))
         end
         return false
@@ -105,7 +105,7 @@ local function from_dictionary(dict, names, value)
 end
 
 
--- A dictionary that looks as if nothing had ever been in it.
+-- Returns a dictionary that looks as if it had never been used.
 local function emptied(side, name)
     local dict = side.dict(name)
     dict:flush_all()
@@ -158,7 +158,7 @@ end
 local NONE = report.NONE
 
 
--- The lines in their order, those of a trace and size together.
+-- Groups the lines, in order, by trace and size.
 local function group(lines)
     local groups, by_name = {}, {}
     for _, words in ipairs(lines) do

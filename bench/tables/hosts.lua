@@ -1,13 +1,13 @@
--- In each host: how soon a coroutine continues after another process has released its lock, and the cost of waiting
--- coroutines while nothing happens.
+-- In each host: how soon a coroutine continues after another process has released its lock, and the cost of idle
+-- waiting coroutines.
 
 local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
 
 local NONE = report.NONE
 -- Targets relative to the bare futex, and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
--- For how long locks are held, in seconds; the number in a round, and in a trial; and the number before the counted
--- ones.
+-- How long locks are held (s); the number of samples in a round, and in a trial; and the number of samples before the
+-- counted ones.
 local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
@@ -18,7 +18,7 @@ local IDLE_TARGET = 1
 local FUTEX = { what = "bare futex, no host", host = "none", way = "futex", hold = SHORT }
 local NGINX = { what = "nginx", host = "nginx", way = "lock", hold = SHORT }
 local NGINX_LONG = { what = "nginx, held for longer", host = "nginx", way = "lock", hold = LONG }
--- This one waits for its own locks, all others for ours.
+-- This host waits for its own locks, all others for ours.
 local PEER = { what = "lua-resty-lock in nginx", host = "nginx", way = "lock", hold = SHORT, peer = true }
 local PEER_LONG = { what = "lua-resty-lock, held for longer", host = "nginx", way = "lock", hold = LONG, peer = true }
 
@@ -69,7 +69,7 @@ local function measure(context, side, told)
 end
 
 
--- Microseconds of each round, by side.
+-- Returns the microseconds of each round, by side.
 local function measure_rounds(context, count)
     local found = {}
     for _, side in ipairs(SIDES) do
@@ -96,7 +96,7 @@ local function measure_rounds(context, count)
 end
 
 
--- Returns the median over the rounds of the ratio of the two medians; NaN if one was not measured.
+-- Returns the median over the rounds of the ratio of the two medians; NaN if one of them was not measured.
 local function times(found, side, other)
     local mine, theirs = found[side], found[other]
     if mine.err or theirs.err then
@@ -190,7 +190,7 @@ local function idle_row(what, lines, why_not)
 end
 
 
--- All hosts wait for the same lock at the same time, nginx and lua-resty-lock after them.
+-- All hosts wait for the same lock at the same time; nginx and lua-resty-lock follow.
 local function idle(context)
     local told = { coroutines = IDLE_WAITERS, keys = 1, seconds = context.quick and 0.5 or 5,
                    hasty = context.quick and "yes" or nil }

@@ -8,10 +8,10 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process holds the locks that the coroutines of the others wait for. Emits the share of a processor that those
--- others use while nothing happens.
+-- One process holds the locks that the coroutines of the other processes wait for. Emits the share of a processor that
+-- the waiting processes use while nothing happens.
 
--- By now, waiters that poll sleep for their longest interval.
+-- After this time, waiters that poll sleep for their longest interval.
 local REST = 1.1
 local SHORT_REST = 0.1
 
@@ -65,7 +65,7 @@ local NONE = report.NONE
 local IDLE_TARGET = 0.2
 
 
--- Percent of a core that all waiting processes use together.
+-- Returns the percentage of a core that all waiting processes use together.
 local function idle_of(lines)
     local sum = 0
     for _, words in ipairs(lines) do

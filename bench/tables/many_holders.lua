@@ -14,7 +14,7 @@ local DICTIONARY = "bench_crowd"
 local PATIENCE = 600
 
 
--- The median of `count` calls, each measured by itself, in microseconds.
+-- Returns the median of `count` separately measured calls, in microseconds.
 local function time(count, call)
     local times = {}
     for i = 1, count do
@@ -56,7 +56,7 @@ function _M.run(host, options)
     for i = 1, holders do
         take(i)
     end
-    -- At a random place among the others.
+    -- Returns a random position among the others.
     local function place(i)
         return i * 7919 % holders + 1
     end
@@ -84,7 +84,7 @@ local WHAT = { { 4, "refused try" }, { 5, "release" }, { 6, "take again" } }
 local NAMES = { rwlock = "read-write lock" }
 
 
--- Returns by column of the line, lists of microseconds, one for each process; or nil and what went wrong.
+-- Returns by column of the line, lists of microseconds, one value for each process; or nil and the error.
 local function measure(context, kind, holders)
     local lists = {}
     for _ = 1, context.quick and 1 or 5 do

@@ -7,9 +7,9 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How many entries a dictionary takes before it refuses one or evicts another.
+-- How many entries a dictionary accepts before it refuses or evicts one.
 
--- options.bytes: length of the strings that are stored; 0: numbers.
+-- options.bytes: length of the stored strings; 0: numbers.
 function _M.run(host, options)
     local text = ("v"):rep(options.bytes)
     for _, side in ipairs(host.sides) do
@@ -37,7 +37,7 @@ local NUMBER_TARGET = 72
 local STRING_TARGET = 48
 
 
--- Nil if nothing was measured.
+-- Returns nil if nothing was measured.
 local function bytes_per_entry(rounds)
     local words = runs.find(rounds[1], "memory")
     return words and words[3] / words[4]

@@ -8,8 +8,9 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The first process fills a value under a lock, `count` coroutines of each other process want it: the time from the
--- release until the last one continues. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
+-- The first process computes a value under a lock, and `count` coroutines of each other process want it. Emits the time
+-- from the release until the last coroutine continues. `way`: "wait" for the end of the lock, or take the "lock" in
+-- turn.
 
 -- Seconds in which all waiters fall asleep.
 local REST = 0.1
@@ -81,7 +82,7 @@ local NONE = report.NONE
 local ONE_VALUE_TARGET = 3
 
 
--- Milliseconds of each round; both ways in turns, each in new processes.
+-- Returns the milliseconds of each round; both ways alternate, each in new processes.
 local function one_value_row(context, processes, coroutines)
     local what = ("%d process%s x %d coroutines"):format(processes, processes > 1 and "es" or "", coroutines)
     local times, err = {}, nil

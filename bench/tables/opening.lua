@@ -8,9 +8,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The time to make and open a dictionary, and the memory that it then has; alternating with it, the time to reserve
--- and map an empty file of that size in the same file system. One round: the dictionary's memory stays until this
--- process ends.
+-- The time to make and open a dictionary, and the memory that it then has. Alternates with the time to reserve and map
+-- an empty file of that size in the same file system. One round: the dictionary's memory stays until this process ends.
 
 local C = ffi.C
 
@@ -35,7 +34,7 @@ local function time(call, ...)
 end
 
 
--- The address.
+-- Returns the address.
 local function reserve(path, bytes)
     local file = C.open(path, O_RDWR + O_CREAT, ffi.cast("int", 384))
     assert(file >= 0, "cannot make a file")
@@ -56,7 +55,7 @@ local function bare(folder, bytes)
 end
 
 
--- Returns the bytes that the dictionary's file takes in the file system.
+-- Returns the bytes that the dictionary's file occupies in the file system.
 local function memory_of(name)
     local pipe = assert(io.popen("du -B1 '" .. os.getenv("HOLDFAST_DIR") .. "/" .. name .. ".dict' 2>/dev/null"))
     local bytes = tonumber((pipe:read("*a"):match("^%d+")))
@@ -108,7 +107,7 @@ local SIZES = {
 local WALL, CPU, FIRST, MEMORY, BARE_WALL = 2, 3, 4, 5, 6
 
 
--- Both in the file system and in the machine's memory, with some to spare.
+-- Whether the file system and the machine's memory both have room for this, with some to spare.
 local function has_room(context, bytes)
     local free = process.output("df --output=avail -B1 " .. process.quote(context.folder) .. " | tail -n 1")
     local available = process.output("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo")
@@ -116,7 +115,7 @@ local function has_room(context, bytes)
 end
 
 
--- "1.2 ms (1.1)": the median, and the minimum.
+-- Formats "1.2 ms (1.1)": the median, and the minimum.
 local function milliseconds(times)
     return ("%s ms (%s)"):format(report.digits(stats.median(times)), report.digits(stats.percentile(times, 0)))
 end
@@ -147,7 +146,7 @@ end
 
 
 function _M.make(context)
-    local sizes = context.quick and { unpack(SIZES, 1, 3) } or SIZES  -- those below 1 GB
+    local sizes = context.quick and { unpack(SIZES, 1, 3) } or SIZES -- sizes below 1 GB
     return {
         title = "Opening a new dictionary",
         headings = { "size", "open, in the caller", "of it on a processor", "first set", "memory taken then",

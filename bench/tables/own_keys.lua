@@ -1,4 +1,4 @@
--- Processes that share only the dictionary: their total throughput by their number.
+-- Processes that share only the dictionary: their total throughput by the number of processes.
 
 local part, process, report, sides, stats, turns =
     require "bench.support" ("part", "process", "report", "sides", "stats", "turns")
@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Each process locks, or sets, a key that no other process wants, in a dictionary that all of them have.
+-- Each process locks, or sets, a key that no other process wants, in a dictionary that all processes have.
 
 -- Steps between two checks of the deadline.
 local BATCH = 1000
@@ -30,7 +30,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- The throughput of two processes is at least this many times the throughput of one.
+-- The throughput of two processes must be at least this many times the throughput of one.
 local TARGET = 1.8
 
 local SIDES = {
@@ -41,7 +41,7 @@ local SIDES = {
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
 
--- "25.1 M/s, 1.95x": of all processes together, and divided by the throughput of one alone.
+-- Formats "25.1 M/s, 1.95x": of all processes together, and divided by the throughput of one alone.
 local function shown(rates, of_one, why_not)
     if not rates then
         return why_not or NONE
@@ -89,7 +89,7 @@ local function table_of(title, wanted, rows)
 end
 
 
--- counts: a list of numbers of processes, of which the first is 1.
+-- counts: a list of numbers of processes, beginning with 1.
 local function make(context, counts)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
     local found, why_not = turns.together(context, "bench/tables/own_keys", told,
@@ -107,7 +107,7 @@ function _M.some(context)
 end
 
 
--- As many as there are cores, and more.
+-- Makes the table up to the number of cores, and beyond.
 function _M.all(context)
     local counts, has_cores = { 1, 2, 4, 8 }, false
     for _, count in ipairs(counts) do

@@ -1,4 +1,4 @@
--- Several processes that read and write the same keys at once.
+-- Several processes that read and write the same keys concurrently.
 
 local keys, part, process, report, sides, stats, turns =
     require "bench.support" ("keys", "part", "process", "report", "sides", "stats", "turns")
@@ -8,13 +8,13 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Several processes read and write the same keys at the same time. One side.
+-- Several processes read and write the same keys concurrently. One side.
 
 -- Steps between two checks of the clock.
 local BATCH = 1000
 
 
--- The keys, from a position that differs in each process.
+-- Returns the keys, starting from a position that differs in each process.
 local function turned(list, share)
     local at, copy = math.floor(#list * share), {}
     for i = 1, #list do
@@ -26,7 +26,7 @@ end
 
 function _M.run(host, options)
     local side = sides.chosen(host, options)
-    -- name: of the case; reads: for each write.
+    -- name: of the case; reads: number for each write.
     local function measure(name, list, dict, reads)
         local mine = turned(list, side.dict("bench_sync"):incr(name .. " number", 1, -1) / host.workers)
         part.rates(host, options, side, name, BATCH, function (loops)
@@ -45,8 +45,8 @@ end
 
 local NONE = report.NONE
 
--- Name of the case in the lines of results, its description, and the largest share of the other's time: of two
--- processes, and of more.
+-- Name of the case in the lines of results, its description, and the largest share of the other side's time: for two
+-- processes, and for more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
     { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },
@@ -55,7 +55,7 @@ local CASES = {
 }
 
 
--- Nanoseconds per step of all processes together.
+-- Returns the nanoseconds per step of all processes together.
 local function times_of(rates)
     return rates and stats.map(rates, function (rate) return 1e9 / rate end)
 end

@@ -28,8 +28,8 @@ local function add(found, way, times, why_not, label)
 end
 
 
--- times: by "alone" or "mixed", by the key of the side, by case, a list with a value for each process. keys_of(case):
--- the sides of a case alone; mixed: the sides of the mixes.
+-- times: by "alone" or "mixed", by the side's key, by case, a list with a value for each process. keys_of(case): the
+-- sides of a case alone; mixed: the sides of the mixes.
 local function measure(context, is_wanted, keys_of, mixes, mixed)
     local found = { times = { alone = {}, mixed = {} }, why_not = {} }
     local quick = context.quick and 1 or nil
@@ -47,7 +47,7 @@ end
 
 -- --- tables ---------------------------------------------------------------------------------------------
 
--- "40.1 ns; 41.2 (40.8-43)": the minimum, the median, and the middle half of the processes.
+-- Formats "40.1 ns; 41.2 (40.8-43)": the minimum, the median, and the middle half of the processes.
 local function shown(times)
     local low, high = stats.middle_half(times)
     return ("%s; %s (%s-%s)"):format(report.digits(stats.percentile(times, 0)), report.digits(stats.median(times)),
@@ -55,7 +55,7 @@ local function shown(times)
 end
 
 
--- One way of measuring one case, on two sides. Returns the cells after the name.
+-- Measures one case in one way, on two sides. Returns the cells after the name.
 local function cells(found, way, case, mine, theirs, target)
     local ours = (found.times[way][mine] or {})[case]
     local others = (found.times[way][theirs] or {})[case]

@@ -1,8 +1,8 @@
--- Takes free locks of a cluster, one after the other, and prints the seconds of each.
+-- Takes free locks of a cluster in sequence, and prints the seconds of each.
 --
---   round     makes the keys of this run differ from earlier ones
---   samples   how many locks; warm_up: how many before the measured ones
---   release   "yes": each is released at once; otherwise all at the end
+--   round     makes the keys of this run differ from earlier runs
+--   samples   number of locks; warm_up: number of locks before the measured ones
+--   release   "yes": releases each immediately; otherwise all at the end
 
 local clock = require "bench.support.clock"
 local machines = require "cluster.bench.machines"

@@ -1,5 +1,5 @@
--- Locks of a cluster that no other machine wants: the cost of one, compared with the bare request, and the cost of an
--- idle agent.
+-- Locks of a cluster that no other machine wants: the cost of one lock, compared with a bare request, and the cost of
+-- an idle agent.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local contest = require "cluster.bench.contest"
@@ -9,11 +9,11 @@ local machines = require "cluster.bench.machines"
 local NONE = report.NONE
 local ROUNDS, SAMPLES, WARM_UP = 5, 100, 10
 local ASK_TARGET = 1.15
--- One request to take it, one to give it back, and the agent's checks, one each second.
+-- One request to take the lock, one to return it, and the agent's checks, one each second.
 local REQUESTS_TARGET, REQUESTS_SAMPLES = 2.05, 1000
--- A lock that stays on its machine: only the checks.
+-- A lock that stays on its machine needs only the checks.
 local LOCAL_TARGET = 0.01
--- Seconds until an agent has given back unused locks, and until a new agent is idle.
+-- Seconds until an agent has returned unused locks, and until a new agent is idle.
 local LINGER, REST = 1, 2
 local IDLE_SECONDS = 10
 -- Percent of a core, and megabytes.
@@ -22,7 +22,7 @@ local IDLE_TARGET, MEMORY_TARGET = 0.2, 15
 local _M = {}
 
 
--- --- one request against the other -----------------------------------------------------------------------------
+-- --- holdfast's request compared with the bare request -------------------------------------------------------------
 
 local function ask_once(context, cluster, command, part, round)
     local child = process.start(command, part, {
@@ -39,7 +39,7 @@ local function ask_once(context, cluster, command, part, round)
 end
 
 
--- Both take turns. Returns the medians of each round.
+-- Alternates between both. Returns the medians of each round.
 local function measure_asks(context, cluster)
     local direct, ours = {}, {}
     local spread = machines.start(context, cluster, "ask", 1)

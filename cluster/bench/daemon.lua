@@ -11,8 +11,8 @@ local LOOK = 0.01
 local _M = {}
 local Daemon = {}
 Daemon.__index = Daemon
--- All running programs, so that they are never collected: the collector would wait for a child before it closes its
--- pipe.
+-- References all running programs so that they are never collected: the collector would wait for a child before closing
+-- the child's pipe.
 local running = {}
 
 
@@ -38,13 +38,13 @@ function Daemon:runs()
 end
 
 
--- Returns the last line of its output.
+-- Returns the last line of the program's output.
 function Daemon:last_words()
     return process.output("tail -n 1 " .. quote(self.log))
 end
 
 
--- Kills it, like a crash, unless it has ended.
+-- Kills the program, like a crash, unless it has ended.
 function Daemon:kill()
     if running[self] then
         os.execute("kill -KILL " .. self.pid .. " 2>/dev/null")
@@ -54,7 +54,7 @@ function Daemon:kill()
 end
 
 
--- Ends all of them at the same time.
+-- Ends all these programs at the same time.
 function _M.stop(daemons)
     for _, daemon in ipairs(daemons) do
         os.execute("kill -TERM " .. daemon.pid .. " 2>/dev/null")
@@ -69,7 +69,7 @@ function _M.stop(daemons)
 end
 
 
--- Ends all after a fault. REQUIRES: a program calls it before it ends by an error.
+-- Ends all programs after a fault. REQUIRES: a program calls this before it exits with an error.
 function _M.stop_all()
     local daemons = {}
     for daemon in pairs(running) do

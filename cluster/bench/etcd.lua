@@ -1,14 +1,14 @@
--- A private etcd: one node or several on loopback, with their data in a temporary folder, and their counters.
+-- A private etcd: one or several nodes on loopback, with their data in a temporary folder, and their counters.
 
 local clock, process = require "bench.support" ("clock", "process")
 local daemon = require "cluster.bench.daemon"
 
 local quote = process.quote
 
--- Seconds until it serves.
+-- Seconds until etcd serves.
 local PATIENCE = 20
 local LOOK = 0.05
--- Another program may take a port between the check and the start.
+-- A different program may take a port between the check and the start.
 local ATTEMPTS = 3
 local FIRST_PORT, PORTS = 20000, 12000
 
@@ -41,7 +41,7 @@ local function ports_in_use()
 end
 
 
--- Returns ports that nobody listens on.
+-- Returns ports on which nobody listens.
 function _M.free_ports(count)
     local used, ports = ports_in_use(), {}
     local at = math.floor(clock.now() * 1e6)
@@ -110,8 +110,8 @@ function Cluster:await_service()
 end
 
 
--- Starts a cluster with that many nodes. Returns it, with the URLs of its nodes in `urls`, or nil and a sentence.
--- folder: a new one.
+-- Starts a cluster with that many nodes. Returns the cluster, with the URLs of its nodes in `urls`, or nil and a
+-- sentence. folder: a new folder.
 function _M.start(folder, count)
     local err
     for _ = 1, ATTEMPTS do
@@ -135,7 +135,7 @@ end
 
 -- --- counters ----------------------------------------------------------------------------------
 
--- Keepalives do not count as requests: there are as many without any lock.
+-- Keepalives do not count as requests, because they are sent even without locks.
 local REQUESTS = { ["etcdserverpb.KV"] = true, ["etcdserverpb.Watch"] = true, ["v3lockpb.Lock"] = true }
 
 
@@ -154,7 +154,7 @@ local function count_line(counts, line)
 end
 
 
--- Returns the sums over all nodes, since their start: requests, events sent to watchers, and how often and for how long
+-- Returns the sums over all nodes since their start: requests, events sent to watchers, and how often and how long
 -- their logs were written to disk.
 function Cluster:counts()
     local counts = { requests = 0, events = 0, syncs = 0, sync_seconds = 0 }
@@ -167,7 +167,7 @@ function Cluster:counts()
 end
 
 
--- Describes it in a sentence.
+-- Describes the cluster in a sentence.
 function Cluster:describe()
     local counts = self:counts()
     return ("Each write of etcd's log to the disk took %.2f ms on average."):format(

@@ -1,4 +1,4 @@
--- "Machines" of a cluster on this machine: separate runtime directories, with an agent in each.
+-- Simulates machines of a cluster on this machine: separate runtime directories, with an agent in each.
 
 local process = require "bench.support.process"
 local daemon = require "cluster.bench.daemon"
@@ -32,7 +32,7 @@ function _M.start(context, etcd, space, count)
 end
 
 
--- Returns the command that starts bench/child.lua on one of them; number: from 1.
+-- Returns the command that starts bench/child.lua on one of the machines; number: from 1.
 function Machines:command(number)
     return "env HOLDFAST_DIR=" .. quote(self.folders[number]) .. " luajit " .. quote(self.root .. "/bench/child.lua")
 end

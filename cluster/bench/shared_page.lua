@@ -1,5 +1,5 @@
--- A page of memory that all contenders of a run share, whatever lock they take. They start together through it, and the
--- holder of the lock finds out whether it is alone. cluster/bench/clients/shared_page.h has the same for C++.
+-- A page of memory that all contenders of a run share, whatever lock they take. They use it to start together, and the
+-- holder of the lock uses it to detect whether it is alone. cluster/bench/clients/shared_page.h is the same for C++.
 
 local clock, system_locks = require "bench.support" ("clock", "system_locks")
 local ffi = require "ffi"
@@ -15,7 +15,7 @@ typedef struct {
 } holdfast_bench_page;
 ]]
 
--- Seconds within which all must arrive, and from the last arrival to the start.
+-- Seconds within which all contenders must arrive, and seconds from the last arrival to the start.
 local PATIENCE = 60
 local RUN_UP = 0.02
 local LOOK = 0.001
@@ -33,7 +33,7 @@ end
 
 -- --- the driver -----------------------------------------------------------------------------------------
 
--- Waits for contenders 0 to count - 1. Returns false if one does not arrive: then nobody starts.
+-- Waits for contenders 0 to count - 1. Returns false if one of them does not arrive: then nobody starts.
 function Page:await(count)
     assert(count <= _M.CONTENDERS_MAX, "more contenders than places")
     local patience = now() + PATIENCE
@@ -55,7 +55,7 @@ function Page:start()
 end
 
 
--- Returns how many sections there were, if none overlapped.
+-- Returns the number of sections if none overlapped.
 function Page:sections()
     return self.page.counter
 end
@@ -63,7 +63,7 @@ end
 
 -- --- a contender ----------------------------------------------------------------------------------------
 
--- Reports that this contender is ready, waits for the start, and returns its time.
+-- Reports that this contender is ready, waits for the start, and returns the start time.
 function Page:await_start()
     self.page.ready[self.self] = 1
     local patience = now() + PATIENCE
@@ -83,7 +83,8 @@ function Page:give_up()
 end
 
 
--- Runs the section under the lock: keeps the processor busy that long. `overlaps` counts how often it is not alone.
+-- Runs the section under the lock: keeps the processor busy for that long. `overlaps` counts how often this contender
+-- is not alone.
 function Page:section(seconds)
     local page, number = self.page, self.self + 1
     if page.owner ~= 0 then

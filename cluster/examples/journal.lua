@@ -1,5 +1,5 @@
--- The record from which report.lua judges the demonstration: each worker writes down when it had a lock. Programs do
--- not need this.
+-- The record from which report.lua judges the demonstration: each worker writes when it had a lock. Real programs do
+-- not need it.
 
 local ffi = require "ffi"
 
@@ -13,7 +13,7 @@ local CLOCK_BOOTTIME = 7
 
 local _M = {}
 local file, who
--- By key: the fencing number of the grant, and until when the machine was sure of the lock when it got it.
+-- By key: the fencing number of the grant, and until when the machine was sure of the lock when it got the lock.
 local holding = {}
 
 
@@ -24,7 +24,7 @@ local function now()
 end
 
 
--- Writes each line at once, so that lines of several processes do not mix.
+-- Writes each line with one call, so that lines of several processes do not mix.
 local function write(what, key, time)
     file:write(("%s %s %s %.6f %.0f\n"):format(what, key, who, time, holding[key].token))
     file:flush()
@@ -37,7 +37,7 @@ function _M.open(path, machine, number)
 end
 
 
--- The worker has got the lock.
+-- Records that the worker has got the lock.
 function _M.begin(key, lock)
     local time = now()
     holding[key] = { token = lock:token(), sure_until = time + (lock:remaining() or 0) }
@@ -45,7 +45,8 @@ function _M.begin(key, lock)
 end
 
 
--- The worker is about to release the lock. If it has lost the lock, it had it only while the machine was sure of it.
+-- Records that the worker is about to release the lock. If it has lost the lock, it had the lock only while the machine
+-- was sure of it.
 function _M.finish(key, lock)
     local time = now()
     write("end", key, lock:valid() and time or math.min(time, holding[key].sure_until))

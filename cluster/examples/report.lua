@@ -1,7 +1,7 @@
--- Shows which worker had which lock when, from their records, and finds errors: two workers with the same lock at a
--- time, a grant whose number is not above the last one, a write in the store that came too late.
+-- Reads the records of the workers, shows which worker had which lock when, and finds errors: two workers with the same
+-- lock at the same time, a grant whose number is not above the last number, a write that reached the store too late.
 --
---   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     status 0 if there is none of these
+--   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     status 0 if there are no errors
 
 local COLUMNS = 72
 
@@ -39,7 +39,7 @@ local function column(time)
 end
 
 
--- Prints a line for each machine; each column has the worker that had the lock for the longest time.
+-- Prints a line for each machine. Each column shows the worker that had the lock for the longest time.
 local function draw(list)
     local rows = {}
     for machine = 1, machines do
@@ -88,7 +88,7 @@ local function judge(list)
 end
 
 
--- Returns how many writes there were, and how many of them came after a write of a later grant.
+-- Returns the number of writes, and how many of them came after a write of a later grant.
 local function judge_store(path)
     local writes, stale, highest = 0, 0, 0
     for line in io.lines(path) do

@@ -1,5 +1,5 @@
 -- A file that accepts writes only from the latest holder of a lock. Each write carries the token of the holder's grant,
--- and is refused if the token is lower than the last one. A database does the same: UPDATE ... WHERE token <= ?
+-- and is refused if the token is lower than the last one. A database can do the same: UPDATE ... WHERE token <= ?
 
 local ffi = require "ffi"
 
@@ -13,7 +13,7 @@ local LOCK_EX = 2
 local _M = {}
 
 
--- Adds a line to the file; the last line is its content. Returns true, or nil and "stale".
+-- Adds a line to the file, whose last line is its content. Returns true, or nil and "stale".
 function _M.write(path, token, text)
     local file = assert(io.open(path, "a+"))
     assert(ffi.C.flock(ffi.C.fileno(file), LOCK_EX) == 0, "flock")

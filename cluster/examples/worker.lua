@@ -1,5 +1,6 @@
--- A worker on one of several machines. Together the workers renew one certificate whenever that is due, and do one job
--- step by step. At any time only one worker of all machines does each. The machine's agent must run already:
+-- A worker on one of several machines. Together, the workers renew one certificate whenever that is due, and do one job
+-- step by step. At any time, only one worker on all machines does each task. The machine's agent must already be
+-- running:
 --
 --   holdfast agent main --etcd http://10.0.0.5:2379
 --   holdfast run --workers 3 cluster/examples/worker.lua FOLDER MACHINE
@@ -25,8 +26,8 @@ assert(shdict.open("jobs", { size = "1m", cluster = "main" }))
 journal.open(folder .. "/journal", machine, worker.id())
 
 
--- Repeats work(lock) while this worker has the lock, until the worker must finish. If it does not get the lock within
--- `timeout`, because another machine has it or the store is away, it tries again.
+-- Repeats work(lock) while this worker has the lock, until the worker must finish. Tries again if it does not get the
+-- lock within `timeout`, because another machine has the lock or the store is unreachable.
 local function keep_doing(key, pause, work)
     local lock = assert(resty_lock:new("jobs", { timeout = 2, exptime = 60 }))
     while not worker.exiting() do
@@ -40,8 +41,8 @@ local function keep_doing(key, pause, work)
 end
 
 
--- If this machine hangs or is cut off for long, it can lose the lock while it makes the new certificate. So the store
--- gets the token of the grant, and refuses a token that is older than the last one.
+-- If this machine hangs or is disconnected for long, it can lose the lock while it makes the new certificate. So the
+-- store gets the token of the grant, and refuses a token that is older than the last one.
 local function renew_certificate(lock)
     local token = lock:token()
     scheduler.sleep(0.3)

@@ -1,4 +1,4 @@
--- `holdfast agent`: its command line and configuration, how it ends, and which of two agents acts.
+-- Tests `holdfast agent`: its command line and configuration, how it ends, and which of two agents acts.
 
 local command, etcd, fixture, files, process, shell =
     require "spec.support" ("command", "cluster/etcd", "fixture", "files", "process", "shell")
@@ -10,7 +10,7 @@ local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent
 local it_has_etcd = fixture.it_unless(etcd.missing())
 
 
--- Writes a configuration file with that mode. The text goes between the braces.
+-- Writes a configuration file with that mode. The text is put between the braces.
 local function config(fields, mode)
     local path = write("main.json", "{" .. fields .. "}")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
@@ -24,7 +24,7 @@ local function secret(name, mode)
     return path
 end
 
--- The agent must refuse these arguments, with status 2 and one sentence that contains `wanted`.
+-- Expects that the agent refuses these arguments, with status 2 and one sentence that contains `wanted`.
 local function assert_refused(wanted, ...)
     local ended, out, err = run("agent", ...)
     assert.same({ code = 2 }, ended, err)
@@ -180,7 +180,7 @@ describe("holdfast agent", function ()
             agent:wait()
             return agent:err():match "warning: [^\n]*"
         end
-        -- An address of no network, so that nothing is sent anywhere.
+        -- An address of no network, so nothing is sent anywhere.
         assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption: "
                      .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
@@ -217,7 +217,7 @@ describe("holdfast agent", function ()
             return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
         end
 
-        -- A program of that machine that holds the lock "key", and its output.
+        -- Returns a program of that machine that holds the lock "key", and its output.
         local function holder(timeout)
             local child = process.start(([[
                 assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
@@ -385,7 +385,7 @@ describe("holdfast agent", function ()
             end), agent:err())
         end)
 
-        -- A service manager in the sense of sd_notify(3), which prints each line that it gets.
+        -- Starts a service manager in the sense of sd_notify(3), which prints each line that it gets.
         local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"

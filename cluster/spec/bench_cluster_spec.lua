@@ -1,4 +1,4 @@
--- The checks of `make bench-cluster`: its locks exclude each other, and an overlap is noticed.
+-- Tests the checks of `make bench-cluster`: its locks exclude each other, and an overlap is detected.
 
 local figures, process, stats = require "bench.support" ("figures", "process", "stats")
 local contest = require "cluster.bench.contest"
@@ -26,7 +26,7 @@ describe("The page that contenders share", function ()
         return shared_page.open(command.path("page"), self)
     end
 
-    it("counts sections and no overlaps if one follows the other", function ()
+    it("counts sections and no overlaps if one section follows the other", function ()
         local page, first, second = open(), open(0), open(1)
         for _ = 1, 3 do
             first:section(0)
@@ -35,7 +35,7 @@ describe("The page that contenders share", function ()
         assert.same({ 0, 0, 6 }, { first.overlaps, second.overlaps, page:sections() })
     end)
 
-    it("notices a contender that enters the section of another", function ()
+    it("detects a contender that enters another's section", function ()
         local page = open(1)
         page.page.owner = 1
         page:section(0)
@@ -52,7 +52,7 @@ describe("The page that contenders share", function ()
         assert.is_true(first:await_start() == second:await_start())
     end)
 
-    -- Sections this long overlap on any machine.
+    -- Sections of this length overlap on any machine.
     fixture.it_unless(no_clients)("is the same in C++, and finds overlaps of contenders without a lock", function ()
         local page, children = open(), {}
         for i = 1, 4 do
@@ -103,7 +103,7 @@ describe("Contenders for one lock over etcd", function ()
         { what = "by a queue of keys", side = "fixed", contenders = 4 },
         { what = "by the agents of two machines", side = "holdfast", machines = 2, contenders = 4 },
     } do
-        it("get it one after the other " .. entry.what, function ()
+        it("get it in turn " .. entry.what, function ()
             local found = assert(contest.run(context, cluster, entry, 0.5))
             assert.equal(0, found.overlaps)
             assert.is_true(found.acquired > 0)
@@ -131,7 +131,7 @@ describe("Contenders for one lock over etcd", function ()
 end)
 
 
-it("The figures of cluster/docs/benchmarks.md are the kept files' figures, as bench/publish writes them", function ()
+it("The figures in cluster/docs/benchmarks.md match the kept files, as bench/publish writes them", function ()
     local text = files.read("cluster/docs/benchmarks.md")
     assert.is_true(#figures.sources(text) > 0)
     assert.equal(assert(figures.update(text, files.find)), text)

@@ -1,5 +1,5 @@
 -- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Locks of two machines with agents and a real etcd: information that only the store has, under each host of Lua.
+-- Locks of two machines with agents and a real etcd: information that only the store has, under each Lua host.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
@@ -7,7 +7,7 @@ local command, etcd, fixture, json, process, shell, site =
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())
 
--- How a program runs the code that it is given.
+-- How a program runs its code under each host.
 local HOSTS = {
     ["plain LuaJIT"] = "local function in_host(fn) return fn() end",
     ["the scheduler"] = [[
@@ -82,7 +82,7 @@ describe("a lock of two machines", function ()
 
 
     for host in pairs(HOSTS) do
-        it("is held at one of them only, and named at the other, in " .. host, function ()
+        it("is held on only one machine, and reported on the other, in " .. host, function ()
             start_agents()
             local here, there = program(one, host), program(two, host)
             assert.equal("nil", there 'return lock:holder("key")')
@@ -157,7 +157,7 @@ describe("a lock of two machines", function ()
         ]])
     end)
 
-    it("is verified while other tasks run, which may use the object for another lock", function ()
+    it("is verified while other tasks run, which may use the object for a different lock", function ()
         start_agents()
         local here = program(one, "the scheduler")
         assert.equal("true", here 'return lock:trylock("key")')
@@ -289,7 +289,7 @@ describe("a lock of two machines", function ()
             end), select(2, run_cluster(one, "status")))
         end)
 
-        it("status says what is missing, and has status 1", function ()
+        it("status reports what is missing, and exits with 1", function ()
             local here = program(one)
             here 'return 1'
             local code, out = run_cluster(one, "status")

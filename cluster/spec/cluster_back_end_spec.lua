@@ -1,5 +1,5 @@
 -- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster: with HOLDFAST_CLUSTER set, programs
--- need no change. Tests with the tag #local hold only for local locks: a deleted or flushed lock is free at once, a
+-- need no change. Tests with the tag #local apply only to local locks: a deleted or flushed lock is free immediately, a
 -- lease may last forever, and rwlocks and semaphores exist.
 
 local agents, fixture, process, shell = require "spec.support" ("cluster/agent", "fixture", "process", "shell")
@@ -14,7 +14,7 @@ local SPECS = {
     lock_with = "spec_with",
 }
 
-local PATIENCE = 150  -- seconds; only for "does not hang"
+local PATIENCE = 150 -- seconds; only limits a hang
 
 
 describe("with a dictionary of a cluster", function ()
@@ -31,7 +31,7 @@ describe("with a dictionary of a cluster", function ()
 
 
     for spec, name in pairs(SPECS) do
-        it("spec/" .. spec .. "_spec.lua holds", function ()
+        it("spec/" .. spec .. "_spec.lua passes", function ()
             agents.start({ name }, { env = { HOLDFAST_DIR = folder } })
             local said = shell.output(("env -u HOLDFAST_SPEC_RUNNING HOLDFAST_DIR='%s' HOLDFAST_CLUSTER=%s=main "
                 .. "HOLDFAST_SPEC_STANDING='key first second other 1 5 true' timeout %d busted --output=TAP "

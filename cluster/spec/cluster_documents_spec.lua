@@ -1,5 +1,5 @@
--- cluster/docs/cluster.md: its examples run, with an own etcd instead of the one at port 2379, and it lists each
--- counter. tools/docs/holdfast.md lists each option of the agent and each field of its configuration.
+-- Tests cluster/docs/cluster.md: its examples run, with their own etcd instead of the one at port 2379, and it lists
+-- each counter. tools/docs/holdfast.md lists each option of the agent and each field of its configuration.
 
 local command, etcd, files, fixture, shell, snippets =
     require "spec.support" ("command", "cluster/etcd", "files", "fixture", "shell", "snippets")
@@ -66,7 +66,7 @@ describe(PATH, function ()
         return found
     end
 
-    it("leaves the options of the agent to the manual, which has all", function ()
+    it("leaves the options of the agent to the manual, which has all of them", function ()
         local _, help = command.run("agent", "--help")
         local described = names(MANUAL, "Agent")
         for option in help:gmatch("%-%-(%a+)") do
@@ -74,7 +74,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("leaves the fields of the agent's configuration to the manual, which has all", function ()
+    it("leaves the fields of the agent's configuration to the manual, which has all of them", function ()
         local path = command.write("main.json", '{"walk": 1}')
         assert(shell.succeeds("chmod 600 '" .. path .. "'"))
         local _, _, err = command.run("agent", "main", "--config", path)

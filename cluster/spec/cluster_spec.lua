@@ -1,5 +1,6 @@
--- Locks of a dictionary that belongs to a cluster, with an agent that has no store (cluster/spec/support/agent.lua).
--- cluster/spec/cluster_back_end_spec.lua tests what they have in common with other locks.
+-- Tests locks of a dictionary that belongs to a cluster, with an agent that has no store
+-- (cluster/spec/support/agent.lua). cluster/spec/cluster_back_end_spec.lua tests the behaviour that they share with
+-- other locks.
 
 local agents, expect, fixture, process, site, tasks =
     require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
@@ -12,7 +13,7 @@ local it = fixture.it_unless(agents.missing())
 
 local NAME = "spec_cluster"
 local OPTIONS = { size = "1m", cluster = "main" }
-local MACHINE = "0000000000000001"  -- the lease that the agent begins each session with
+local MACHINE = "0000000000000001" -- the lease with which the agent begins each session
 local UNSUPPORTED = "not supported in a cluster dictionary"
 
 
@@ -23,7 +24,7 @@ describe("a dictionary", function ()
     end)
 
 
-    it("belongs to the cluster that open names, and to no other", function ()
+    it("belongs only to the cluster that open names", function ()
         local dict = assert(shdict.open(NAME, OPTIONS))
         assert.equal("main", dict:cluster().name)
         assert.equal(dict, shdict.open(NAME, OPTIONS))
@@ -39,7 +40,7 @@ describe("a dictionary", function ()
                        select(2, shdict.open(NAME, OPTIONS)), 1, true)
     end)
 
-    it("that is plain has no cluster", function ()
+    it("has no cluster if it is plain", function ()
         local dict = assert(shdict.open(NAME, { size = "1m" }))
         assert.same({ nil, 'dictionary "spec_cluster" belongs to no cluster' }, { dict:cluster() })
     end)
@@ -76,7 +77,7 @@ describe("a dictionary", function ()
         ]], declarations))
     end)
 
-    it("that HOLDFAST_CLUSTER names is never a local one", function ()
+    it("that HOLDFAST_CLUSTER names is never local", function ()
         assert(shdict.open(NAME, { size = "64k" }))
         local contradiction = 'dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts '
                               .. 'it into the cluster "main"\n'
@@ -91,7 +92,7 @@ describe("a dictionary", function ()
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)
 
-    it("stays in its cluster when it is removed and created again as a local one", function ()
+    it("stays in its cluster when it is removed and recreated as a local one", function ()
         assert(shdict.open(NAME, OPTIONS))
         local lock = assert(resty_lock:new(NAME))
         assert.equal("", (process.run [[
@@ -136,13 +137,13 @@ describe("a lock of a cluster", function ()
         return lock
     end
 
-    -- The agent of a machine that loses its store and then reaches it again.
+    -- Acts like the agent of a machine that loses its store and then reaches it again.
     local function lose()
         agent:does "lose"
     end
 
 
-    it("can be demanded in code", function ()
+    it("can be required in code", function ()
         assert(resty_lock:new(NAME, { cluster = true }))
         assert(resty_lock:new(NAME, { cluster = "main" }))
         assert(resty_lock:new(NAME, { cluster = false }))
@@ -157,7 +158,7 @@ describe("a lock of a cluster", function ()
                      expect.refusal_of(resty_lock, NAME) { cluster = 1 })
     end)
 
-    it("comes from the agent, and is then passed on by this machine's processes", function ()
+    it("comes from the agent, and is then handed over between this machine's processes", function ()
         local lock = new()
         assert.is_true(lock:lock("key") >= 0)
         local token = lock:token()
@@ -183,7 +184,7 @@ describe("a lock of a cluster", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("has a holder here when a process of this machine is quicker than trylock", function ()
+    it("has a local holder when a local process is faster than trylock", function ()
         agent:does "ignore key"
         local child = process.start [[
             local lock = require("resty.lock"):new("spec_cluster")
@@ -204,7 +205,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    -- By a task that waits for the lock before the agent does.
+    -- The lock is taken by a task that waits for it before the agent does.
     local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
@@ -215,7 +216,7 @@ describe("a lock of a cluster", function ()
         end)
     end
 
-    it("makes callers wait until another machine gives it back", function ()
+    it("makes callers wait until another machine returns it", function ()
         agent:does "refuse key"
         assert.same({ nil, "timeout" }, { new({ timeout = 0.1 }):lock("key") })
         is_got_after "allow key"
@@ -231,7 +232,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "held" }, { lock:trylock("key") })
     end)
 
-    it("is unavailable without an agent or without a session, and never a local one", function ()
+    it("is unavailable without an agent or a session, and never becomes local", function ()
         for _, stop in ipairs { function () agent:kill() end, lose } do
             stop()
             assert.same({ nil, "unavailable" }, { new():trylock("key") })
@@ -248,7 +249,7 @@ describe("a lock of a cluster", function ()
         end
     end)
 
-    it("is held, not unavailable, if a process of this machine has it when the agent dies", function ()
+    it("is held, not unavailable, if a local process has it when the agent dies", function ()
         local lock = holding "key"
         agent:kill()
         assert.same({ nil, "timeout" }, { new({ timeout = 0.05 }):lock("key") })
@@ -305,7 +306,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "unavailable" }, { lock:trylock("key") })
     end)
 
-    it("can be waited for without being taken if this machine has it, and is else not reported as free", function ()
+    it("can be waited for if this machine owns it, and is otherwise not reported as free", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
         local lock = holding "key"
         assert.same({ nil, "timeout" }, { new():wait("key", { timeout = 0.01 }) })
@@ -354,7 +355,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(found.seconds > 3600)
     end)
 
-    it("has values beside it that stay on this machine, agent or not", function ()
+    it("leaves values on this machine, with or without an agent", function ()
         agent:kill()
         assert.is_true(dict:set("value", 5))
         assert.equal(6, dict:incr("value", 1))
@@ -399,7 +400,7 @@ describe("a lock of a cluster", function ()
             end)
         end
 
-        it("is no longer watched once it is released", function ()
+        it("is no longer watched after its release", function ()
             tasks.run(function ()
                 local lock = holding("key", { on_lost = error })
                 assert.equal(1, lock:unlock())

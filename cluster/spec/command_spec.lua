@@ -1,4 +1,4 @@
--- The command with clusters: completion, and `holdfast serve` with an agent. No store is needed.
+-- Tests the command with clusters: completion, and `holdfast serve` with an agent. No store is needed.
 
 local command, offered, server, world =
     require "spec.support" ("command", "tools/completion", "tools/server", "tools/world")

@@ -1,5 +1,5 @@
--- docs/errors.md quotes the messages of the command and of clusters: each message there is in the sources, and each
--- message in the sources is there, with or without its advice.
+-- Tests docs/errors.md, which quotes the messages of the command and of clusters. Each quoted message is in the
+-- sources, and each message in the sources is quoted, with or without its advice.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
@@ -17,7 +17,7 @@ local PASSED_OVER = {
     ["etcdserver: no leader"] = true,
     ["the command line"] = true,
 }
--- These files print results, and no errors.
+-- Files that print results, and no errors.
 local RESULTS = {
     ["tools/src/look/top_rows.cc"] = true,
     ["tools/src/serve/families.cc"] = true,
@@ -28,9 +28,13 @@ local SHOWN = {
     ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
     ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
                                                 "session {} with " },
+    ["tools/src/lock/descriptor_lock.cc"] = { "holdfast: keeper of " },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
-    ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child of ", ": --json ",
-                                            "{} {} for {}" },
+    ["tools/src/lock/lock_taker.cc"] = { "waits for the flock(2) of " },
+    ["tools/src/lock/wait_notice.cc"] = { "holdfast: waiting for " },
+    ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child", ": --json ",
+                                            "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
+                                            "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
                                    "Press any key " },
@@ -50,10 +54,10 @@ local USAGE = {
     "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
--- Mistakes in the agent's configuration have one entry together, too.
+-- Mistakes in the agent's configuration share one entry, too.
 local CONFIGURED = { "expected ", "^unknown field " }
 local HAS_CONFIGURATION = { "^cluster/src/service/config", "^cluster/src/service/main" }
--- Doctor prints what to do about each finding, so the page explains only the findings that need more.
+-- Doctor prints advice about each finding, so the page explains only findings that need more.
 local DOCTORS = { "^tools/src/inspect/health", "^tools/src/look/doctor_command" }
 
 local WORDS_MIN = 3
@@ -64,7 +68,7 @@ local function trim(text)
 end
 
 
--- Returns a message without the advice after its first semicolon, which the page leaves out.
+-- Returns a message without the advice after its first semicolon, which the page omits.
 local function without_advice(text)
     return (text:gsub(";.*", ""))
 end
@@ -84,11 +88,11 @@ local function parts(text)
 end
 
 
--- The page after its part about one machine.
+-- The page after its part about a single machine.
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- Returns the messages of the page: in backticks, in bold or in the first column of a table; and lines of blocks.
+-- Returns the page's messages: text in backticks, in bold or in the first column of a table, and lines of blocks.
 local function messages()
     local found = {}
     local prose = PAGE:gsub("\n```text\n(.-)```", function (block)

@@ -1,4 +1,4 @@
--- cluster/examples: the short demonstration, its checks, and that it leaves nothing behind.
+-- Tests cluster/examples: the short demonstration, its checks, and that it leaves nothing behind.
 
 local command, fixture, process, row, shell =
     require "spec.support" ("command", "fixture", "process", "rows", "shell")
@@ -22,7 +22,7 @@ describe("cluster/examples", function ()
         return command.start(FOLDER .. "/run", "--short", BUILD, { PROGRAM = "/bin/bash" })
     end
 
-    -- The demonstration's folder and the processes of its group.
+    -- Returns the demonstration's folder and the processes of its group.
     local function left_by(demo)
         return shell.output(("ls -d /dev/shm/holdfast-demo.%d.* 2>/dev/null; ps -eo pgid=,args= | awk '$1 == %d'")
                             :format(demo.pid, demo.pid))
@@ -71,7 +71,7 @@ end job 2 0 200 12.000000 9
                            command.write("certificate", certificate), { PROGRAM = "/usr/bin/luajit" })
     end
 
-    it("judges by the workers' records", function ()
+    it("judges the workers' records", function ()
         local ended, out, err = judge(GOOD, CERTIFICATE)
         assert.same({ code = 0 }, ended, err)
         assert.same({ 1, 1, 0, 0, 3 }, { row(out, "passed to another machine")[1],

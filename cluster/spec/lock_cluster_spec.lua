@@ -1,4 +1,4 @@
--- `holdfast lock` in a cluster: with an agent that it starts, with an agent that does not answer, and its messages.
+-- Tests `holdfast lock` in a cluster: with an agent that it starts, with a silent agent, and its messages.
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
@@ -58,7 +58,7 @@ describe("holdfast lock in a cluster", function()
             end
         end
 
-        it("waits forever, and says so once", function()
+        it("waits forever, and reports that once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
             local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session at the '
                            .. 'store for dictionary "commands.main"\n'
@@ -103,7 +103,7 @@ describe("holdfast lock in a cluster", function()
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
     end)
 
-    -- Another store with a held lock, and a function that fills it.
+    -- Returns a second store with a held lock, and a function that fills the store.
     local function hold_at_small_store()
         local small = etcd.start { "--quota-backend-bytes=400000" }
         config = configure("small.json", small.url)
@@ -137,8 +137,8 @@ describe("holdfast lock in a cluster", function()
         assert.matches('"queue_us":%d', json)
     end)
 
-    -- As "etcdctl put" creates it.
-    it("reports that a key which somebody else put into the store belongs to no machine", function()
+    -- Creates the key as "etcdctl put" does.
+    it("reports that a foreign key in the store belongs to no machine", function()
         hold()
         local key = space .. "/l/commands.main/odd"
         server:ctl("put " .. key .. " byhand")
@@ -169,7 +169,7 @@ describe("holdfast lock in a cluster", function()
         assert.is_nil(process.status)
     end)
 
-    it("says at once that the store's database is full", function()
+    it("reports immediately that the store's database is full", function()
         local full, fill = hold_at_small_store()
         fill()
         local ended, _, err = run(lock("-n", "other", "--", "true"))

@@ -1,4 +1,4 @@
--- The tests that docs/proof.md and the mutants name exist, so none of them passes because it runs nothing.
+-- The tests that docs/proof.md and the mutants name must exist, so that none of them passes by running nothing.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -14,7 +14,7 @@ for name in shell.output("find " .. FOLDERS .. " -name CMakeLists.txt -exec cat 
 end
 
 
--- Apart from the escape character, the expressions in use are also Lua patterns.
+-- Apart from the escape character, these expressions are also Lua patterns.
 local function is_there(expression)
     local pattern = expression:gsub("\\", "%%")
     for _, test in ipairs(tests) do

@@ -1,4 +1,4 @@
--- `holdfast run --agent`: an agent of a cluster while the workers run.
+-- Tests `holdfast run --agent`, which runs a cluster's agent with the workers.
 
 local command, etcd, files, fixture, process, shell =
     require "spec.support" ("command", "cluster/etcd", "files", "fixture", "process", "shell")
@@ -7,7 +7,7 @@ local await, run, said, start, write = command.await, command.run, etcd.said, co
 
 local it = fixture.it_unless(etcd.missing())
 
--- Takes the lock, prints that, and keeps the lock until it must finish or has lost the lock.
+-- Takes the lock, prints that, and keeps the lock until it must finish or loses the lock.
 local HOLDER = [[
 local worker = require "resty.holdfast.worker"
 local scheduler = require "resty.holdfast.scheduler"
@@ -52,21 +52,21 @@ describe("holdfast run --agent", function ()
                said(of))
     end
 
-    -- Starts one, and waits until a worker has the lock.
+    -- Starts a run, and waits until a worker has the lock.
     local function begin_with(workers)
         local master = begin("--workers", workers)
         has_said(master, "has it")
         return master
     end
 
-    -- Ends it: its worker had the lock and releases it.
+    -- Ends the run: its worker had the lock and releases it.
     local function finishes(master)
         master:signal(command.QUIT)
         assert.same({ code = 0 }, master:wait(), said(master))
         assert.equal("has it\nreleased\n", master:out())
     end
 
-    -- Returns the child of the process that is an agent.
+    -- Returns the process's child that is an agent.
     local function agent_of(master)
         for child in (files.find(("/proc/%d/task/%d/children"):format(master.pid, master.pid)) or ""):gmatch("%d+") do
             if (files.find("/proc/" .. child .. "/comm") or ""):find("^holdfast%-agent") then
@@ -76,7 +76,7 @@ describe("holdfast run --agent", function ()
     end
 
 
-    it("starts one, gives the workers their locks, and ends it after them, with its lease", function ()
+    it("starts an agent, lets the workers lock, and ends the agent and its lease after them", function ()
         local master = begin_with "1"
         assert.is_number(agent_of(master))
         assert.equal(1, #server:keys(space .. "/l/"))
@@ -84,7 +84,7 @@ describe("holdfast run --agent", function ()
         assert.same({}, server:keys(space .. "/"))
     end)
 
-    it("restarts it when it dies, and no lock is lost", function ()
+    it("restarts the agent when it dies, and no lock is lost", function ()
         local master = begin_with "1"
         local first = agent_of(master)
         command.kill(first, command.KILL)
@@ -95,21 +95,21 @@ describe("holdfast run --agent", function ()
         finishes(master)
     end)
 
-    it("ends it at TERM, too, after the workers", function ()
+    it("also ends the agent on TERM, after the workers", function ()
         local master = begin_with "2"
         master:signal(command.TERM)
         assert.same({ signal = command.TERM }, master:wait(), said(master))
         assert.same({}, server:keys(space .. "/"))
     end)
 
-    it("ends it when the master is killed", function ()
+    it("ends the agent when the master is killed", function ()
         local master = begin_with "1"
         local agent = agent_of(master)
         master:signal(command.KILL)
         assert.truthy(await(function () return not command.alive(agent) end))
     end)
 
-    it("waits beside another one, and takes over when that ends", function ()
+    it("waits while another agent runs, and takes over when that agent ends", function ()
         local other = etcd.agent(command.world(), "--etcd", server.url, "--namespace", space, "--ttl", "60")
         local master = begin_with "1"
         assert.is_nil(other:wait(0.2))
@@ -120,7 +120,7 @@ describe("holdfast run --agent", function ()
         finishes(master)
     end)
 
-    it("ends the run if its configuration is wrong", function ()
+    it("ends the run if the agent's configuration is wrong", function ()
         write("main.json", "{}")
         local ended, out, err = run("run", "--agent", "main", "--agent-config", config, "--workers", "2", "-e",
                                     'require("resty.holdfast.scheduler").sleep(60)')
@@ -129,7 +129,7 @@ describe("holdfast run --agent", function ()
         assert.equal("holdfast-agent: " .. config .. ': no endpoints: expected URLs such as "https://host:2379"\n', err)
     end)
 
-    it("keeps one for each cluster that is named", function ()
+    it("runs one agent for each named cluster", function ()
         local master = start("run", "--agent", "one", "--agent", "two", "--agent", "one", "--workers", "1", "-e",
                              'require("resty.holdfast.scheduler").sleep(60)')
         local ended = master:wait()

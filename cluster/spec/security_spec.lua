@@ -1,4 +1,4 @@
--- The tests that SECURITY.md names exist.
+-- The tests that SECURITY.md names must exist.
 
 local files, shell = require "spec.support" ("files", "shell")
 

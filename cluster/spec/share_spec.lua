@@ -1,4 +1,4 @@
--- cluster/share: systemd accepts the unit.
+-- Tests cluster/share: systemd accepts the unit.
 
 local command, files, fixture, systemd = require "spec.support" ("command", "files", "fixture", "systemd")
 
@@ -12,7 +12,7 @@ describe(UNIT, function ()
         assert.equal("", systemd.complaints(UNIT, "main"))
     end)
 
-    it("restarts no agent whose exit status forbids it, and each other one before its lease ends", function ()
+    it("restarts each agent before its lease ends, unless the exit status forbids it", function ()
         local text = files.read(UNIT)
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
         local manual = files.read "tools/docs/holdfast.md"

@@ -5,13 +5,13 @@
 // Serves these dictionaries as soon as they exist. Answers each question about a lock with "no other machine has it".
 // Executes the lines of its standard input, and prints "done" after each:
 //
-//   begin [SECONDS]   begins another session, which lasts SECONDS; default: a day
+//   begin [SECONDS]   begins a new session of SECONDS; default: a day
 //   lose              ends the session
 //   stand KEY         gives the lock to this machine, now and in each later session
-//   withdraw KEY      waits for the lock and takes it from this machine; from then on another machine has it
-//   refuse KEY        from now on another machine has it
-//   ignore KEY        from now on its store does not answer questions about it
-//   allow KEY         reverts the last three
+//   withdraw KEY      waits for the lock and takes it from this machine; from then on a different machine has it
+//   refuse KEY        from now on a different machine has the lock
+//   ignore KEY        from now on the store does not answer questions about the lock
+//   allow KEY         reverts withdraw, refuse and ignore
 //   leave, attend     stops serving the dictionaries; serves them again
 #include <poll.h>
 #include <sys/socket.h>
@@ -42,7 +42,7 @@ namespace {
 
 constexpr int kRoundMs = 50;         // hints may be lost
 constexpr int kQuestionMs = 1000;    // from a connection to its question
-constexpr std::uint64_t kLease = 1;  // no store tells leases apart
+constexpr std::uint64_t kLease = 1;  // no store compares leases
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
 
@@ -77,7 +77,7 @@ class Answerer {
       if (!asker) return;
       pollfd asked{asker.get(), POLLIN, 0};
       ::poll(&asked, 1, kQuestionMs);
-      // Read everything: closing a socket with unread data discards the answer.
+      // Read all data: closing a socket with unread data discards the answer.
       std::array<char, 4096> question;
       ::recv(asker.get(), question.data(), question.size(), MSG_DONTWAIT);
       ::send(asker.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
@@ -126,7 +126,7 @@ class LocalAgent {
   // The waiter is notified only while it waits.
   void listen() { reinterpret_cast<Parker*>(parker_)->begin(waiter_, world().token()); }
 
-  // Dictionaries are created, and created again after a removal, while this runs.
+  // Dictionaries are created while this runs, and recreated after a removal.
   void attend_all() {
     for (const std::string& name : names_) {
       const bool known = std::any_of(attended_.begin(), attended_.end(),
@@ -242,7 +242,7 @@ class LocalAgent {
     }
   }
 
-  // As an agent does it: as a fair waiter, if the lock is in use.
+  // Waits as a fair waiter if the lock is in use, as an agent does.
   void withdraw_from(const Attended& attended, const std::string& key) {
     if (withdraw_idle(dictionary(attended), key) != Code::locked) return;
     holdfast_wait wait{};

@@ -72,7 +72,7 @@ function _M.answer(connection)
 end
 
 
--- Connects and waits for the answer. Returns whether it came in time.
+-- Connects and waits for the answer. Returns whether the answer arrived in time.
 function _M.ask(address, seconds)
     local connection = check(C.socket(AF_UNIX, SOCK_STREAM, 0), "socket")
     check(C.connect(connection, address.name, address.length[0]), "connect")
@@ -84,7 +84,7 @@ end
 
 local usage = ffi.new("struct rusage")
 
--- Returns how often this process has gone to sleep, which is its number of voluntary context switches.
+-- Returns how often this process has gone to sleep, measured as its number of voluntary context switches.
 function _M.count_sleeps()
     C.getrusage(0, usage)
     return tonumber(usage.voluntary_switches)

@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
 
   code = holdfast_lock(dict, "counter lock", 12, argc == 3 ? strtod(argv[2], NULL) : 5, 30, &lease);
   if (code) return complain("no lock", code);
-  /* With holdfast_incr this would need no lock. Another key than the lock's: a value under that one would end it. */
+  /* holdfast_incr would need no lock. The counter has its own key, because a value under the lock's key would end the
+     lock. */
   code = holdfast_get(dict, "counter", 7, &count);
   if (code && code != HOLDFAST_NOT_FOUND) return complain("cannot count", code);
   count.number += 1;

@@ -1,4 +1,4 @@
-// Runs Lua scripts side by side, in one loop. When one waits for a lock, the others go on.
+// Runs Lua scripts concurrently, in one loop. While one script waits for a lock, the other scripts run.
 //
 //   embed [--dict NAME=SIZE]... SCRIPT...
 
@@ -25,14 +25,15 @@ struct Wait {
   double deadline;
 };
 
-std::vector<Wait> waits;       // the loop: it ends when nothing waits any more
+std::vector<Wait> waits;       // the loop, which ends when nothing waits any more
 lua_State* running = nullptr;  // the coroutine that the loop has resumed
-bool suspended = false;        // it is about to yield, and is among those that wait
+bool suspended = false;        // it is about to yield, and is in `waits`
 int failures = 0;
 
-// Lua calls what follows. An error of Lua skips destructors, so nothing there has one; and no exception gets out.
+// Lua calls the following functions. An error of Lua skips destructors, so no function has one; and no exception gets
+// out.
 
-/// Resumes the coroutine when the descriptor is readable or after `seconds`. False: no memory.
+/// Resumes the coroutine when the descriptor is readable or after `seconds`. Returns false if there is no memory.
 bool resume_later(lua_State* coroutine, int descriptor, double seconds) noexcept try {
   waits.push_back({coroutine, descriptor, holdfast_now() + (seconds > 0 ? seconds : 0)});
   return true;
@@ -56,7 +57,8 @@ int is_yieldable(lua_State* lua) {
   return 2;
 }
 
-/// spawn(function): runs it in a coroutine, which stays in the registry until it ends, or it would be collected.
+/// spawn(function) runs the function in a coroutine. The coroutine stays in the registry until it ends; otherwise it
+/// would be collected.
 int spawn(lua_State* lua) {
   luaL_checktype(lua, 1, LUA_TFUNCTION);
   lua_State* const coroutine = lua_newthread(lua);
@@ -68,7 +70,7 @@ int spawn(lua_State* lua) {
   return resume_later(coroutine, -1, 0) ? 0 : luaL_error(lua, "no memory");
 }
 
-/// Gives scripts the functions of this program, tells holdfast of its host, and runs the files in coroutines.
+/// Gives scripts the functions of this program, registers this host with holdfast, and runs the files in coroutines.
 int begin(lua_State* lua) {
   static const luaL_Reg functions[] = {
       {"spawn", spawn}, {"sleep", sleep_for}, {"wait_fd", wait_fd}, {"is_yieldable", is_yieldable}, {nullptr, nullptr}};
@@ -90,10 +92,10 @@ int begin(lua_State* lua) {
 void resume(lua_State* coroutine) {
   running = coroutine;
   suspended = false;
-  const bool begins = lua_status(coroutine) == 0;  // and has its function on its stack
+  const bool begins = lua_status(coroutine) == 0;  // then its function is still on its stack
   const int status = lua_resume(coroutine, begins ? 0 : lua_gettop(coroutine));
   running = nullptr;
-  // A script that yields by itself lets the others run.
+  // A script that yields by itself lets the other scripts run.
   if (status == LUA_YIELD && (suspended || resume_later(coroutine, -1, 0))) return;
   if (status != 0) {
     ++failures;
@@ -105,12 +107,12 @@ void resume(lua_State* coroutine) {
   lua_rawset(coroutine, LUA_REGISTRYINDEX);
 }
 
-/// Sleeps until some are due, and resumes these.
+/// Sleeps until some coroutines are due, and resumes them.
 void run_once() {
   std::vector<pollfd> polled;
   double first = holdfast_now() + 3600;
   for (const Wait& wait : waits) {
-    polled.push_back({wait.descriptor, POLLIN, 0});  // poll skips those of -1
+    polled.push_back({wait.descriptor, POLLIN, 0});  // poll ignores descriptors of -1
     first = std::min(first, wait.deadline);
   }
   const int left_ms = static_cast<int>(std::ceil(std::max(first - holdfast_now(), 0.0) * 1000));
@@ -123,7 +125,7 @@ void run_once() {
   }
 }
 
-/// Scripts find it by its name; so do all other programs.
+/// Opens a dictionary. Scripts find it by its name, as all other programs do.
 void open_dictionary(std::string_view declaration) {
   const std::size_t equals = declaration.find('=');
   if (equals == std::string_view::npos) throw std::runtime_error("--dict: NAME=SIZE expected");

@@ -1,4 +1,4 @@
--- Works three times under a lock that all processes of this script share. Run it by `embed` or by `holdfast run`:
+-- Works three times under a lock that all processes of this script share. Run it with `embed` or `holdfast run`:
 --
 --   embed --dict jobs=100k worker.lua worker.lua
 

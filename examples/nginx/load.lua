@@ -1,4 +1,4 @@
--- For wrk: all readers want the newest articles. A newer one appears after each STEP requests of a thread.
+-- For wrk: all readers want the newest articles. A newer article appears after every STEP requests of a thread.
 --   wrk ... -s load.lua URL -- ARTICLES
 
 local STEP = 20

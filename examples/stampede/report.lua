@@ -37,8 +37,7 @@ function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     end
     table.sort(result.waits)
 
-    -- The distinct words are counted in the text and not in the cache, because the number of backend calls is checked
-    -- against them.
+    -- The distinct words are counted in the text and not in the cache, because they verify the number of backend calls.
     local seen = {}
     for _, word in ipairs(words) do
         if not seen[word] then

@@ -17,7 +17,7 @@ Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--connections N]
 ]]
 
 
--- All workers find the same mistake, so only one of them reports it and fails.
+-- Exits. All workers find the same mistake, so only one of them reports it and fails.
 function _M.quit(status, ...)
     if worker.id() ~= 0 then
         os.exit(0)
@@ -98,7 +98,7 @@ local function read_file(path)
 end
 
 
--- Returns the first words of the text in their order, in lower case. Bytes above 127 are parts of UTF-8 letters.
+-- Returns the first words of the text, in order and in lower case. Bytes above 127 are parts of UTF-8 letters.
 function _M.read_words(options, default)
     local path = options.file
     local text, err = read_file(path or "/usr/share/common-licenses/GPL-3")

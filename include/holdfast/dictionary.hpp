@@ -69,7 +69,7 @@ class dictionary {
   /// Returns the handle for the calls of holdfast.h.
   holdfast_dict* handle() const noexcept { return handle_; }
 
-  /// Returns the bytes of the largest value that fits under a key of up to 256 bytes.
+  /// Returns the size, in bytes, of the largest value that fits under a key of up to 256 bytes.
   std::uint64_t largest_value() const { return holdfast_largest_value(handle_); }
 
   // --- values ---
@@ -95,7 +95,7 @@ class dictionary {
     return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
   }
   /// Stores `what`, which is a bool, a number or a string. set() always stores; add() stores only if there is no value
-  /// (errc::exists), and replace() only if there is one (errc::not_found). `exptime` is in seconds; 0 means never.
+  /// (errc::exists), and replace() only if there is a value (errc::not_found). `exptime` is in seconds; 0 means never.
   template <class T>
   result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_SET, key, what, exptime, flags);
@@ -117,14 +117,14 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return sum;
   }
-  /// Deletes the key. It is no error if there is no such key. Releases a lock under the key.
+  /// Deletes the key, and releases a lock under it. Succeeds even if there is no such key.
   result<void> erase(std::string_view key) const {
     return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
   }
 
   // --- locks ---
 
-  /// Waits up to `timeout` for the lock. Fails with errc::locked if another still has it.
+  /// Waits up to `timeout` for the lock. Fails with errc::locked if another holder still has it.
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }

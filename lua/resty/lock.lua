@@ -1,9 +1,9 @@
--- Locks that processes and coroutines share; only the caller waits. The interface of lua-resty-lock for any LuaJIT
--- process. Manual: docs/resty.lock.md.
+-- Locks that processes and coroutines share; only the caller waits. Offers the interface of lua-resty-lock to any
+-- LuaJIT process. Manual: docs/resty.lock.md.
 --
--- Common to all methods: `key` is a string of 1 to 65535 bytes, or something that tostring() converts. Times are
--- seconds and may be fractions. A failure returns nil and a string. A wrong receiver raises an error at the line of the
--- call, and so does an option that is out of range. A method yields only if its comment says so.
+-- These rules hold for all methods: `key` is a string of 1 to 65535 bytes, or something that tostring() converts. Times
+-- are in seconds and may be fractions. A failure returns nil and a string. A wrong receiver, or an option that is out
+-- of range, raises an error at the line of the call. A method yields only if its comment says so.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -27,7 +27,7 @@ local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
 
--- Methods that lua-resty-lock has accept the options that it ignored, and log a warning.
+-- The methods that lua-resty-lock also has accept options that it ignored, and log a warning.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
                                     "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
@@ -63,7 +63,7 @@ local function show(module, name)
 end
 
 
--- Returns the given timeout, reduced to exptime as in lua-resty-lock. An exptime of 0 means never, and still reduces
+-- Returns the given timeout, reduced to exptime as in lua-resty-lock. An exptime of 0 means never, but still reduces
 -- the timeout to 0.
 local function cut_down(timeout, exptime, method)
     if exptime == 0 and timeout > 0 then
@@ -75,7 +75,7 @@ local function cut_down(timeout, exptime, method)
 end
 
 
--- Reduces timeout and step where they are given, as lua-resty-lock does.
+-- Reduces timeout and step if they are given, as lua-resty-lock does.
 local function clamp(times)
     local timeout, step = times.timeout, times.step
     if timeout then
@@ -117,7 +117,7 @@ function _M.new(class, dict_name, opts)
     end
     local self = new_lock(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     if dict_ref_type then
-        -- An initialiser costs three times as much.
+        -- An initialiser takes three times as long.
         local dict_ref = ffi.new(dict_ref_type)
         dict_ref.id = lease_pool.ref_obj(dict)
         self.dict_ref = dict_ref
@@ -131,8 +131,9 @@ end
 -- lock(key [, opts]) takes the lock and waits if it is held. Yields, or blocks the process where the host has no
 -- coroutines. opts: exptime, timeout, why (a text that holder() shows).
 --
--- Returns the seconds waited, 0 if the lock was free. Otherwise nil and "timeout", "locked" (this object holds a lock),
--- "deadlock" and the array of keys, "no memory", "dictionary not found", "nil key" and the like, or a message.
+-- Returns the seconds waited: 0 if the lock was free. On failure returns nil and an error: "timeout", "locked" (this
+-- object holds a lock), "deadlock", "no memory", "dictionary not found", one like "nil key", or a message. After
+-- "deadlock", an array of keys follows.
 local function locker(certain)
     return function (self, key, opts)
         local err
@@ -157,7 +158,7 @@ end
 _M.lock = locker(false)
 
 
--- Takes the lock if it is free. Waits only for an answer of a cluster's store; then it yields, for a second at most.
+-- Takes the lock if it is free. Waits only for an answer of a cluster's store: then it yields, at most for a second.
 -- opts: exptime, why. Returns true; nil and "held", or an error of lock().
 function _M.trylock(self, key, opts)
     local err
@@ -180,13 +181,13 @@ end
 
 for _, name in ipairs { "holder", "holders", "waiters" } do
     local of_key = held_lock.methods[name]
-    _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too
+    _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here too
 end
 
 
--- Asks whether this object still holds its lock. Yields in a cluster, where the store answers; otherwise answers at
--- once. Returns true; nil and "unlocked", "not owner", "unavailable" (nobody answered within 5 s; the lock may still be
--- held) or a message.
+-- Checks whether this object still holds its lock. Yields in a cluster, where the store answers; otherwise answers
+-- immediately. Returns true; nil and "unlocked", "not owner", "unavailable" (nobody answered within 5 s; the lock may
+-- still be held) or a message.
 _M.verify = held_lock.on_held("verify", function (self, grant, key)
     local found = find_gate(grant.dict)
     if found then
@@ -199,8 +200,8 @@ end)
 -- Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of fn
 -- unchanged.
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
--- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, and takes nothing. Yields
--- as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().
+-- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, but does not take the
+-- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().
 _M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
 
 later.count_uses(_M, { "lock", "trylock", "with" })

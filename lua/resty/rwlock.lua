@@ -1,7 +1,7 @@
--- Locks that many objects may hold to read, or one to write. Manual: docs/resty.rwlock.md.
+-- Locks that many objects may hold for reading, or one object for writing. Manual: docs/resty.rwlock.md.
 --
--- In the dictionary a rwlock is a number of permits: a reader takes one, a writer takes all. Keys, times, errors and
--- the methods that are not here are those of resty.lock.
+-- In the dictionary, an rwlock is a number of permits: a reader takes one, a writer takes all. Keys, times, errors and
+-- the methods that are not in this file are the same as in resty.lock.
 
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
@@ -25,9 +25,9 @@ local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
 local TRY_OPTIONS = options.known { "exptime", "why" }
 
 
--- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are those of
--- resty.lock, without cluster; timeout is not reduced to exptime, and an unknown option raises. Returns the object; nil
--- and "dictionary not found" or another message. Does not yield.
+-- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
+-- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises. Returns
+-- the object; nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -40,12 +40,12 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Makes a method that takes `want` permits. `certain`: the caller will release them. `waits`: it waits, and may yield,
--- as lock() does.
+-- Makes a method that takes `want` permits. `certain`: the caller will release them. `waits`: the method waits, and may
+-- yield, as lock() does.
 --
--- method(key [, opts]): opts has exptime, why, and timeout if it waits. Returns the seconds waited, or true if the
--- method does not wait. Otherwise nil and "timeout", "held" (only without waiting), "locked", "deadlock" and the keys,
--- "no memory", "dictionary not found", or another string of lock().
+-- method(key [, opts]): opts has exptime, why and, if the method waits, timeout. Returns the seconds waited, or true if
+-- the method does not wait. Otherwise returns nil and "timeout", "held" (only without waiting), "locked", "deadlock"
+-- and the keys, "no memory", "dictionary not found", or another error of lock().
 local function taker(name, want, waits, certain)
     local known = waits and LOCK_OPTIONS or TRY_OPTIONS
     return function (self, key, opts)
@@ -76,15 +76,15 @@ _M.rdlock = taker("rdlock", 1, true, false)
 _M.wrlock = taker("wrlock", ALL, true, false)
 _M.tryrdlock = taker("tryrdlock", 1, false, false)
 _M.trywrlock = taker("trywrlock", ALL, false, false)
--- with_rd(key, [opts,] fn, ...) and with_wr take a read or the write lock, call fn(...), and release the lock even if
--- fn raises. They yield where rdlock(), wrlock() or fn does. They return the results of fn, or nil and the error of the
--- lock.
+-- with_rd(key, [opts,] fn, ...) and with_wr take a read lock or the write lock, call fn(...), and release the lock even
+-- if fn raises. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and the error
+-- of the lock.
 _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
--- Turns the write lock of this object into a read lock; a read lock stays one. Does not yield. Returns true; nil and
--- "unlocked", "not owner", "dictionary not found" or "timeout".
+-- Turns the write lock of this object into a read lock; a read lock remains a read lock. Does not yield. Returns true;
+-- nil and "unlocked", "not owner", "dictionary not found" or "timeout".
 _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)

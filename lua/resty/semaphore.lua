@@ -1,6 +1,6 @@
--- Semaphores: at most N holders of a key at once, over all processes. Manual: docs/resty.semaphore.md.
+-- Semaphores: at most N holders of a key at the same time, in all processes together. Manual: docs/resty.semaphore.md.
 --
--- An object may hold many permits of many keys, and coroutines may share it. Keys, times and errors are those of
+-- An object may hold many permits of many keys, and coroutines may share it. Keys, times and errors are the same as in
 -- resty.lock.
 
 local contended = require "resty.holdfast.lock.contended"
@@ -59,7 +59,7 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Raises for a receiver that is no semaphore, at the line that called the method.
+-- Raises, at the line that called the method, for a receiver that is not a semaphore.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
         error("bad receiver of " .. method .. ": a semaphore expected, got " .. describe(self) .. "; call it as obj:"
@@ -98,9 +98,9 @@ local function wait_for(self, grant, exptime, timeout, why)
 end
 
 
--- Takes a permit, and waits if none is free. Yields as resty.lock's lock() does. opts: timeout, exptime, why; or a
--- number, the timeout. Returns true; nil and "timeout", "no memory", "dictionary not found" or another string of
--- lock().
+-- Takes a permit, and waits if none is free. Yields as lock() of resty.lock does. opts: timeout, exptime, why; or a
+-- number, which is the timeout. Returns true; nil and "timeout", "no memory", "dictionary not found" or another error
+-- of lock().
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
@@ -135,8 +135,8 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. Returns the code, and whether the object still has the permit, in which case nothing
--- has changed. `for_certain`: nobody will try again, so the library does if the release is refused now.
+-- Gives back the oldest permit. Returns the code, and whether the object still has the permit; then nothing has
+-- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library does.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code
@@ -181,8 +181,9 @@ local function give_back_permits(self, key, n, for_certain)
 end
 
 
--- Gives back `n` permits (default 1) that this object took, the oldest first, and wakes as many waiters. Does not
--- yield. Returns true; nil and "not owner", "dictionary not found" or "timeout" (a stopped process: post again).
+-- Gives back `n` permits (default 1) that this object took, the oldest first, and wakes the same number of waiters.
+-- Does not yield. Returns true; nil and "not owner", "dictionary not found" or "timeout" (a stopped process; call
+-- post() again).
 function _M.post(self, key, n)
     check_receiver(self, "post")
     if n == nil then
@@ -198,8 +199,8 @@ function _M.post(self, key, n)
 end
 
 
--- Returns the number of free permits and the number of waiters. nil and "held" if the key is a value or a lock; nil and
--- an error of wait() otherwise. Does not yield.
+-- Returns the number of free permits and the number of waiters. Returns nil and "held" if the key has a value or a
+-- lock, or nil and an error of wait(). Does not yield.
 function _M.count(self, key)
     check_receiver(self, "count")
     local text, err = key_string(key)
@@ -222,7 +223,7 @@ end
 
 held_lock.add_queries(_M, check_receiver)
 -- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises.
--- Yields where wait() or fn does. Returns the results of fn, or nil and the error of wait().
+-- Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)
@@ -238,6 +239,6 @@ _M.with = with.method("with", {
     give_back = function (self, key) give_back_permits(self, key_string(key), 1, true) end,
 })
 
-later.count_uses(_M, { "wait" })  -- which with() calls
+later.count_uses(_M, { "wait" })  -- with() calls wait()
 
 return _M

@@ -1,4 +1,4 @@
--- Shared dictionaries by name: opening, finding, removing them. Manual: docs/resty.shdict.md.
+-- Opens, finds and removes shared dictionaries by name. Manual: docs/resty.shdict.md.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -106,7 +106,7 @@ local function read_cluster(name)
 end
 
 
--- Checks the option. It belongs to this Lua state only: the library does not look into tables.
+-- Reads the option, which belongs to this Lua state only: the library knows nothing about tables.
 local function read_tables(given)
     check_option("tables", given, "boolean", "a boolean")
     if given and tables.missing then
@@ -124,7 +124,7 @@ local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persis
 -- cluster, so `opts` must outlive them.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
-    local name, given = next(opts)  -- not by pairs: see lock/options.lua
+    local name, given = next(opts)  -- not with pairs(): see lock/options.lua
     while name ~= nil do
         local reader = READERS[name]
         if not reader then
@@ -147,9 +147,9 @@ end
 -- Opens a dictionary, and creates it if it does not exist.
 --
 -- name: a string of at most 250 bytes without zero bytes.
--- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, else "8m"), largest (bytes of
--- the largest value; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true or
--- false; nil), mode ("0600"), cluster (a name; none), tables (false).
+-- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, otherwise "8m"), largest (the
+-- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
+-- or false; nil), mode ("0600"), cluster (a name; none), tables (false).
 --
 -- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
 -- wrong type and for an unknown option. Does not yield.
@@ -181,7 +181,7 @@ function _M.open(name, opts)
 end
 
 
--- Removes a dictionary and its contents, also for the processes that have it open. Returns true; nil and "not found" or
+-- Removes a dictionary and its contents, even for the processes that have it open. Returns true; nil and "not found" or
 -- a message. Does not yield.
 function _M.remove(name)
     if type(name) ~= "string" then
@@ -199,8 +199,8 @@ function _M.remove(name)
 end
 
 
--- Returns an array of the names of all dictionaries in the runtime directory, in order; nil and a message. Opens none.
--- Does not yield.
+-- Returns an array of the names of all dictionaries in the runtime directory, in order; nil and a message. Opens no
+-- dictionary. Does not yield.
 function _M.list()
     local frame = enter()
     local code = C.holdfast_list(frame.value, frame.count)

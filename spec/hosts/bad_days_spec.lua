@@ -1,8 +1,8 @@
--- Failures of the system, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
+-- Failures of the system in every event loop: no threads, no descriptors, no memory, and exit and fork during waits.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
--- Limits what the operating system gives from then on.
+-- Limits what the operating system provides from then on.
 local LIMITS = [[
     local ffi = require "ffi"
     ffi.cdef "typedef struct { unsigned long now, most; } limits;"
@@ -18,7 +18,8 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- The limit of threads does not hold for root: become another user, who may still read every file.
+    -- The limit of threads does not hold for root, so the process becomes a different user, who may still read every
+    -- file.
     local function limit_threads()
         limit(NPROC, 1)
         if ffi.C.geteuid() == 0 then
@@ -41,9 +42,9 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the
-        -- meantime, and the waiter gets the lock after its release.
-        local function assert_that_waits_go_on(bad, later, again)
+        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the meantime,
+        -- and the waiter gets the lock after its release.
+        local function assert_waits_continue(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
                 spawn(function ()
@@ -71,19 +72,19 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\tnil\t1", "end")
         end
 
-        it("a process that may have no more threads can still wait", function ()
-            assert_that_waits_go_on [[
+        it("lets a process wait that may start no more threads", function ()
+            assert_waits_continue [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
             ]]
         end)
 
-        -- Neovim needs some at its end, too.
+        -- Neovim needs some descriptors at its end, too.
         it("a process without free descriptors can wait, and waits as usual when it has some again", function ()
-            assert_that_waits_go_on("", [[
+            assert_waits_continue("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
-                if "]] .. name .. [[" == "scheduler" then  -- that needs none, so it has none yet
+                if "]] .. name .. [[" == "scheduler" then -- that needs no descriptor, so it has none yet
                     assert(not require("resty.holdfast.wait.parker").fd())
                 end
             ]], [[
@@ -113,7 +114,7 @@ for _, name in ipairs(loops.names) do
         end)
 
         it("a process that exits while its coroutines wait delays no other", function ()
-            -- luv crashes if the Lua state is closed in a callback, also without holdfast.
+            -- luv crashes if the Lua state is closed in a callback, even without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
                 local child = loops.start(name, [[
@@ -137,7 +138,7 @@ for _, name in ipairs(loops.names) do
             end
         end)
 
-        it("a process forks while its coroutines wait; both it and the child get their locks", function ()
+        it("a process that forks while its coroutines wait gets its locks, and so does the child", function ()
             local child = loops.start(name, process.FORK .. [[
                 local over
                 spawn(function ()
@@ -181,7 +182,7 @@ end
 describe("a runtime directory", function ()
     after_each(process.clean_up)
 
-    -- On a new file system, which ends with the process. Only root may mount it, and not everywhere.
+    -- Mounts a new file system, which ends with the process. Only root may mount it, and not everywhere.
     local MOUNTED = [[
         local ffi = require "ffi"
         ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
@@ -192,7 +193,7 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        -- Mounts of this process are private. In a chroot "/" may not be a mount point.
+        -- Makes the mounts of this process private. In a chroot "/" may not be a mount point.
         local function keep_to_oneself()
             return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
                 or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0
@@ -224,7 +225,7 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-    it("that is full stops no process that has opened everything, and gives the others an error", function ()
+    it("that is full stops no process that has opened everything, and causes errors in others", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")
@@ -263,12 +264,12 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that refuses this user leaves the process what it has opened", function ()
+    it("that refuses this user does not affect what the process has opened", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))
             local parker = require "resty.holdfast.wait.parker"
-            require "resty.lock"  -- this user may be kept out of its folder
+            require "resty.lock" -- this user may have no access to the folder
             assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
             say((parker.fd() or -1) >= 0, dict:set("value", 1), dict:get("value"))
             say(parker.listen_at())

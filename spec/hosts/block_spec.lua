@@ -1,5 +1,5 @@
--- The option `block`: if the host says that the caller cannot wait, the whole process waits, because the program wants
--- it.
+-- Tests the option `block`: if the host reports that the caller cannot wait, the whole process waits, because the
+-- program wants this.
 
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
@@ -14,7 +14,7 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- Takes "key" from the others, and releases it a moment after one of them has begun to wait.
+-- Takes "key" while other processes want it, and releases it a moment after one of them has begun to wait.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))
@@ -28,7 +28,7 @@ local HOLDER = COMMON .. [[
 ]]
 
 
-describe("if the host says that no caller can wait", function ()
+describe("if the host reports that no caller can wait", function ()
     local untouched
 
     before_each(function ()
@@ -52,7 +52,7 @@ describe("if the host says that no caller can wait", function ()
 
         describe("a " .. name, function ()
             for _, way in ipairs { "wake", "poll" } do
-                it("without block is refused, with block waits, also by " .. way, function ()
+                it("is refused without block and waits with block, also by " .. way, function ()
                     local holder = new {}
                     assert(take(holder))
                     assert.same({ nil, REFUSAL }, { take(new { wait = way }) })
@@ -65,7 +65,7 @@ describe("if the host says that no caller can wait", function ()
                 end)
             end
 
-            it("does not need it for a free lock, nor without waiting", function ()
+            it("does not need block for a free lock, nor without waiting", function ()
                 local first = new {}
                 assert.truthy(take(first))
                 assert.same({ nil, "timeout" }, { take(new { timeout = 0 }) })
@@ -114,7 +114,7 @@ describe("block in nginx", function ()
         assert(held:lock("held"))
     end)
 
-    it("waits in the phases that cannot, until the timeout or a release", function ()
+    it("waits until the timeout or a release in phases that cannot wait", function ()
         local probe = [[
             function probe(phase)
                 local dict = require("resty.shdict").open("spec_hosts")

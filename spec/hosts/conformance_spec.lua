@@ -1,4 +1,4 @@
--- Tests host/cqueues.lua and resty/holdfast.lua. Rules for every event loop that holdfast knows, and for the loop of
+-- Tests host/cqueues.lua and resty/holdfast.lua. Rules for every event loop that holdfast supports, and for the loop of
 -- examples/embed: the same tests, each in a real loop in a new process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
@@ -20,7 +20,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             assert.equal(loops.hosts[name] .. "\n", child:hear_all())
         end)
 
-        it("only the coroutine that wants another process's lock waits, until it is released", function ()
+        it("only the coroutine that wants another process's lock waits for its release", function ()
             holder:take("key")
             local child = start [[
                 tell_after(10, "ticks")
@@ -89,7 +89,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             end)
         end
 
-        it("a hundred waiters of a hundred keys are woken each by its own", function ()
+        it("a hundred waiters of a hundred keys are each woken by their own key", function ()
             local child = start [[
                 local done = 0
                 for i = 1, 100 do
@@ -107,11 +107,11 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100")
         end)
 
-        it("many waits leave no descriptor, no thread, and no handle that keeps the loop", function ()
+        it("many waits leave no descriptor, no thread, and no handle that keeps the loop running", function ()
             local child = start [[
                 local copas = package.loaded.copas
                 local function count(what)
-                    local name = os.tmpname()  -- not a pipe, which would be one more descriptor
+                    local name = os.tmpname() -- not a pipe, which would be one more descriptor
                     os.execute("ls /proc/" .. require("ffi").C.getpid() .. "/" .. what .. " | wc -l > " .. name)
                     local file = io.open(name)
                     local number = file:read("*n")
@@ -137,7 +137,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
                 end
                 round(5)
                 local before = count("fd")
-                round(copas and 50 or 1000)  -- to end a loop, a new copas takes a tenth of a second
+                round(copas and 50 or 1000) -- a new copas needs a tenth of a second to end a loop
                 say(count("fd") - before)
                 local patience = now() + 20
                 while count("task") > 1 and now() < patience do end
@@ -146,9 +146,9 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("0", "1")
         end)
 
-        it("no value exists after its exptime was slept", function ()
+        it("no value exists after a sleep of its exptime", function ()
             local child = start([[
-                -- A timer of Neovim counts from its loop's own time, which may be behind.
+                -- A timer of Neovim counts from the loop's own time, which may be behind.
                 local sleeps = { require("resty.holdfast").sleep, ]] .. (name == "neovim" and "nil" or "sleep") .. [[ }
                 local dict = shdict.shared.spec_hosts
                 local stores = {
@@ -191,7 +191,7 @@ describe("if the caller cannot wait", function ()
         return (process.run(loops.COMMON .. loops.LOOPS[name] .. source))
     end
 
-    it("cqueues: the host says so, in a program's own coroutine and in a callback from C", function ()
+    it("cqueues: the host reports it in a program's own coroutine and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
         assert.equal(prefix .. "a coroutine of the program inside a coroutine of the controller\n"
                      .. prefix .. "Lua was called from C\n", answer("cqueues", [[

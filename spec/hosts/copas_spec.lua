@@ -1,13 +1,13 @@
--- Tests host/copas1.lua. Real copas servers with handlers that wait for locks, what newer versions of copas can do,
--- and versions that are not supported. conformance_spec.lua tests what copas shares with other event loops.
+-- Tests host/copas1.lua: real copas servers with handlers that wait for locks, features of newer versions of copas, and
+-- unsupported versions. conformance_spec.lua tests the behaviour that copas shares with other event loops.
 
 local loops, process = require "spec.support" ("loops", "process")
 local socket = require "socket"
 
 local COPASES = loops.LOOPS["new copas"] and { "copas", "new copas" } or { "copas" }
-local PATIENCE = 20  -- seconds; only for "does not hang"
+local PATIENCE = 20 -- seconds; only limits a hang
 
--- Each line of a connection is a command.
+-- Each line that a connection receives is a command.
 local SERVER = loops.COMMON .. [[
     local copas = require "copas"
     local socket = require "socket"
@@ -68,7 +68,7 @@ for _, name in ipairs(COPASES) do
             return assert(connection:receive("*l"))
         end
 
-        it("other connections are served while handlers wait for a lock, which each gets after the release", function ()
+        it("other connections are served while handlers wait for a lock, and each handler gets it", function ()
             local waiting = {}
             for i = 1, 20 do
                 waiting[i] = connect()
@@ -84,7 +84,7 @@ for _, name in ipairs(COPASES) do
             end
         end)
 
-        it("a handler continues to wait when its client goes away, and others get the lock after it", function ()
+        it("a handler keeps waiting when its client disconnects, and others get the lock afterwards", function ()
             local gone, waiting, other = connect(), connect(), connect()
             send(gone, "lock")
             gone:close()
@@ -103,7 +103,7 @@ describe("a version of copas that is not supported", function ()
         return (process.run("package.loaded.copas = { _VERSION = 'Copas 3.0.0' }\n" .. loops.COMMON .. source))
     end
 
-    it("is refused when a caller would wait, and named", function ()
+    it("is refused by name when a caller would wait", function ()
         assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x and 4.0 or "
                      .. "newer; upgrade copas, or give set_host a host for it\n", answer [[
             coroutine.wrap(function ()
@@ -114,7 +114,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("affects no caller outside coroutines, nor when it says that its loop does not run", function ()
+    it("affects no caller outside coroutines or without a running loop", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false
@@ -122,7 +122,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("is used by a host that sleeps as it does", function ()
+    it("is used by a host that sleeps as the version does", function ()
         assert.equal("true\t1\n", answer [[
             local held = new()
             held:lock("key")

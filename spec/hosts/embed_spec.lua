@@ -1,12 +1,12 @@
--- examples/embed: a program in C++ with its own loop as the host, and one in plain C. conformance_spec.lua tests what
--- its loop shares with others.
+-- Tests examples/embed: a C++ program with its own loop as the host, and a plain C program. conformance_spec.lua tests
+-- the behaviour that its loop shares with other loops.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
 local FOLDER = command.program:match("^(.*)/") .. "/examples/embed/"
 local SIZE = "1m"
 
--- Begins scripts of the program and scripts for plain LuaJIT.
+-- Begins the program's scripts and scripts for plain LuaJIT.
 local OPEN = ([[
     local resty_lock = require "resty.lock"
     local shdict = require "resty.shdict"
@@ -15,19 +15,19 @@ local OPEN = ([[
 ]]):format(SIZE)
 
 
--- Starts a program of the folder as a child that talks like any other.
+-- Starts a program of the folder as a child that exchanges lines like any other.
 local function run_program(name, ...)
     return process.start({ FOLDER .. name, ... }, { stderr = true })
 end
 
 
 describe("examples/embed:", function ()
-    -- The dictionary, empty at first, lives as long as this has it open.
+    -- The dictionary is empty at first, and exists as long as this process has it open.
     local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
     after_each(site.clean_up)
 
-    -- The scripts, side by side.
+    -- Runs the scripts concurrently.
     local function embed(...)
         local paths = {}
         for i, source in ipairs { ... } do
@@ -37,7 +37,7 @@ describe("examples/embed:", function ()
     end
 
     describe("the loop of the C++ program", function ()
-        it("wakes a coroutine by the release, not by the clock", function ()
+        it("wakes a coroutine on the release, not by the clock", function ()
             local child = embed [[
                 local now = require("resty.holdfast.core").C.holdfast_now
                 local lock = new { timeout = 60 }
@@ -64,7 +64,7 @@ describe("examples/embed:", function ()
             error("it looks by itself once a second: " .. late .. " s late")
         end)
 
-        it("resumes coroutines that yield by themselves, and protects all from the collector", function ()
+        it("resumes coroutines that yield by themselves, and protects all coroutines from the collector", function ()
             local child = embed [[
                 local ended = 0
                 for _ = 1, 100 do
@@ -74,7 +74,7 @@ describe("examples/embed:", function ()
                         if ended == 100 then say("all") end
                     end)
                 end
-                collectgarbage()  -- nothing but the program refers to them
+                collectgarbage() -- only the program refers to them
             ]]
             child:expect_end("all")
         end)
@@ -145,7 +145,7 @@ describe("examples/embed:", function ()
             assert.equal(0, child:wait())
         end)
 
-        it("refuses what it cannot run", function ()
+        it("refuses scripts that it cannot run", function ()
             for _, case in ipairs {
                 { 2, "Usage: embed", },
                 { 1, "NAME=SIZE expected", "--dict", "jobs", "x.lua" },

@@ -7,7 +7,7 @@ local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"
 
     -- Holds "key" until the returned function is called, or for `seconds`.
-    local kept = {}  -- what is collected is released
+    local kept = {} -- collected locks are released
     local function hold(seconds)
         local lock = new({ exptime = seconds or 60 })
         assert(lock:lock("key"))
@@ -15,17 +15,18 @@ local COMMON = [[
         return function () return lock:unlock() end
     end
 
-    -- Whether a coroutine has failed.
+    -- `failed`: whether a coroutine has failed.
     local failed, say_error = false, report
     function report(message) failed = true say_error(message) end
 
-    -- Takes "key", which another coroutine holds, reports that under the word, and releases it.
+    -- Takes "key", which a different coroutine holds, reports this with the word, and releases the key.
     local function take(word, options)
         local lock = new(options)
         say(word, lock:lock("key") > 0, lock:unlock())
     end
 
-    -- In a coroutine: from now on all coroutines wait by wait(real, waiter, seconds); `real` is the former host.
+    -- Call this in a coroutine. From now on all coroutines wait with wait(real, waiter, seconds); `real` is the former
+    -- host.
     local function set_liar(wait)
         local real = hosts.current()
         hosts.set_host {
@@ -36,7 +37,7 @@ local COMMON = [[
         }
     end
 
-    -- Reports listeners, the holder and waiters. None of them may be left when all have ended.
+    -- Reports listeners, the holder and waiters. None of them may remain after all coroutines have ended.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()
@@ -66,7 +67,7 @@ for _, name in ipairs(loops.names) do
             return found
         end
 
-        it("a coroutine that fails while it holds the lock keeps the others waiting until its release", function ()
+        it("a lock of a failed coroutine keeps the others waiting until its release", function ()
             local text = answer [[
                 local held = new({ exptime = 60 })
                 spawn(function ()
@@ -110,7 +111,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
         end)
 
-        it("a function that with() runs after a wait and that fails leaves the lock to the others", function ()
+        it("a function that fails in with() after a wait releases the lock to the others", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -129,7 +130,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        -- Hosts that lie. Two coroutines still get the lock in turn, one of them after its release.
+        -- Hosts that report wrong results. Two coroutines still get the lock in turn, one of them after its release.
         for lie, wait in pairs {
             ["comes back early each time"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
@@ -205,7 +206,7 @@ for _, name in ipairs(loops.names) do
                 end
                 local scheduler = package.loaded["resty.holdfast.scheduler"]
                 local count, value = 1
-                repeat  -- the scheduler has its own reference
+                repeat -- the scheduler has its own reference
                     count = count + 1
                     value = debug.getupvalue(scheduler.wait, count)
                     if value == "listen" then debug.setupvalue(scheduler.wait, count, parker.listen) end
@@ -273,7 +274,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter behind one that is never resumed gets the lock after a while", function ()
+        it("a waiter behind a never resumed waiter gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
                 local over, stuck
@@ -299,7 +300,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter continues under its host when another one is set during the wait", function ()
+        it("a waiter continues under its host when a different host is set during the wait", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -445,7 +446,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("cqueues: a controller that is no longer run delays no coroutine of another", function ()
+    it("cqueues: a controller that is no longer run delays no coroutine of another controller", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))
@@ -461,7 +462,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("copas: sleep takes a time and nothing else", function ()
+    it("copas: sleep accepts only a time", function ()
         local child = loops.start("copas", [[
             spawn(function ()
                 for _, seconds in ipairs { "x", -1, 0 / 0, 1 / 0 } do

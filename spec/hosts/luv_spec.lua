@@ -1,4 +1,4 @@
--- Tests host/uv.lua. Programs with a loop of luv's own. conformance_spec.lua tests what holds in every loop.
+-- Tests host/uv.lua: programs with a loop of luv's own. conformance_spec.lua tests the behaviour that all loops share.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 

@@ -1,5 +1,5 @@
--- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
--- conformance_spec.lua tests what they share with other event loops.
+-- Real Neovim instances: what the main loop, coroutines and fast events can do while a different process holds a lock.
+-- conformance_spec.lua tests the behaviour that they share with other event loops.
 
 local new_holder, loops, neovim, process, snippets =
     require "spec.support" ("holder", "loops", "neovim", "process", "snippets")
@@ -31,9 +31,9 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
-    -- A test: the program says the line `when`, continues when the key is released, and says the other lines until it
-    -- ends.
-    local function it_goes_on(title, source, when, ...)
+    -- Makes a test: the program says the line `when`, continues when the key is released, and says the remaining lines
+    -- until it ends.
+    local function it_continues(title, source, when, ...)
         local rest = { ... }
         it(title, function ()
             local child = start(source)
@@ -43,7 +43,7 @@ describe("in Neovim", function ()
     end
 
     describe("the main loop", function ()
-        it_goes_on("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
+        it_continues("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
             local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
             timer:start(5, 5, function ()
                 ticks = ticks + 1
@@ -69,7 +69,7 @@ describe("in Neovim", function ()
             say(hosts.current().name, elapsed > 0, ticks >= 5, scheduled >= 5, steps >= 5, lock:unlock())
         ]], "alive", "neovim\ttrue\ttrue\ttrue\ttrue\t1")
 
-        it("gets what its own callback releases", function ()
+        it("gets a lock that its own callback releases", function ()
             local child = start [[
                 local held, lock = new(), new()
                 held:lock("own")
@@ -79,7 +79,7 @@ describe("in Neovim", function ()
             child:expect_end("release\t1", "true")
         end)
 
-        it_goes_on("waits in a callback that is called while it waits", [[
+        it_continues("waits in a callback that is called while it waits", [[
             local held, inner, outer = new(), new(), new()
             held:lock("a")
             vim.schedule(function ()
@@ -90,7 +90,7 @@ describe("in Neovim", function ()
             say("outer", (outer:lock("a") or 0) > 0)
         ]], "begin", "inner\ttrue", "outer\ttrue")
 
-        it_goes_on("waits where a coroutine cannot yield: in a callback from C", [[
+        it_continues("waits where a coroutine cannot yield: in a callback from C", [[
             spawn(function ()
                 table.sort({ 1, 2 }, function (a, b)
                     vim.schedule(function () say("begin") end)
@@ -122,7 +122,7 @@ describe("in Neovim", function ()
             end)
         end
 
-        it_goes_on("polls where no thread can be had", [[
+        it_continues("polls where no thread can be had", [[
             local parker = require "resty.holdfast.wait.parker"
             parker.fd = function () return nil, "no thread" end
             vim.schedule(function () say("begin") end)
@@ -131,7 +131,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a coroutine", function ()
-        it_goes_on("that began to wait in the main loop goes on there", [[
+        it_continues("that began to wait in the main loop goes on there", [[
             local over
             spawn(function ()
                 local lock = new()
@@ -143,7 +143,7 @@ describe("in Neovim", function ()
             vim.wait(20000, function () return over end)
         ]], "begin", "true\tfalse\ttrue")
 
-        it_goes_on("may wait when it began in a fast event", [[
+        it_continues("may wait when it began in a fast event", [[
             in_fast_event(function (done)
                 spawn(function ()
                     say("begin", vim.in_fast_event())
@@ -153,7 +153,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin\ttrue", "true\ttrue")
 
-        it("that another coroutine resumes just before its time is not resumed again", function ()
+        it("that is resumed by another coroutine just before its time is not resumed again", function ()
             assert.equal("true\n", start([[
                 local over
                 spawn(function ()
@@ -161,7 +161,7 @@ describe("in Neovim", function ()
                     after(10, function ()
                         vim.schedule(function () coroutine.resume(co) end)
                     end)
-                    vim.schedule(function ()  -- the times of both come together
+                    vim.schedule(function () -- the times of both coincide
                         local busy = now() + 0.05
                         repeat until now() > busy
                     end)
@@ -203,7 +203,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a fast event", function ()
-        it("gets a free lock, and does not wait for others", function ()
+        it("gets a free lock, and does not wait for held ones", function ()
             local child = start [[
                 in_fast_event(function (done)
                     say(vim.in_fast_event(), new():lock("free"))
@@ -220,7 +220,7 @@ describe("in Neovim", function ()
             assert.equal(0, child:wait())
         end)
 
-        it_goes_on("may wait in vim.schedule, as the error says", [[
+        it_continues("may wait in vim.schedule, as the error says", [[
             in_fast_event(function (done)
                 vim.schedule(function ()
                     vim.schedule(function () say("begin") end)
@@ -230,7 +230,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin", "true")
 
-        it_goes_on("with block = true stops the editor until the lock is released", [[
+        it_continues("with block = true stops the editor until the lock is released", [[
             local over
             local ticks, timer = 0, uv.new_timer()
             timer:start(1, 1, function () ticks = ticks + 1 end)
@@ -245,7 +245,7 @@ describe("in Neovim", function ()
         ]], "begin", "true\t0")
     end)
 
-    it("an instance that ends while it holds a lock and waits leaves nothing locked, and ends at once", function ()
+    it("an instance that ends while it holds a lock and waits leaves nothing locked, and ends immediately", function ()
         local child = start [[
             local held = new()
             held:lock("held")
@@ -258,7 +258,7 @@ describe("in Neovim", function ()
         holder:take("held")
     end)
 
-    it("waits leave nothing: the loop watches for wake-ups only during waits", function ()
+    it("waits leave nothing behind: the loop watches for wake-ups only during waits", function ()
         local child = start [[
             local parker = require "resty.holdfast.wait.parker"
             local function is_watched()
@@ -313,7 +313,7 @@ describe("in Neovim", function ()
         ["in the folder that a plugin manager puts into runtimepath"] = "plugins/holdfast",
         ["in pack/*/start of a folder in packpath"] = "site/pack/some/start/holdfast",
     } do
-        it("as a plugin finds the library beside the Lua files of a checkout " .. way, function ()
+        it("as a plugin finds the library next to the Lua files of a checkout " .. way, function ()
             local root = os.getenv "HOLDFAST_DIR" .. "/nvim"
             local folder = root .. "/" .. place
             assert(os.execute(("mkdir -p %s/build && cp -r lua %s && cp %s %s/build/libholdfast.so"):format(
@@ -330,7 +330,7 @@ describe("in Neovim", function ()
         end)
     end
 
-    it("is shown as a plugin by docs/install.md: lazy.nvim can read that, and builds it by make", function ()
+    it("docs/install.md shows a plugin that lazy.nvim can read and build with make", function ()
         local plugin
         for _, block in ipairs(snippets.read "docs/install.md") do
             if block.heading == "A Neovim plugin" and block.language == "lua" then
@@ -340,7 +340,7 @@ describe("in Neovim", function ()
         assert.equal("make", plugin.dependencies[1].build)
     end)
 
-    it("a task of the scheduler, run inside of it, is a task there, too", function ()
+    it("a task of the scheduler also works as a task inside Neovim", function ()
         local child = start [[
             local scheduler = require "resty.holdfast.scheduler"
             scheduler.spawn(function ()
@@ -355,7 +355,7 @@ describe("in Neovim", function ()
         child:expect_end("true", "true")
     end)
 
-    it_goes_on("a thread of it has no loop of its own: the thread waits", [[
+    it_continues("a thread of it has no loop of its own: the thread waits", [[
         local path = package.path
         local over
         local function work(lua_path)

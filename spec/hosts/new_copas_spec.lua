@@ -1,5 +1,6 @@
--- Tests host/copas.lua. Features that copas has since version 4 and other loops lack: coroutines that are removed, and
--- loops that announce their end. conformance_spec.lua and its neighbours test what copas shares with other loops.
+-- Tests host/copas.lua: features that copas has had since version 4 and that other loops lack: removed coroutines, and
+-- loops that announce their end. conformance_spec.lua and its neighbours test the behaviour that copas shares with
+-- other loops.
 
 local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
@@ -31,7 +32,7 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-    -- Sixty coroutines that wait for the lock of `held`, are removed and never come back; then one more that waits.
+    -- Sixty coroutines wait for the lock of `held`, are removed and never come back. Then one more coroutine waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
         local gone = {}
@@ -61,7 +62,7 @@ describe("in new copas", function ()
         end
     ]]
 
-    it("waiters that are removed are gone at once", function ()
+    it("removed waiters leave the queue immediately", function ()
         assert_says(CROWD .. [[
             spawn(function ()
                 crowd()
@@ -85,7 +86,7 @@ describe("in new copas", function ()
         ]], "60", "true\t0")
     end)
 
-    it("a writer that is removed while it waits keeps no reader out", function ()
+    it("a writer that is removed while it waits blocks no reader", function ()
         assert_says([[
             local rwlock = require "resty.rwlock"
             local function rw() return assert(rwlock:new("spec_hosts", { timeout = 60, exptime = 60 })) end
@@ -117,7 +118,7 @@ describe("in new copas", function ()
         ]], "true")
     end)
 
-    it("the loop ends though a waiter was removed, and another loop runs after it", function ()
+    it("the loop ends although a waiter was removed, and another loop runs afterwards", function ()
         assert_says([[
             local held = holding("key")
             for round = 1, 2 do
@@ -141,7 +142,7 @@ describe("in new copas", function ()
 
     it("a program may cancel everything, and continue with another loop", function ()
         assert_says([[
-            if not copas.cancelall then  -- which is younger than 4.10
+            if not copas.cancelall then -- newer than 4.10
                 say("ended\nnext", true)
                 os.exit(0)
             end
@@ -162,7 +163,7 @@ describe("in new copas", function ()
             spawn(function ()
                 local lock = new { exptime = 1.5, renew = true }
                 assert(lock:lock("key"))
-                if copas.waitforexit then copas.waitforexit() end  -- younger than 4.0
+                if copas.waitforexit then copas.waitforexit() end -- newer than 4.0
                 say "exit"
                 sleep(2)
                 say("valid", lock:valid())
@@ -170,7 +171,7 @@ describe("in new copas", function ()
         ]], "exit", "valid\ttrue")
     end)
 
-    it("a coroutine that another one resumes continues to wait", function ()
+    it("a coroutine that another coroutine resumes continues to wait", function ()
         assert_says([[
             local held = holding("key")
             spawn(function ()

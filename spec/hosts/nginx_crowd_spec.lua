@@ -1,4 +1,4 @@
--- Many waiters in the workers of nginx, and what they leave behind.
+-- Many waiters in nginx's workers, and what they leave behind.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -10,7 +10,8 @@ local COMMON = [[
     local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
 ]]
 
--- arg_count light threads that each take a key once, the same key or each its own. Returns how many got it.
+-- Runs arg_count light threads that each take a key once, all the same key or each a different one. Returns how many
+-- got their key.
 local CROWD = site.IN_THREADS .. COMMON .. [[
     local first = tonumber(ngx.var.arg_first)
     ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)
@@ -105,7 +106,7 @@ describe("in nginx", function ()
             end
         end
 
-        -- When everything that lingers is gone.
+        -- Counts when everything temporary is gone.
         local function count()
             local workers = here:workers()
             site.await("the wake threads end", function ()
@@ -133,7 +134,7 @@ describe("in nginx", function ()
         end
         contend_in_both()
         local after
-        -- A worker may be about to close a connection, now and before: there may be fewer descriptors, too.
+        -- A worker may be about to close a connection, now and before, so there may also be fewer descriptors.
         site.await("the workers have no more descriptors than before", function ()
             after = count()
             return after.worker_descriptors <= before.worker_descriptors
@@ -145,7 +146,7 @@ describe("in nginx", function ()
         assert.is_nil(here:log():find("%[alert%]"))
     end)
 
-    it("a thousand waiters in a killed worker are gone, and others get its locks", function ()
+    it("a thousand waiters in a killed worker leave the queues, and others get its locks", function ()
         local here = site.start { locations = { ["/crowd"] = CROWD, ["/hold"] = COMMON .. [[
             local lock = new { exptime = 600 }
             assert(lock:lock("key"))

@@ -1,5 +1,5 @@
--- Deadlocks in nginx. A cycle is reported if the takers of its locks will certainly release them. A lock that is given
--- to a timer or to another light thread is in no cycle.
+-- Deadlocks in nginx. A cycle is reported only if the takers of its locks are certain to release them. A lock that is
+-- given to a timer or to a different light thread is in no cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")
@@ -8,7 +8,7 @@ local NAME = "spec_nginx_deadlock"
 
 local locations = steps.locations_with(NAME, [[
     local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
-    -- Reports the result of the wait of an object, which releases what it got.
+    -- Reports the result of an object's wait, and releases what the object got.
     local function told(lock, elapsed, err, keys)
         if elapsed then
             lock:unlock()
@@ -28,7 +28,7 @@ local locations = steps.locations_with(NAME, [[
         fn()
         lock:unlock()
     end
-    -- Reports the results of both, each begun in its own light thread.
+    -- Reports the results of both functions, each in its own light thread.
     local function both(fn)
         local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
         local outcomes = {}
@@ -53,8 +53,8 @@ describe("in nginx", function ()
         end)
     end
 
-    -- A while after a waiter for "a" has come.
-    local function let_go_on()
+    -- Continues a while after a waiter for "a" has come.
+    local function let_continue()
         await_waiter "a"
         waits.sleep(0.1)
         dict:set("go on", true)
@@ -177,33 +177,33 @@ describe("in nginx", function ()
             return (site.start { locations = locations { ["/"] = source } }:get("/", 30))
         end
 
-        local function assert_told(said)
+        local function assert_deadlock(said)
             assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
         end
 
-        -- The one that times out first lets the other continue.
-        local function assert_not_told(said)
+        -- The light thread that times out first lets the other one continue.
+        local function assert_no_deadlock(said)
             assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
         end
 
         for _, how in ipairs(CERTAIN) do
             it(how .. " is reported to one, and the other continues", function ()
-                assert_told(outcome(how, "nil", 15))
+                assert_deadlock(outcome(how, "nil", 15))
             end)
         end
 
         for _, how in ipairs(BY_CALLS) do
             it(how .. " ends by a timeout, as in lua-resty-lock", function ()
-                assert_not_told(outcome(how, "nil", 0.5))
+                assert_no_deadlock(outcome(how, "nil", 0.5))
             end)
 
             it(how .. " is reported if the objects have deadlock = true", function ()
-                assert_told(outcome(how, "true", 15))
+                assert_deadlock(outcome(how, "true", 15))
             end)
         end
 
-        it("by with ends by a timeout if the objects have deadlock = false", function ()
-            assert_not_told(outcome("by with", "false", 0.5))
+        it("in with ends in a timeout if the objects have deadlock = false", function ()
+            assert_no_deadlock(outcome("by with", "false", 0.5))
         end)
     end)
 
@@ -249,7 +249,7 @@ describe("in nginx", function ()
     end)
 
     describe("a cycle of locks that are held by their takers", function ()
-        -- Takes one key, and then wants the other.
+        -- Takes one key, and then waits for the other key.
         local CROSS = [[
             local mine, other = ngx.var.arg_mine, ngx.var.arg_other
             local lock = new { exptime = 60, deadlock = true }
@@ -261,7 +261,7 @@ describe("in nginx", function ()
             ngx.print(outcome)
         ]]
 
-        local function assert_one_is_told(first, second)
+        local function assert_one_gets_error(first, second)
             first:send("/cross?mine=a&other=b")
             second:send("/cross?mine=b&other=a")
             local outcomes = { (first:receive(30)), (second:receive(30)) }
@@ -272,13 +272,13 @@ describe("in nginx", function ()
 
         it("of two requests of one worker is reported to one, and the other continues", function ()
             local here = site.start { locations = locations { ["/cross"] = CROSS } }
-            assert_one_is_told(here:connect(), here:connect())
+            assert_one_gets_error(here:connect(), here:connect())
         end)
 
         it("of requests of two workers is reported to one, and the other continues", function ()
             local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
             local connections = here:connect_to_each(2)
-            assert_one_is_told(connections[1], connections[2])
+            assert_one_gets_error(connections[1], connections[2])
         end)
 
         -- Holds b and wants a.
@@ -292,7 +292,7 @@ describe("in nginx", function ()
             ngx.print(outcome)
         ]]
 
-        it("is none if another light thread of the request holds the lock", function ()
+        it("is not reported if another light thread of the request holds the lock", function ()
             local here = site.start { locations = locations { ["/b"] = HOLDER_OF_B, ["/a"] = [[
                 local lock = new { exptime = 60, deadlock = true }
                 await "b taken"
@@ -307,13 +307,13 @@ describe("in nginx", function ()
             b:send("/b")
             a:send("/a")
             await_waiter "b"
-            let_go_on()
+            let_continue()
             assert.equal("got", (a:receive()))
             assert.equal("got", (b:receive()))
         end)
 
-        -- nginx uses the coroutine of a request again as soon as the request is over.
-        it("is none when another request has the coroutine of the one that took the lock", function ()
+        -- nginx reuses a request's coroutine as soon as the request ends.
+        it("is not reported when another request reuses the taker's coroutine", function ()
             local here = site.start { locations = locations {
                 ["/b"] = HOLDER_OF_B,
                 ["/a"] = [[
@@ -334,7 +334,7 @@ describe("in nginx", function ()
             here:get("/a")
             local wanting = here:send(5, "/want")
             await_waiter "b"
-            let_go_on()
+            let_continue()
             assert.equal("1", (release:receive()))
             assert.equal("got", (b:receive()))
             for i = 1, 5 do
@@ -342,11 +342,11 @@ describe("in nginx", function ()
             end
         end)
 
-        it("is none if the client of a waiter went away", function ()
+        it("is not reported if a waiter's client disconnected", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }
-                    assert(OTHER:lock("other"))  -- a holder of nothing is in no cycle
+                    assert(OTHER:lock("other")) -- a process that holds nothing is in no cycle
                     collectgarbage "stop"
                 ]],
                 ["/want"] = "try 'b'",
@@ -371,7 +371,7 @@ describe("in nginx", function ()
             end
             waits.sleep(0.1)
             a:send("/a")
-            let_go_on()
+            let_continue()
             assert.equal("1", (a:receive()))
             assert.equal("got", (b:receive()))
         end)

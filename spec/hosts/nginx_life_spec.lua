@@ -3,7 +3,7 @@
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
 local NAME = "spec_nginx_life"
--- Seconds in which an old worker exits after its last request: 2, and 3 for a machine that stands still.
+-- Seconds in which an old worker exits after its last request: 2, plus 3 for a machine that stalls.
 local EXIT_PATIENCE = 5
 local PATIENCE = 20
 
@@ -16,7 +16,7 @@ local COMMON = [[
 ]]
 
 local LOCATIONS = {
-    -- Counts by reading and writing, which only the lock makes right. Reports how many were inside.
+    -- Counts by reading and writing, which only the lock makes safe. Reports how many requests were inside.
     ["/count"] = [[
         local lock = new()
         local elapsed, err = lock:lock("counter")
@@ -32,7 +32,7 @@ local LOCATIONS = {
         ngx.print(ok and inside or reason)
     ]],
     ["/hold"] = "local lock = new()\n" .. site.HOLD,
-    -- Ends without releasing it; the worker has it.
+    -- Ends without releasing the lock; the worker keeps it.
     ["/keep"] = [[
         package.loaded.kept = new()
         ngx.print(package.loaded.kept:lock("key"))
@@ -55,7 +55,7 @@ local LOCATIONS = {
     ]],
 }
 
--- A plain script's lock.
+-- A lock of a plain script.
 local SCRIPT = COMMON .. [[
     local lock = new { timeout = 15, exptime = 60 }
 ]]
@@ -73,7 +73,7 @@ local function start(options)
 end
 
 
--- The worker that answers this connection.
+-- Returns the worker that answers this connection.
 local function worker_of(connection)
     return tonumber((connection:get("/worker")))
 end
@@ -94,7 +94,7 @@ describe("the life of nginx", function ()
         end)
     end
 
-    -- Waits until a new worker answers. The old one may have to do so.
+    -- Waits until a new worker answers. The old worker may have to exit first.
     local function reload(here, old)
         here:signal("HUP")
         site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
@@ -110,7 +110,7 @@ describe("the life of nginx", function ()
         site.await("the request holds the lock", function () return dict:get("held") end)
     end
 
-    -- There is no holder, and no waiter.
+    -- Expects that there is neither a holder nor a waiter.
     local function assert_free(key)
         site.await("nobody has the lock of " .. key, function () return lock:holder(key) == nil end)
         assert.is_true(lock:trylock(key))
@@ -144,7 +144,7 @@ describe("the life of nginx", function ()
         site.await("only new workers are left", function () return #here:workers() == 2 end, EXIT_PATIENCE)
     end)
 
-    it("a reload leaves the lock of a request that still runs to it", function ()
+    it("a running request keeps its lock during a reload", function ()
         local here = start()
         local holder = here:connect()
         local old = worker_of(holder)
@@ -186,13 +186,13 @@ describe("the life of nginx", function ()
         assert_exits_with_reload(here)
     end)
 
-    it("data outlive a reload if init_worker_by_lua opens them, and a restart if persistent", function ()
+    it("data survive a reload if init_worker_by_lua opens them, and a restart if persistent", function ()
         local OPEN = [[
             local shdict = require "resty.shdict"
             kept = shdict.open("spec_nginx_kept", { size = "100k" })
             data = shdict.open("spec_nginx_data", { size = "100k", persist = false })
         ]]
-        local world = os.getenv("HOLDFAST_DIR") .. "/data"  -- the spec itself is not in it
+        local world = os.getenv("HOLDFAST_DIR") .. "/data" -- not the spec's own world
         local here = site.start {
             env = { HOLDFAST_DIR = world },
             http = "init_worker_by_lua_block { " .. OPEN .. " }",
@@ -222,7 +222,7 @@ describe("the life of nginx", function ()
         os.execute("rm -rf '" .. world .. "'")
     end)
 
-    it("a graceful quit lets waiters get the lock, or their timeout", function ()
+    it("a graceful quit lets waiters get the lock or time out", function ()
         local here = start { workers = 2 }
         assert.is_true(lock:trylock("key"))
         local patient, hasty = here:connect(), here:connect()
@@ -237,7 +237,7 @@ describe("the life of nginx", function ()
         await_exit(here.master.pid)
     end)
 
-    it("a worker that is killed while it holds a lock leaves it to one that waits in another", function ()
+    it("a killed worker's lock goes to a waiter in another worker", function ()
         local here = start { workers = 2 }
         local each = here:connect_to_each(2)
         local victim = worker_of(each[1])
@@ -245,7 +245,7 @@ describe("the life of nginx", function ()
         each[2]:send("/wait")
         await_waiters(1)
         here:signal("KILL", victim)
-        assert.equal("got", each[2]:receive())  -- exptime is 60 seconds
+        assert.equal("got", each[2]:receive()) -- exptime is 60 seconds
 
         site.await("the worker is replaced", function ()
             return #here:workers() == 2 and not site.alive(victim)
@@ -270,13 +270,13 @@ describe("the life of nginx", function ()
         assert.equal(60, dict:get("n"))
         site.await("descriptors are closed", function () return settled() <= before end)
 
-        -- A lock that a request holds ends with its Lua state.
+        -- A lock that a request holds ends with the request's Lua state.
         assert.equal("0", here:get("/keep"))
         site.await("the lock is free", function () return lock:trylock("key") end)
         assert.is_nil(here:log():find("[error]", 1, true))
     end)
 
-    it("the lock of a request expires when its client goes away, or is released by the collector before", function ()
+    it("when its client disconnects, a request's lock expires or is released by the collector", function ()
         local here = start {
             http = "lua_check_client_abort on;",
             locations = {
@@ -305,7 +305,7 @@ describe("the life of nginx", function ()
         end)
     end)
 
-    -- Then nginx closes all connections, also the one to the wake thread.
+    -- Then nginx closes all connections, including the connection to the wake thread.
     it("worker_shutdown_timeout ends a worker with waiters, and logs no complaint", function ()
         local here = start { main = "worker_shutdown_timeout 100ms;" }
         local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")
@@ -320,7 +320,7 @@ describe("the life of nginx", function ()
         await_waiters(0)
     end)
 
-    it("two nginx share a dictionary and its locks", function ()
+    it("two nginx instances share a dictionary and its locks", function ()
         local one, other = start(), start()
         site.storm(function (number) return (number % 2 == 0 and one or other):connect() end, "/count", 200)
         assert.equal(200, dict:get("n"))
@@ -333,7 +333,7 @@ describe("the life of nginx", function ()
         assert.equal("got", waiter:receive())
     end)
 
-    it("one of two nginx that share a dictionary may end", function ()
+    it("one of two nginx instances that share a dictionary may end", function ()
         local one, other = start(), start()
         site.storm(function () return one:connect() end, "/count", 20)
         assert.equal("0", one:get("/keep"))

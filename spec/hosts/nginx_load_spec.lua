@@ -1,4 +1,4 @@
--- Tests later.lua: what a request loads if its Lua state ends with it, and what other Lua states load.
+-- Tests later.lua: what a request loads if its Lua state ends with the request, and what other Lua states load.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -7,7 +7,7 @@ local UNCACHED = "lua_code_cache off; "
 
 local it = fixture.it_unless(site.missing())
 
--- Prepended to each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
+-- Prepended to each location. `loaded`: the library's modules in this Lua state, by name without resty and holdfast.
 local COMMON = [[
     local function loaded()
         local found, count = {}, 0
@@ -25,7 +25,7 @@ local COMMON = [[
     end
 ]]
 
--- One method in each, in a state that has loaded nothing for it: its result, and how it is called.
+-- One method of each kind, in a state that has loaded nothing for it: its result, and how it is called.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -135,7 +135,7 @@ local LOCATIONS = {
         done:wait(20)
         ngx.print(count > 30)
     ]],
-    -- As if no descriptor were free.
+    -- Acts as if no descriptor were free.
     ["/unreadable"] = [[
         local lock = new()
         assert(lock:lock("unreadable"))
@@ -209,7 +209,7 @@ describe("loading in nginx", function ()
         assert.equal("false true", here:get("/kept"))
     end)
 
-    it("lasting Lua states load everything at once", function ()
+    it("lasting Lua states load everything immediately", function ()
         assert.equal("true", start("init_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start("init_worker_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start(""):get("/timer"))

@@ -1,12 +1,11 @@
--- Tests dictionary/registry.lua: zones of nginx. Which dictionary a lock gets in nginx, and which processes may use
--- it.
+-- Tests dictionary/registry.lua: nginx's zones. Which dictionary a lock gets in nginx, and which processes may use it.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local core = require "resty.holdfast.core"
 
 local it = fixture.it_unless(site.missing())
 
--- In a location: reports what the dictionary of that name is.
+-- In a location: reports the capacity of the dictionary of that name.
 local CAPACITY = [[
     local name = ngx.unescape_uri(ngx.var.arg_name)
     local dict = require("resty.shdict").shared[name]
@@ -29,14 +28,14 @@ local LOCK = [[
 local LOCATIONS = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY }
 
 
--- A request takes a lock in "my_locks", which then has this many bytes.
+-- Expects that a request takes a lock in "my_locks", and that "my_locks" then has this many bytes.
 local function assert_takes(here, capacity)
     assert.equal("0", here:get("/lock?name=my_locks"))
     assert.equal(capacity, here:get("/capacity?name=my_locks"))
 end
 
 
--- Runs a plain script beside nginx, and returns its output.
+-- Runs a plain script while nginx runs, and returns its output.
 local function script(source)
     local text, status = process.run([[
         local resty_lock, shdict = require "resty.lock", require "resty.shdict"
@@ -46,7 +45,7 @@ local function script(source)
 end
 
 
--- Another process has the dictionary, with 200k.
+-- A second process has the dictionary open, with 200k.
 local function keep_open(name)
     process.start(([[
         require("resty.shdict").open(%q, { size = "200k" })
@@ -64,7 +63,7 @@ describe("names in nginx", function ()
         end
     end)
 
-    it("a lock opens our dictionary of the name and size of the lua_shared_dict", function ()
+    it("a lock opens a holdfast dictionary with the name and size of the lua_shared_dict", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("none", here:get("/capacity?name=my_locks"))
         assert_takes(here, "102400")
@@ -72,7 +71,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("an object that init_worker_by_lua makes has opened the dictionary before the first request", function ()
+    it("an object made in init_worker_by_lua opens the dictionary before the first request", function ()
         site.start {
             dictionaries = { my_locks = "100k" },
             http = [[init_worker_by_lua_block { assert(require("resty.lock"):new("my_locks")) }]],
@@ -101,7 +100,7 @@ describe("names in nginx", function ()
         assert.equal("2097152", here:get("/capacity?name=other"))
     end)
 
-    it("our dictionary that a program has put into ngx.shared is used as it is", function ()
+    it("a holdfast dictionary that a program has put into ngx.shared is used unchanged", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             http = [[init_worker_by_lua_block {
@@ -145,19 +144,19 @@ describe("names in nginx", function ()
         assert.equal("nil\ttimeout", keeper:hear())
     end)
 
-    it("the smallest size that nginx takes is large enough, and parts of pages do not matter", function ()
+    it("the smallest size that nginx accepts is large enough, and parts of pages do not matter", function ()
         local here = site.start { dictionaries = { small = "12k", odd = "13001" }, locations = LOCATIONS }
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
             assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
-            -- In another worker it already exists.
+            -- In the new worker the dictionary already exists.
             here:reload()
             assert.equal("0", here:get("/lock?name=" .. name))
         end
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("a dictionary that exists with another size is used as it is, and the log says so once", function ()
+    it("an existing dictionary of a different size is used unchanged, and the log reports it once", function ()
         keep_open "my_locks"
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
@@ -167,7 +166,7 @@ describe("names in nginx", function ()
         assert.equal(1, count)
     end)
 
-    it("a removed dictionary is not found until a reload makes it again", function ()
+    it("a removed dictionary is not found until a reload recreates it", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("true", script [[print(shdict.remove("my_locks"))]])
@@ -176,7 +175,7 @@ describe("names in nginx", function ()
         assert_takes(here, "102400")
     end)
 
-    -- Names that nginx's own dictionaries take; the last is as long as the name of a file can be.
+    -- Names that nginx accepts for its own dictionaries. The last one is as long as a file name can be.
     local NAMES = { "my:cache", "a/b", "../a", ".hidden", "a b", 'a"b\\', "100%", "a%2Fb", "a,b=1", "caf\195\169",
                     "\255\1", ("n"):rep(250) }
 
@@ -184,7 +183,7 @@ describe("names in nginx", function ()
         return (name:gsub("[^%w]", function (byte) return ("%%%02X"):format(byte:byte()) end))
     end
 
-    it("any name that nginx takes belongs to one of our dictionaries", function ()
+    it("any name that nginx accepts names a holdfast dictionary", function ()
         local declared, capacities = {}, {}
         for i, name in ipairs(NAMES) do
             declared[name] = 12 + 4 * i .. "k"
@@ -201,7 +200,7 @@ describe("names in nginx", function ()
             assert.equal("timeout", here:get("/lock?name=" .. escaped(name)))
             assert.equal(capacities[i], here:get("/capacity?name=" .. escaped(name)) .. "\n")
         end
-        -- A script finds them under the same names.
+        -- A script finds the dictionaries under the same names.
         local quoted = {}
         for i, name in ipairs(NAMES) do
             quoted[i] = ("%q"):format(name)
@@ -215,7 +214,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("new reports a name that no file can have, or a dictionary that cannot be made", function ()
+    it("new reports a name that no file can have, and a dictionary that cannot be made", function ()
         local long = ("n"):rep(251)
         local here = site.start {
             dictionaries = { [long] = "100k", other = "1m" },
@@ -227,7 +226,7 @@ describe("names in nginx", function ()
         assert.matches("^new: runtime directory /nowhere/x cannot be created", (here:get("/lock?name=other")))
     end)
 
-    it("a name with control characters leaves the lines of the log as they are", function ()
+    it("a name with control characters does not break the lines of the log", function ()
         keep_open "two\nlines\27[2J"
         local here = site.start { dictionaries = { ["two\nlines\27[2J"] = "100k" }, locations = { ["/lock"] = LOCK } }
         assert.equal("0", here:get("/lock?name=" .. escaped("two\nlines\27[2J")))
@@ -262,7 +261,7 @@ describe("init_by_lua", function ()
         ngx.print(tostring(lock.dict.name), " ", lock.dict:capacity())
     ]]
 
-    -- A site in which init_by_lua makes the objects, then runs `source`.
+    -- Starts a site in which init_by_lua makes the objects, then runs `source`.
     local function start_with_objects(source, options)
         options.dictionaries = { my_locks = "100k" }
         options.http = "init_by_lua_block {\n" .. OBJECTS .. source .. "}"
@@ -280,12 +279,12 @@ describe("init_by_lua", function ()
         local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
         })
-        -- The master holds it, and is alive.
+        -- The master holds the lock, and is alive.
         assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
         assert.equal("nil", here:get("/unlock"))
     end)
 
-    it("that uses an object of a dictionary that cannot be opened gets an error that says why", function ()
+    it("that uses an object of a dictionary that cannot be opened gets an error with the reason", function ()
         local here = start_with_objects([[reason = select(2, pcall(lock.lock, lock, "key"))]], {
             env = { HOLDFAST_DIR = "/nowhere/x" },
             locations = { ["/why"] = "ngx.print(reason)" },
@@ -318,7 +317,7 @@ describe("the log of nginx", function ()
         }
     end
 
-    -- The lines about the library, without what nginx adds.
+    -- Returns the log lines about the library, without nginx's additions.
     local function notices(here)
         local lines = {}
         for line in here:log():gmatch "[^\n]+" do
@@ -351,7 +350,7 @@ describe("the log of nginx", function ()
         assert_notices(2, here)
     end)
 
-    it("has it from the master if init_by_lua opens the dictionary", function ()
+    it("has the notice from the master if init_by_lua opens the dictionary", function ()
         local here = start [[init_by_lua_block { assert(require("resty.shdict").open("my_locks", { size = "100k" })) }]]
         for _, connection in ipairs(here:connect_to_each(3)) do
             assert.equal("true", connection:get("/use"))
@@ -359,7 +358,7 @@ describe("the log of nginx", function ()
         assert_notices(1, here)
     end)
 
-    it("has it when a worker opens what init_by_lua has only named", function ()
+    it("has the notice when a worker opens what init_by_lua has only named", function ()
         local here = start [[init_by_lua_block { lock = assert(require("resty.lock"):new("my_locks")) }]]
         assert_notices(0, here)
         for _, connection in ipairs(here:connect_to_each(3)) do
@@ -368,7 +367,7 @@ describe("the log of nginx", function ()
         assert_notices(1, here)
     end)
 
-    it("has none of a Lua state that lasts for one request", function ()
+    it("has no notice from a Lua state that lasts for one request", function ()
         local here = start "lua_code_cache off;"
         for _ = 1, 3 do
             assert.equal("true", here:get("/use"))

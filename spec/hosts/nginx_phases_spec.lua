@@ -1,4 +1,4 @@
--- In which phases of nginx one can wait for a lock, and the errors in the others. Tests host/nginx.lua.
+-- Tests host/nginx.lua: the phases of nginx in which a caller can wait for a lock, and the errors in the other phases.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -6,8 +6,7 @@ local resty_semaphore = require "resty.semaphore"
 
 local NAME = "spec_phases"
 
--- Stores what happens to locks in the phase from which it is called: in words, under the phase's name in the
--- dictionary.
+-- Stores what happens to locks in the calling phase: in words, in the dictionary under the phase's name.
 local PROBE = [[
     local function text(ok, ...)
         local words = { ok and "ok" or "raised" }
@@ -65,7 +64,7 @@ describe("in nginx", function ()
         return path
     end
 
-    -- A site in which probe() is known; `options` are the options of site.start.
+    -- Starts a site with the function probe(); `options` are the options of site.start.
     local function start(options)
         options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
         return site.start(options)
@@ -94,7 +93,7 @@ describe("in nginx", function ()
         end
     end
 
-    it("one can wait in rewrite, access, content, in timers and in the light threads of a request", function ()
+    it("a caller can wait in rewrite, access, content, in timers and in a request's light threads", function ()
         local here = start { locations = { ["/probe"] = {
             rewrite = "probe 'rewrite'",
             access = "probe 'access'",
@@ -112,7 +111,7 @@ describe("in nginx", function ()
         end
     end)
 
-    it("one can wait in server_rewrite", function ()
+    it("a caller can wait in server_rewrite", function ()
         local here = start {
             server = "server_rewrite_by_lua_block { if ngx.var.uri == '/probe' then probe 'server_rewrite' end }",
             locations = { ["/probe"] = "ngx.print 'done'" },
@@ -121,8 +120,8 @@ describe("in nginx", function ()
         assert_waits "server_rewrite"
     end)
 
-    -- Phases are known by their names; nginx gets new ones.
-    it("nginx is asked in a new phase, and logs no complaint", function ()
+    -- The library knows phases by name, and nginx gets new ones.
+    it("in a new phase the library asks nginx, which logs no complaint", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
                    .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
@@ -147,7 +146,7 @@ describe("in nginx", function ()
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
     end
 
-    it("one can wait while a TLS connection gets its certificate", function ()
+    it("a caller can wait while a TLS connection gets its certificate", function ()
         local path = folder()
         local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
@@ -159,8 +158,8 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    -- This needs OpenResty's patch; without it nginx ends the connection when anything yields there.
-    it("one can wait in ssl_client_hello if ngx.sleep can; a free lock is granted in any case", function ()
+    -- This needs OpenResty's patch. Without the patch nginx ends the connection when anything yields there.
+    it("a caller can wait in ssl_client_hello if ngx.sleep can, and always gets a free lock", function ()
         local path = folder()
         local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
@@ -223,13 +222,13 @@ describe("in nginx", function ()
         assert_raises("exit_worker", "API disabled in the context of exit_worker_by_lua*")
     end)
 
-    it("init_by_lua says what to do instead", function ()
+    it("the error in init_by_lua explains what to do instead", function ()
         site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
         assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use ngx.timer.at(0, "
                               .. "...) in init_worker_by_lua*")
     end)
 
-    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve
+    -- Sleeps as Kong does: its workers load their configuration one after the other, under a lock, before they serve
     -- requests.
     local BLOCKING_SLEEP = [[
         local ffi = require "ffi"
@@ -243,7 +242,7 @@ describe("in nginx", function ()
         end
     ]]
 
-    it("one can wait if the program has replaced ngx.sleep by a function that works there", function ()
+    it("a caller can wait if the program has replaced ngx.sleep with a function that works there", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. PROBE .. [[
                     probe "init"
@@ -307,7 +306,7 @@ describe("in nginx", function ()
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
 
-    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep by ngx.sleep, in the steps of lua-resty-lock", function ()
+    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep with ngx.sleep, in the steps of lua-resty-lock", function ()
         local here = site.start {
             main = "env HOLDFAST_WAIT;",
             env = { HOLDFAST_WAIT = "poll" },

@@ -1,5 +1,5 @@
--- Tests host/nginx_jobs.lua. Locks that the light threads of nginx hold for long: they are renewed as long as the
--- light thread lives.
+-- Tests host/nginx_jobs.lua: locks that nginx's light threads hold for long are renewed as long as the light thread
+-- lives.
 
 local expect, fixture, site, steps, waits =
     require "spec.support" ("expect", "fixture", "site", "steps", "waits")
@@ -15,7 +15,7 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
-    -- Sends a request, and returns its connection when it has done the step.
+    -- Sends a request, and returns its connection when the request has done the step.
     local function begin(here, path, step)
         local connection = here:connect()
         connection:send(path)
@@ -23,7 +23,7 @@ describe("in nginx", function ()
         return connection
     end
 
-    -- Whether the present grant is renewed three times. False if a stall of the machine outlasted the lease.
+    -- Whether the current grant is renewed three times. False if a stall of the machine outlasted the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
         local grant, left, renewals = holder and holder.token, math.huge, 0
@@ -37,8 +37,8 @@ describe("in nginx", function ()
     end
 
     describe("renew", function ()
-        -- A request holds the lock until it may continue. Calls `act` when it has it. Returns true if the lock was
-        -- kept.
+        -- A request holds the lock until it may continue. Calls `act` when the request has the lock. Returns true if
+        -- the lock was kept.
         local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
@@ -66,7 +66,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("keeps it in a worker that has to exit, and does not keep the worker", function ()
+        it("keeps it in a worker that has to exit, and does not delay the worker's exit", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
                 site.await("the old worker is gone", function () return not site.alive(worker) end, 10)
@@ -75,7 +75,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("ends with the light thread: the lock lapses, though its object is still there", function ()
+        it("ends with the light thread, and the lock lapses although its object still exists", function ()
             local here = site.start { locations = locations { ["/leave"] = [[
                 KEPT = new { exptime = 0.3, renew = true }
                 assert(KEPT:lock("key"))
@@ -100,7 +100,7 @@ describe("in nginx", function ()
             assert.equal("false", (connection:receive()))
         end)
 
-        it("ends with a request when its client went away", function ()
+        it("ends with a request when its client disconnects", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations { ["/hold"] = [[
                 KEPT = new { exptime = 0.3, renew = true }
                 assert(KEPT:lock("key"))
@@ -111,7 +111,7 @@ describe("in nginx", function ()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
 
-        it("calls on_lost when the lock is lost; it may wait, and fail", function ()
+        it("calls on_lost, which may wait and fail, when the lock is lost", function ()
             local here = site.start { locations = locations { ["/lose"] = [[
                 local lock = new { exptime = 0.3, renew = true, on_lost = function (_, key, why)
                     ngx.sleep(0.01)

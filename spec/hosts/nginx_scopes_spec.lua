@@ -1,5 +1,5 @@
--- Tests lock/with.lua and host/nginx_threads.lua. A lock of `with` is released even if nginx ends the request inside
--- it, and its object can be used again.
+-- Tests lock/with.lua and host/nginx_threads.lua. A lock of `with` is released even if nginx ends the request inside,
+-- and its object can be used again.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local resty_lock = require "resty.lock"
@@ -42,14 +42,14 @@ local LOCATIONS = {
     ]],
     ["/sleep"] = COMMON .. "dict:set('inside', true) with(function () ngx.sleep(600) end)",
     ["/use"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.001) return 'ran' end))",
-    -- Its own coroutine, or one that this has resumed, is not gone.
+    -- The caller's own coroutine, or a coroutine that it has resumed, is not gone.
     ["/nested"] = COMMON .. [[
         ngx.print(tostring(with(function ()
             local co = coroutine.create(function () return select(2, with(function () return "twice" end)) end)
             return select(2, coroutine.resume(co))
         end)))
     ]],
-    -- One ends before the worker checks, and one is cut off after that.
+    -- One request ends before the worker checks, and one is cut off after the check.
     ["/draining"] = COMMON .. [[
         while not ngx.worker.exiting() do
             with(function () dict:set("inside", true) end)
@@ -88,7 +88,7 @@ describe("with, in nginx,", function ()
         return not dict:get("key") and (lock:trylock("key") and lock:unlock())
     end
 
-    it("a request in the memory of an ended one does not wait for a lock that nobody holds", function ()
+    it("a request that reuses an ended request's memory does not wait for a lock that nobody holds", function ()
         local here = site.start { locations = LOCATIONS }
         for _ = 1, 3 do
             here:get("/exit?what=lock")
@@ -113,7 +113,7 @@ describe("with, in nginx,", function ()
             end)
         end
 
-        it("of a " .. what .. " is released though the object is not used again", function ()
+        it("of a " .. what .. " is released even if the object is not used again", function ()
             local here = site.start { locations = LOCATIONS }
             here:get("/exit?what=" .. what)
             if what == "lock" then
@@ -122,7 +122,7 @@ describe("with, in nginx,", function ()
             site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
         end)
 
-        it("of a " .. what .. " in a request holds nothing after its client has gone away", function ()
+        it("of a " .. what .. " in a request holds nothing after its client has disconnected", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = LOCATIONS }
             local connection = here:connect()
             connection:send("/sleep?what=" .. what)
@@ -144,7 +144,7 @@ describe("with, in nginx,", function ()
         end)
     end
 
-    it("is released in a worker that is about to exit, too", function ()
+    it("is also released in a worker that is about to exit", function ()
         local here = site.start { locations = LOCATIONS }
         local connection = here:connect()
         connection:send("/draining?what=lock")

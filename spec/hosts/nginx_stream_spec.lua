@@ -9,7 +9,7 @@ local it = fixture.it_unless(site.missing_stream())
 
 local NAME = "holdfast_spec_stream"
 
--- A server of stream { } at `socket`. It answers in HTTP, which the specs' client understands.
+-- Makes a server of stream { } at `socket`. It answers in HTTP, which the specs' client understands.
 local function stream_server(socket, phases)
     return ([[
         server {
@@ -57,8 +57,8 @@ describe("stream and http in one nginx", function ()
         shell.succeeds("rm -rf -- '" .. folder .. "'")
     end)
 
-    -- Releases the lock while both wait for it, and returns their reports.
-    local function hand_on(here)
+    -- Releases the lock while both servers wait for it, and returns their reports.
+    local function forward(here)
         local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         assert(lock:lock("key"))
         local from_stream, from_http = http.connect(socket), here:connect()
@@ -72,7 +72,7 @@ describe("stream and http in one nginx", function ()
         return (from_stream:receive()), (from_http:receive())
     end
 
-    it("share the locks of a dictionary that one declares and the other opens", function ()
+    it("share the locks of a dictionary that http declares and stream opens, or the reverse", function ()
         for declared, options in pairs {
             http = { dictionaries = { [NAME] = "100k" }, stream = OPEN },
             stream = { http = OPEN, stream = "lua_shared_dict " .. NAME .. " 100k;\n" },
@@ -82,7 +82,7 @@ describe("stream and http in one nginx", function ()
             local here = site.start(options)
             assert.equal("did not wait 102400 1", (http.connect(socket):get("/")), declared)
             assert.equal("did not wait 102400 1", (here:get("/wait")), declared)
-            local from_stream, from_http = hand_on(here)
+            local from_stream, from_http = forward(here)
             assert.equal("waited 102400 1", from_stream, declared)
             assert.equal("waited 102400 1", from_http, declared)
             assert.falsy(here:log():find("%[error%]"), here:log())
@@ -98,16 +98,16 @@ describe("stream and http in one nginx", function ()
                                                    .. " end)() .. ' in ' .. ngx.get_phase() }"),
             locations = { ["/wait"] = "ngx.print((function () " .. WAIT .. " end)())" },
         }
-        assert.equal("waited 102400 1 in preread", (hand_on(here)))
+        assert.equal("waited 102400 1 in preread", (forward(here)))
         assert.falsy(here:log():find("patch", 1, true))
     end)
 
-    it("do not know each other's zones: one that only the other declares is not found", function ()
+    it("do not know each other's zones", function ()
         site.start { dictionaries = { [NAME] = "100k" }, stream = CONTENT .. stream_server(socket) }
         assert.equal("dictionary not found", (http.connect(socket):get("/")))
     end)
 
-    it("cannot both declare a name: nginx refuses that", function ()
+    it("cannot both declare a name, because nginx refuses that", function ()
         local ok, err = pcall(site.start, {
             dictionaries = { [NAME] = "100k" },
             stream = "lua_shared_dict " .. NAME .. " 100k;" .. stream_server(socket),

@@ -1,5 +1,5 @@
--- Tests the clock that dictionary/registry.lua follows. When values end in nginx: by the time of the loop, like those
--- of ngx.shared, but locks by the clock.
+-- Tests the clock that dictionary/registry.lua follows. In nginx, values expire by the loop's time, like values of
+-- ngx.shared, but locks by the clock.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local ffi = require "ffi"
@@ -10,7 +10,7 @@ local it = fixture.it_unless(site.missing())
 describe("time in nginx", function ()
     after_each(site.clean_up)
 
-    it("ends values like ngx.shared in 10,000 random rounds, and never late; locks never end early", function ()
+    it("expires values like ngx.shared in 10,000 random rounds, never late, and locks never early", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         ffi.C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local child = site.start_file("spec/side_by_side/time.lua", { side_by_side_time = "4m" })

@@ -1,4 +1,4 @@
--- A version with another layout of its files replaces holdfast under a running nginx.
+-- A version with a different file layout replaces holdfast under a running nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -7,7 +7,7 @@ local PATIENCE = 20
 local OURS = os.getenv("HOLDFAST_LIB")
 local OTHERS = shell.output("dirname -- '" .. OURS .. "'") .. "/tests/library/libholdfast_other_layout.so"
 
--- Which library the worker has.
+-- Reports which library the worker has loaded.
 local LAYOUT = [[
     local C, ffi = require("resty.holdfast.core").C, require "ffi"
     ngx.print(ffi.string(C.holdfast_directory()):match("%d+$"))
@@ -20,7 +20,7 @@ local COMMON = [[
 
 local LOCATIONS = {
     ["/layout"] = LAYOUT,
-    -- Reports how many are inside, according to the dictionary of this worker.
+    -- Reports how many requests are inside, according to this worker's dictionary.
     ["/count"] = COMMON .. [[
         assert(lock:lock("counter"))
         local inside = dict:incr("inside", 1, 0)
@@ -36,11 +36,11 @@ local LOCATIONS = {
 local it = fixture.it_unless(site.missing())
 
 
-describe("an upgrade to another layout in nginx", function ()
+describe("an upgrade to a new layout in nginx", function ()
     local WORLD = os.getenv("HOLDFAST_DIR") .. "/upgrade-@layout@"
     local folder, here
 
-    -- A program beside nginx, with the library that nginx was started with.
+    -- Runs a program while nginx runs, with the library that nginx was started with.
     local function run(code)
         return process.run(code, { env = { HOLDFAST_DIR = WORLD, HOLDFAST_LIB = OURS } })
     end
@@ -51,7 +51,7 @@ describe("an upgrade to another layout in nginx", function ()
         here = site.start(options)
     end
 
-    -- As a package manager replaces a library.
+    -- Replaces the library as a package manager does.
     local function replace_library()
         assert(shell.succeeds(("cp '%s' '%s/new' && mv '%s/new' '%s/libholdfast.so'"):format(
             OTHERS, folder, folder, folder)))
@@ -95,7 +95,7 @@ describe("an upgrade to another layout in nginx", function ()
         assert.equal("99", here:get("/layout"))
     end)
 
-    it("needs a restart if the master has loaded the library: a reload continues with the old one", function ()
+    it("needs a restart if the master has loaded the library, because a reload keeps the old one", function ()
         start { http = [[init_by_lua_block { require "resty.shdict" }]] }
         local old = here:workers()[1]
         local ours = here:get("/layout")

@@ -1,4 +1,4 @@
--- A master that is root and workers that are not, which is how Debian installs nginx.
+-- A root master with workers that are not root, which is how Debian installs nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -35,7 +35,7 @@ describe("workers that are www-data under a master that is root", function ()
     local default, made
 
     before_each(function ()
-        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data")  -- where no runtime directory is named
+        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- used where no runtime directory is named
         made = not shell.succeeds("test -e " .. default)
     end)
 
@@ -59,7 +59,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("timeout", connections[2]:get("/lock"))
     end
 
-    it("need no set-up: they get their own directory", function ()
+    it("need no set-up, because they get their own directory", function ()
         local here = start { workers = 2, locations = {} }
         assert_locks(here:connect_to_each(2))
         assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
@@ -118,7 +118,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("3", each[2]:get("/incr"))
         assert_locks(each)
         here:reload()
-        assert.equal("2", here:get("/incr"))  -- init_by_lua has set it to 1
+        assert.equal("2", here:get("/incr")) -- init_by_lua has set it to 1
         os.execute("rm -rf " .. world)
     end)
 

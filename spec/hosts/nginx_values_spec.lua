@@ -1,4 +1,4 @@
--- How long the values of a dictionary in ngx.shared live: as long as nginx's master, like those of nginx's own zones.
+-- How long the values of a dictionary in ngx.shared live: as long as nginx's master, like values in nginx's own zones.
 
 local files, fixture, shell, site = require "spec.support" ("files", "fixture", "shell", "site")
 
@@ -27,7 +27,7 @@ describe("a value in ngx.shared", function ()
         os.execute("rm -rf -- '" .. folder .. "'")
     end)
 
-    -- In a new runtime directory, which only nginx uses.
+    -- Starts a site in a new runtime directory, which only nginx uses.
     local function start(options)
         options.env = { HOLDFAST_DIR = folder }
         options.dictionaries = { zone = options.size or "100k" }
@@ -41,7 +41,7 @@ describe("a value in ngx.shared", function ()
         return here
     end
 
-    -- Returns the process ids of all that keep the runtime directory.
+    -- Returns the ids of all processes that keep the runtime directory.
     local function keepers()
         local pids = {}
         for pid in shell.output("grep -lx holdfast-keeper /proc/[0-9]*/comm 2>/dev/null"):gmatch("/proc/(%d+)") do
@@ -65,7 +65,7 @@ describe("a value in ngx.shared", function ()
         return files.find(folder .. "/zone.dict") ~= nil
     end
 
-    it("is there after a reload whose workers start slowly, and after the next one", function ()
+    it("exists after a reload whose workers start slowly, and after the next reload", function ()
         local here = start_and_store { workers = 2, http = [[init_worker_by_lua_block {
             os.execute "sleep 0.3"
             ]] .. INSTALL .. "}" }
@@ -75,7 +75,7 @@ describe("a value in ngx.shared", function ()
         end
     end)
 
-    it("is there after the only worker was killed", function ()
+    it("exists after the only worker was killed", function ()
         for _, where in ipairs { "init", "init_worker" } do
             local here = start_and_store { http = where .. "_by_lua_block {" .. INSTALL .. "}" }
             local worker = here:workers()[1]
@@ -89,7 +89,7 @@ describe("a value in ngx.shared", function ()
         end
     end)
 
-    it("is gone with nginx, and its memory, too", function ()
+    it("disappears with nginx, and so does its memory", function ()
         for _, signal in ipairs { "TERM", "QUIT" } do
             local here = start_and_store { workers = 2, http = HTTP }
             assert.is_true(has_dictionary())
@@ -121,7 +121,7 @@ describe("a value in ngx.shared", function ()
         await_no_keeper()
     end)
 
-    it("may be lost if the keeper was killed: the next reload starts another one, and logs that", function ()
+    it("may be lost if the keeper was killed, and the next reload starts a new keeper and logs that", function ()
         local here = start_and_store { http = HTTP }
         local keeper = await_only_keeper()
         here:signal("KILL", keeper)
@@ -130,10 +130,10 @@ describe("a value in ngx.shared", function ()
         here:reload()
         assert.not_equal(keeper, await_only_keeper())
         local said = here:log():match "holdfast: values of dictionaries may be lost: (the process that kept [^,]*)"
-        assert.matches(" was killed; a new one has replaced it$", said)  -- the old worker may have left before
+        assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have left earlier
     end)
 
-    it("stays with the workers of a master that was killed, and its memory goes with them", function ()
+    it("stays with the workers of a killed master, and its memory disappears with them", function ()
         local here = start_and_store { http = HTTP }
         local worker = here:workers()[1]
         here:signal("KILL")
@@ -143,7 +143,7 @@ describe("a value in ngx.shared", function ()
         site.await("the dictionary is removed", function () return not has_dictionary() end)
     end)
 
-    it("is there after a reload with another size, which counts after a restart", function ()
+    it("exists after a reload with a new size, which takes effect after a restart", function ()
         local here = start_and_store { http = HTTP }
         local before = here:get("/capacity")
         here:configure { dictionaries = { zone = "200k" }, locations = LOCATIONS, http = HTTP }

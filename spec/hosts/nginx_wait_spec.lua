@@ -1,5 +1,5 @@
--- Tests host/nginx.lua. Waits for locks in the workers of a real nginx: what holds in every event loop
--- (conformance_spec.lua), and what can happen to a wait, and to the wake timer that ends it, only in nginx.
+-- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour of every event loop
+-- (conformance_spec.lua), and what can happen only in nginx to a wait, and to the wake timer that ends the wait.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -60,7 +60,7 @@ describe("in a worker of nginx", function ()
         site.await(count .. " wait", function () return waiters(key) == count end)
     end
 
-    -- The connection of a request that waits for the key, which is held.
+    -- Returns the connection of a request that waits for the held key.
     local function waiting(here, path)
         local connection = here:connect()
         local before = waiters()
@@ -95,7 +95,7 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-    it("only the light thread that wants another process's lock waits, until it is released", function ()
+    it("only the light thread that wants another process's lock waits for its release", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
         local connection = waiting(here)
@@ -108,7 +108,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("one release lets a hundred light threads that only wait for it continue, in each of two workers", function ()
+    it("one release resumes a hundred light threads that only wait for it, in each of two workers", function ()
         local here = site.start { workers = 2, locations = with {
             ["/hundred"] = [[
                 ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
@@ -128,7 +128,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread that only waited for a release leaves nothing, and the others are woken", function ()
+    it("a light thread that is killed while it waits for a release leaves nothing behind", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
             local function wait() return new({ timeout = 60 }):wait("key") and 1 end
@@ -149,7 +149,7 @@ describe("in a worker of nginx", function ()
         site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
     end)
 
-    it("light threads, coroutines of a request and timers wait alike", function ()
+    it("light threads, a request's coroutines and timers wait in the same way", function ()
         local here = site.start { locations = with { ["/all"] = [[
             local function wait()
                 local lock = new { timeout = 30 }
@@ -186,7 +186,7 @@ describe("in a worker of nginx", function ()
             assert.equal("waited", (connection:receive()))
             connection:close()
             await_no_wake_timer(here)
-            -- nginx may be about to close the connection; before the first wait there were fewer.
+            -- nginx may be about to close the connection; there were fewer descriptors before the first wait.
             local count
             site.await("there are no more descriptors than before, round " .. round, function ()
                 count = site.count(pid, "fd")
@@ -198,12 +198,12 @@ describe("in a worker of nginx", function ()
         assert.equal("false", (here:get("/left")))
     end)
 
-    it("a new wait in a worker that has to exit is woken, too", function ()
+    it("a new wait in a worker that has to exit is woken too", function ()
         local here = site.start { locations = with { ["/two"] = [[
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
             while not ngx.worker.exiting() do ngx.sleep(0.01) end
-            ngx.sleep(0.7)  -- longer than the wake timer of the first wait stays
+            ngx.sleep(0.7)  -- longer than the first wait's wake timer stays
             local host = hosts.current()
             local ok, elapsed = pcall(second.lock, second, "second")
             ngx.print(ok and elapsed > 0 and "waited" or elapsed, first:unlock(), second:unlock())
@@ -223,7 +223,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread leaves nothing, and does not keep its lock from others", function ()
+    it("a killed light thread leaves nothing behind, not even its lock", function ()
         local here = site.start { locations = with { ["/kill"] = [[
             for _ = 1, 50 do
                 local thread = ngx.thread.spawn(function () new({ timeout = 30 }):lock("key") end)
@@ -277,7 +277,7 @@ describe("in a worker of nginx", function ()
             table.sort(took)
             ngx.print(took[1])
         ]] } }
-        -- The quickest of seven: 0.2 ms for 60 on an idle machine; it was 1 s when killed waiters were not recognised.
+        -- The fastest of seven: 0.2 ms for 60 on an idle machine. It was 1 s when killed waiters were not recognised.
         for _, count in ipairs { 0, 1, 5, 20, 60 } do
             local seconds = tonumber((here:get("/queue?count=" .. count)))
             assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")
@@ -307,7 +307,7 @@ describe("in a worker of nginx", function ()
                     timeout = 30,
                 }) end)
             end
-            ngx.sleep(0.02)                         -- the first of them is first for long enough that none may pass it
+            ngx.sleep(0.02)                         -- now no request may pass the first of them
             for _, thread in ipairs(gone) do
                 assert(ngx.thread.kill(thread))
             end
@@ -321,7 +321,7 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-    it("a client that goes away leaves nothing", function ()
+    it("a client that disconnects leaves nothing behind", function ()
         local here = site.start { server = "lua_check_client_abort on;", locations = with() }
         assert(lock:lock("key"))
         for _ = 1, 20 do
@@ -342,7 +342,7 @@ describe("in a worker of nginx", function ()
         ["runs no more timers"] = "lua_max_running_timers 1;",
         ["takes no more timers"] = "lua_max_pending_timers 1;",
     } do
-        it("where nginx " .. what .. ", waits poll until it does again", function ()
+        it("where nginx " .. what .. ", waits poll until it recovers", function ()
             local here = site.start { http = directive, locations = with {
                 ["/occupy"] = [[
                     BUSY = true
@@ -375,7 +375,7 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-    it("a wake timer that fails is started again by the next wait", function ()
+    it("the next wait restarts a failed wake timer", function ()
         local here = site.start { locations = with { ["/break"] = [[
             local sleep = parker.sleep
             function parker.sleep()
@@ -391,7 +391,7 @@ describe("in a worker of nginx", function ()
         site.await("the log says why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
         site.await("the log names the rest", function () return here:log():find("waiters poll for locks", 1, true) end)
-        waits.sleep(1.2)  -- longer than it rests
+        waits.sleep(1.2)  -- longer than the timer rests
         assert(lock:lock("key"))
         connection = waiting(here)
         await_wake_timer(here:workers()[1])

@@ -1,11 +1,11 @@
--- Tests the job runners of host/cqueues.lua and host/uv.lua. Locks with renew = true in every event loop: they are
+-- Tests the job runners of host/cqueues.lua and host/uv.lua: locks with renew = true in every event loop. They are
 -- renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
 
 local expect, loops, process = require "spec.support" ("expect", "loops", "process")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
--- Runs in another process: whether "key" is held.
+-- Reports from a different process whether "key" is held.
 local function is_held()
     local lock = assert(resty_lock:new("spec_hosts"))
     local got, err = lock:trylock("key")
@@ -21,7 +21,7 @@ end
 local CANNOT_RENEW = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a coroutine "
                      .. "of an event loop"
 
--- Says true when on_lost was called.
+-- Says true after on_lost was called.
 local LOSE = [[
     local lost
     spawn(function ()
@@ -45,7 +45,7 @@ for _, name in ipairs(loops.names) do
 
             local start = loops.starter(name)
 
-            it("a lock is renewed while its coroutine lives, and lapses when that has ended without unlock", function ()
+            it("a lock is renewed while its coroutine lives, and lapses after its end without unlock", function ()
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed
@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
                 end)
             end)
 
-            it("a lock that is held and renewed keeps no loop from ending, and a second loop renews, too", function ()
+            it("a held and renewed lock keeps no loop from ending, and a second loop renews it too", function ()
                 local child = start([[
                     local locks = {}
                     for round = 1, 2 do
@@ -144,7 +144,7 @@ for _, name in ipairs(loops.names) do
                 assert.matches("calls\t1\tnil\tnot owner\n$", text)
             end)
 
-            it("a loop that stands still for longer than exptime loses its lock, and on_lost is called", function ()
+            it("a loop that stalls for longer than exptime loses its lock, and on_lost is called", function ()
                 local child = start [[
                     local lost
                     spawn(function ()
@@ -205,7 +205,7 @@ describe("if no loop runs the caller", function ()
         end)
     end
 
-    it("neovim: on_lost may call the editor, also for a lock that the main program took", function ()
+    it("neovim: on_lost may call the editor, even for a lock that the main program took", function ()
         assert.equal("false\t1\n", loops.start("neovim", [[
             local lost
             local lock = new { exptime = 0.6, renew = true, on_lost = function ()

@@ -25,7 +25,7 @@ local NUMBERS = pack(0, 1, -1, 0.5, 1e300, math.huge, NAN, "2", " 0x10 ", "1e2",
 local INITS = pack(nil, false, 0, 10, -0.5, math.huge, "5", "x", true, {}, print)
 local TTLS = pack(nil, 0, 0.5, 100, -1, "100", "x", true, {}, false, math.huge, NAN)
 local COUNTS = pack(nil, 0, 1, 2, 1000, -1, 0.5, 1.5, "1", "x", {}, true, NAN)
--- A userdata of another kind inside a table crashes nginx.
+-- A userdata of a different kind inside a table crashes nginx.
 local RECEIVERS = pack(nil, "key", 1, true, {}, { 1 }, { "x" }, { {} }, print, io.stdout)
 
 local calls = {}
@@ -108,7 +108,7 @@ local SHORT = {
     get_keys = -1, capacity = -1, free_space = -1,
 }
 
--- Called with a dot, and with receivers that are none.
+-- Calls with a dot, and with receivers that are not dictionaries.
 for _, method in ipairs {
     "get", "get_stale", "set", "safe_set", "add", "safe_add", "replace", "delete", "incr", "ttl", "expire", "lpush",
     "rpush", "lpop", "rpop", "llen", "flush_all", "flush_expired", "get_keys", "capacity", "free_space",

@@ -1,6 +1,6 @@
 -- Runs in a worker of nginx: makes each call in each state of the key, on ngx.shared and on resty.shdict. Prints words
--- separated by tabs: "differs", the state, the call, results and content of theirs and of ours; "rule", how many
--- differences it explains, its reason; "cases" and their number.
+-- separated by tabs: "differs", the state, the call, results and content of the original and of ours; "rule", the
+-- number of differences that it explains, its reason; "cases" and their number.
 
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
@@ -9,10 +9,10 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30  -- of dictionaries: entries that have to expire do so in all of them at once
+local PAIRS = 30 -- of dictionaries: entries that have to expire do so in all of them at the same time
 local PAUSE = 0.012
 
--- The state before a call. The third field: it has to expire first.
+-- The state before a call. The third field: whether the key has to expire first.
 local STATES = {
     { "nothing", function () end },
     { "a number", function (dict) dict:set("key", 41) end },
@@ -29,8 +29,8 @@ local STATES = {
 }
 
 
--- Seconds, rounded so that the clocks of both sides agree. Both stand still while a call is compared, but milliseconds
--- of the original's begin at other moments. No time that is set here is near a step.
+-- Returns a time in seconds, rounded so that the clocks of both sides agree. Both clocks stand still while a call is
+-- compared, but the original's milliseconds begin at different moments. No time that is set here is near a step.
 local function round(seconds)
     if seconds and seconds < 0 then
         return "negative"
@@ -66,7 +66,7 @@ local function elements(dict, key)
 end
 
 
--- Returns the content of the dictionary; its lists are empty afterwards.
+-- Returns the content of the dictionary. Its lists are empty afterwards.
 local function content_of(dict)
     local words = {}
     local keys = dict:get_keys()
@@ -88,7 +88,7 @@ local function same(ours, theirs)
         return false
     end
     local mine, original = show_all(ours.results), show_all(theirs.results)
-    -- Our error may say more after the words of the original.
+    -- Our message begins with the original's and may be longer.
     return mine == original or theirs.results[1] == "raised" and ours.results[1] == "raised"
         and ours.results[2]:sub(1, #theirs.results[2]) == theirs.results[2]
 end
@@ -144,7 +144,7 @@ end
 
 
 local function compare()
-    local calls = require "spec.side_by_side.calls"  -- not earlier: only here can it make coroutines
+    local calls = require "spec.side_by_side.calls" -- not earlier: only here can it make coroutines
     local rules = require "spec.side_by_side.differences"
     local pairs_ = {}
     for i = 1, PAIRS do

@@ -1,5 +1,5 @@
--- Runs in a worker of nginx: fills a dictionary of each side in every way. Prints "full", the method, and what it
--- returned when there was no more room, of theirs and of ours.
+-- Runs in a worker of nginx: fills a dictionary of each side in every way. Prints "full", the method, and the results
+-- of the original and of ours when there was no more room.
 
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
@@ -13,7 +13,7 @@ local FILLERS = {
     incr = function (dict, i) return dict:incr("key " .. i, 1, 41) end,
     safe_set = function (dict, i) return dict:safe_set("key " .. i, ("x"):rep(200)) end,
     safe_add = function (dict, i) return dict:safe_add("key " .. i, i) end,
-    -- Ours returns one more result if the value is too large.
+    -- Our version returns one more result if the value is too large.
     ["safe_set over a value"] = function (dict)
         local ok, err, forcible = dict:safe_set("key 1", ("x"):rep(300000))
         return ok, err, forcible
@@ -27,7 +27,7 @@ local FILLERS = {
 }
 
 
--- Returns the first results that say that there was no room.
+-- Returns the first results that report a lack of room.
 local function fill(dict, filler)
     dict:flush_all()
     dict:flush_expired()

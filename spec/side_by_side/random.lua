@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: random calls, one after the other, on ngx.shared and on resty.shdict, without expiry and
--- eviction. Prints "differs", the number of the call, the call, their results and ours for the first that differs,
--- then "calls" and their number.
+-- Runs in a worker of nginx: makes random calls in sequence, on ngx.shared and on resty.shdict, without expiry and
+-- eviction. For the first call with different results, prints "differs", the number of the call, the call, the
+-- original's results and ours. Then prints "calls" and their number.
 
 local names_of, pack = require "spec.support" ("names", "pack")
 local shdict = require "resty.shdict"
@@ -58,7 +58,7 @@ local ARGUMENTS = {
 local METHODS = names_of(ARGUMENTS)
 
 
--- Lists grow, and end by themselves only if they are deleted now and then.
+-- Lists grow, so the calls delete them from time to time.
 local function next_call()
     local method = any(METHODS)
     return method, pack("key " .. random(KEYS), ARGUMENTS[method]())

@@ -1,4 +1,4 @@
--- Runs in a worker of nginx: checks what each row of the table in docs/migration.md says, of the original too if it is
+-- Runs in a worker of nginx: checks each row of the table in docs/migration.md, also on the original if it is
 -- installed. Prints "row", its name, and "true" or what is not true.
 
 local ffi = require "ffi"
@@ -13,13 +13,13 @@ local ngx = ngx  -- luacheck: ignore 113
 pcall(ffi.cdef, "int fork(void); void _exit(int code); int waitpid(int pid, int *status, int options);")
 local C = ffi.C
 
--- Debian has no package of lua-resty-lock; this behaves like it.
+-- Debian has no package of lua-resty-lock. This module behaves like it.
 local original_lock = assert(loadfile("bench/support/peer_lock.lua"))()
 
 local ECHILD = 10
 local KEY = "key"
 
-local theirs, ours  -- dictionaries of values, empty at the beginning of each row
+local theirs, ours -- dictionaries of values, empty at the beginning of each row
 local rows = {}
 
 
@@ -58,7 +58,7 @@ local function refused(expected, fn, ...)
 end
 
 
--- As in a slow handler, while nginx's clock stands still.
+-- Acts like a slow handler, while nginx's clock stands still.
 local function compute(seconds)
     local over = now() + seconds
     repeat until now() >= over
@@ -70,7 +70,7 @@ local function lock_of(opts)
 end
 
 
--- A process that takes the lock and is killed with it.
+-- Forks a process that takes the lock and is killed with it.
 local function take_and_die(module, key)
     local child = C.fork()
     if child == 0 then
@@ -78,7 +78,7 @@ local function take_and_die(module, key)
         lock:lock(key)
         C._exit(0)
     end
-    -- Negative: nginx has waited for it already.
+    -- Negative if nginx has already waited for the child.
     repeat local ended = C.waitpid(child, nil, 0) until ended == child or ended < 0 and ffi.errno() == ECHILD
 end
 
@@ -90,7 +90,7 @@ local function fill(dict, count)
 end
 
 
--- Until something is evicted.
+-- Stores until something is evicted.
 local function overflow(dict, prefix, value)
     for i = 1, 100000 do
         local _, _, forcible = dict:set(prefix .. i, value)
@@ -101,7 +101,7 @@ local function overflow(dict, prefix, value)
 end
 
 
--- The first object takes the lock, for less than 15 ms, and after those the second one does.
+-- The first object takes the lock for less than 15 ms, and then the second object takes it.
 local function lose(first, second)
     first:lock(KEY)
     ngx.sleep(0.015)
@@ -109,7 +109,7 @@ local function lose(first, second)
 end
 
 
--- Returns what a script prints that runs in the same world.
+-- Returns the output of a script that runs in the same world.
 local function run_script(code)
     local pipe = assert(io.popen("LUA_PATH='lua/?.lua;;' luajit -e '" .. code .. "' 2>&1"))
     local text = pipe:read("*a")
@@ -161,7 +161,7 @@ row("elapsed time", function ()
     equal(1, elapsed(original_lock))
 end)
 
--- In a phase that can wait. spec/hosts/nginx_phases_spec.lua has the others.
+-- Tests a phase that can wait. spec/hosts/nginx_phases_spec.lua has the remaining phases.
 row("replaced `ngx.sleep`", function ()
     local native, calls = ngx.sleep, 0
     ngx.sleep = function (seconds)
@@ -207,7 +207,7 @@ row("`expire` after exptime", function ()
 end)
 
 row("end of a lock", function ()
-    -- Whether another object gets it at once.
+    -- Whether a second object gets the lock immediately.
     local function is_over(module)
         ngx.update_time()
         compute(0.05)
@@ -359,9 +359,9 @@ row("opening", function ()
     equal(true, blocks * size >= bytes, "its memory")
 end)
 
--- spec/hosts/nginx_values_spec.lua reloads.
+-- spec/hosts/nginx_values_spec.lua tests the reload itself.
 row("changed size of a zone", function ()
-    local handle = assert(shdict.open("rows_sized", { size = "200k" }))  -- as of before a reload
+    local handle = assert(shdict.open("rows_sized", { size = "200k" })) -- as before a reload
     assert(resty_lock:new("rows_sized")):trylock(KEY)
     equal(handle, shdict.find("rows_sized"))
     equal(204800, handle:capacity())
@@ -373,7 +373,7 @@ row("methods taken early", function ()
 end)
 
 row("evicted value", function ()
-    -- Values that are read often, but longer ago than all others.
+    -- Returns whether values that are often read, but were read longer ago than all others, still exist.
     local function has_often_read(dict)
         fill(dict, 1000)
         for _ = 1, 20 do
@@ -466,7 +466,7 @@ row("memory of expired values", function ()
 end)
 
 row("value at its exptime", function ()
-    -- The best of many concurrent sleepers, because a loop with only one wakes late.
+    -- Returns the best of many concurrent sleepers, because a loop with only one sleeper wakes late.
     local function count_late(dict)
         local threads, late = {}, 0
         for i = 1, 200 do

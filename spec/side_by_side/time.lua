@@ -1,5 +1,5 @@
--- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many light threads at once, with
--- real sleeps. Prints "differs" and what, "late" and a value that was there after its exptime was slept, "early" and a
+-- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many concurrent light threads, with
+-- real sleeps. Prints "differs" and the difference, "late" and a value that existed after its exptime, "early" and a
 -- lock that ended too soon; then "times", "rounds" and "leases" with their numbers.
 
 local ffi = require "ffi"
@@ -13,15 +13,15 @@ local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.ran
 local THREADS = 500
 local ROUNDS = 20
 local LONGEST = 0.05
--- Milliseconds of the original's clock begin at other moments than ours, and its values are still there in their last
--- one.
+-- Milliseconds of the original's clock begin at other moments than ours, and its values still exist in their last
+-- millisecond.
 local TICK = 0.001
 local ROUNDING = 1e-6
 
 local theirs, ours
 
 
--- Stores under a key that holds nothing.
+-- Calls that store under an empty key.
 local STORES = {
     set = function (dict, key, exptime) dict:set(key, "value", exptime) end,
     safe_set = function (dict, key, exptime) dict:safe_set(key, true, exptime) end,
@@ -36,7 +36,7 @@ local STORES = {
 local NAMES = names_of(STORES)
 
 
--- As in a slow handler, while the time of its loop stands still.
+-- Acts like a slow handler, while the loop's time stands still.
 local function compute(seconds)
     local over = now() + seconds
     repeat until now() >= over
@@ -48,19 +48,19 @@ local function is_there(dict, key)
 end
 
 
--- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of
--- our values. The latter is a coarse clock, which may lag by any time.
-local function clocks_apart()
+-- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of our
+-- values. The latter is a coarse clock, which may lag by any time.
+local function clock_difference()
     return ngx.now() - tonumber(ffi.C.holdfast_nginx_msec[0]) / 1000
 end
 
 
--- If the original's value has ended, ours has. If it has not, ours has not either, unless it is about to. The
--- remaining times are the same to the tick. `apart`: clocks_apart() when the value was stored.
+-- If the original's value has ended, ours must have ended too. If not, ours must exist too, unless it is about to end.
+-- The remaining times are the same to the tick. `apart`: clock_difference() when the value was stored.
 local function compare(name, key, exptime, apart, when)
     local original, mine = is_there(theirs, key), is_there(ours, key)
     local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
-    local tolerance = TICK + ROUNDING + math.abs(clocks_apart() - apart)
+    local tolerance = TICK + ROUNDING + math.abs(clock_difference() - apart)
     local is_near = their_ttl and math.abs(their_ttl) < tolerance
     if mine ~= original and not (original and is_near)
         or their_ttl and our_ttl and not is_near and math.abs(their_ttl - our_ttl) > tolerance
@@ -79,7 +79,7 @@ local function one_round(key)
     if busy then
         compute(random() * 0.01)
     end
-    local stored_at, apart = ngx.now(), clocks_apart()
+    local stored_at, apart = ngx.now(), clock_difference()
     STORES[name](theirs, key, exptime)
     STORES[name](ours, key, exptime)
     if busy then
@@ -107,7 +107,7 @@ local function one_round(key)
 end
 
 
--- Also of times too long to sleep: from 1 ms, because less is never to the original, to 10^10 s.
+-- Compares times that are too long to sleep, too: from 1 ms, because less means never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
         for _ = 1, 50 do

@@ -37,7 +37,7 @@ function _M.kill(pid, signal)
     C.kill(pid, signal)
 end
 
--- File names are relative to the folder of the test unless they begin with a slash.
+-- Names of files are relative to the folder of the test unless they begin with a slash.
 function _M.path(name)
     return name:sub(1, 1) == "/" and name or folder .. "/" .. name
 end
@@ -63,7 +63,7 @@ function _M.files(pattern)
     return names
 end
 
--- Makes a folder, which exists between before_each and after_each.
+-- Makes the folder, which exists between before_each and after_each.
 function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
@@ -75,7 +75,7 @@ function _M.world()
     return "/dev/shm/" .. folder:match("[^/]*$")
 end
 
--- Ends every process of the groups that start() has made, and removes the folder.
+-- Ends every process of the groups that start() made, and removes the folder.
 function _M.tear_down()
     for _, one in ipairs(running) do
         C.kill(-one.pid, KILL)
@@ -87,7 +87,7 @@ function _M.tear_down()
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
 end
 
--- Call it in the body of a describe: a new folder and a new world for each test.
+-- Gives each test a new folder and a new world. Call this in the body of a describe.
 function _M.fixture()
     local busted = require "busted"
     busted.before_each(_M.set_up)
@@ -128,7 +128,7 @@ function Process:err()
     return _M.read(self.name .. ".err")
 end
 
--- A process starts with the signals that its parent ignores: a shell's job in the background with INT and QUIT.
+-- A process inherits the ignored signals of its parent: a shell's background job ignores INT and QUIT.
 local function stop_ignoring()
     for _, number in ipairs { _M.HUP, _M.INT, _M.QUIT } do
         C.signal(number, nil)
@@ -137,7 +137,7 @@ end
 
 local started = 0
 
--- start("run", "--workers", "2", path [, environment]); passes the arguments as they are, without a shell.
+-- start("run", "--workers", "2", path [, environment]) passes the arguments unchanged, without a shell.
 function _M.start(...)
     local arguments = { ... }
     local environment = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -154,12 +154,12 @@ function _M.start(...)
         C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
         C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
     end)
-    C.setpgid(pid, pid)  -- both sides do it: neither can know which is first
+    C.setpgid(pid, pid) -- both sides do this: neither knows which is first
     running[#running + 1] = setmetatable({ pid = pid, name = name }, Process)
     return running[#running]
 end
 
--- Runs it to its end, and returns the status, standard output and standard error.
+-- Runs the command to its end, and returns the status, standard output and standard error.
 function _M.run(...)
     local one = _M.start(...)
     local ended = assert(one:wait(), "the command did not end")

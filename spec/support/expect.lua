@@ -5,7 +5,8 @@ local assert = require "luassert"
 local _M = {}
 
 
--- Calls the function, which raises an error at a line of the caller's file. Returns the message without the place.
+-- Calls the function, which must raise an error at a line of the caller's file. Returns the message without the
+-- position.
 function _M.blamed(fn)
     local here = debug.getinfo(2, "S").source:match("[^/]*$")
     local ok, err = pcall(fn)
@@ -16,7 +17,7 @@ function _M.blamed(fn)
 end
 
 
--- Returns a function that calls new of the module with options that it refuses. It returns the message.
+-- Returns a function that calls `new` of the module with options that `new` refuses, and returns the message.
 function _M.refusal_of(module, dictionary)
     return function (options)
         local message = _M.blamed(function ()  -- no tail call: blamed() checks its caller
@@ -28,8 +29,8 @@ function _M.refusal_of(module, dictionary)
 end
 
 
--- For what has to happen within a short time, though this process may stand still for a while at any point: calls
--- `try` until it returns true, which means that it was in time.
+-- Repeats `try` until it returns true, which means that it was in time. Use it where something must happen within a
+-- short time: a busy machine may hold this process up at any point.
 function _M.in_time(try)
     for _ = 1, 50 do
         if try() then

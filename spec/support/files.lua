@@ -3,7 +3,7 @@
 local _M = {}
 
 
--- Returns the content; nil if it cannot be opened.
+-- Returns the content, or nil if the file cannot be opened.
 function _M.find(path)
     local file = io.open(path)
     if not file then

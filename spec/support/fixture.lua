@@ -1,4 +1,4 @@
--- The beginning and end of each test of a describe. Call these in the body of the describe.
+-- The set-up and tear-down of each test of a describe. Call these functions in the body of the describe.
 
 local busted = require "busted"
 local hosts = require "resty.holdfast.host"
@@ -9,14 +9,14 @@ local shdict = require "resty.shdict"
 local _M = {}
 
 
--- Calls the finalisers of all unreferenced objects; the second round collects what the finalisers drop.
+-- Calls the finalisers of all unreferenced objects. The second round collects the objects that the finalisers release.
 function _M.collect()
     collectgarbage()
     collectgarbage()
 end
 
 
--- If the dictionary belongs to a cluster, the locks of these keys are at this machine when a test begins.
+-- If the dictionary belongs to a cluster, this machine owns the locks of these keys when a test begins.
 local STANDING = os.getenv("HOLDFAST_SPEC_STANDING") or ""
 
 
@@ -32,7 +32,7 @@ local function open(name, settings)
 end
 
 
--- A dictionary that is empty when a test begins; `settings` are those of shdict.open. Children end with the test.
+-- Gives each test an empty dictionary; `settings` are the options of shdict.open. Ends children after the test.
 function _M.dictionary(name, settings)
     local dict = open(name, settings)
     busted.after_each(process.clean_up)
@@ -40,8 +40,8 @@ function _M.dictionary(name, settings)
 end
 
 
--- The same for tests of locks: each ends without the host that it set and without the objects that it dropped. The
--- second result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
+-- Does the same for tests of locks, and resets the host and collects the dropped objects after each test. The second
+-- result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
 function _M.locks(module, name, settings)
     local dict = _M.dictionary(name, settings)
     busted.after_each(function ()
@@ -54,7 +54,7 @@ function _M.locks(module, name, settings)
 end
 
 
--- The same for tests of sites, which end with the test. The second result is a lock object of the spec itself. It
+-- Does the same for tests of sites, which end with the test. The second result is the spec's own lock object, which
 -- holds nothing when a test begins.
 function _M.site(name, settings)
     local dict = open(name, settings)
@@ -67,7 +67,7 @@ function _M.site(name, settings)
 end
 
 
--- Returns `it` of busted. If something is missing, each test is pending instead, and says what is missing.
+-- Returns `it` of busted. If something is missing, each test is pending instead and names what is missing.
 function _M.it_unless(missing)
     return missing and function (text) return busted.pending(text .. ": " .. missing) end or busted.it
 end

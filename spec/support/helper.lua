@@ -1,6 +1,6 @@
--- Runs once, before the first spec file. Makes a new world for the whole run, takes the library of the checkout, and
--- makes the project's modules part of the environment that busted restores after each file. That is necessary because
--- busted's ffi.metatype hands a module that is loaded twice the metatable of its first load.
+-- Runs once, before the first spec file. Makes a new world for the whole run, uses the library of the checkout, and
+-- adds the project's modules to the environment that busted restores after each file. Otherwise a module that is loaded
+-- twice would get the metatable of its first load from busted's ffi.metatype.
 
 local ffi = require "ffi"
 
@@ -19,7 +19,7 @@ local function absolute(path)
     return resolved ~= nil and ffi.string(resolved) or path
 end
 
--- A folder that is removed when the specs have ended.
+-- Makes a folder that is removed after the specs.
 local function make_folder(template)
     local folder = ffi.new("char[64]", template)
     assert(C.mkdtemp(folder) ~= nil, "no folder " .. template)
@@ -34,7 +34,7 @@ local function make_folder(template)
     return folder
 end
 
--- HOLDFAST_LUAJIT names the program that specs and documents start as `luajit`. Every user may start it.
+-- HOLDFAST_LUAJIT names the program that specs and documents start as `luajit`. Every user must be able to start it.
 local luajit = os.getenv("HOLDFAST_LUAJIT")
 if luajit then
     local folder = make_folder("/tmp/holdfast-spec.XXXXXX")
@@ -51,7 +51,7 @@ if not os.getenv("HOLDFAST_DIR") then
     C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
--- The name of the present spec, for a parent that finds this process dead; none at the end.
+-- Contains the name of the current spec, for a parent that finds this process dead. Empty at the end.
 local running = os.getenv("HOLDFAST_SPEC_RUNNING")
 if running then
     local busted = require "busted"

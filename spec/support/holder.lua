@@ -1,5 +1,5 @@
--- A process that takes the keys that a test names, so that others have to wait, and releases them. Each test gets a
--- new one.
+-- A process that takes the keys that a test names, so that other processes have to wait, and releases them. Each test
+-- gets a new process.
 
 local busted = require "busted"
 local process = require "spec.support.process"
@@ -30,7 +30,7 @@ function Holder:release()
 end
 
 
--- When the other child says this line.
+-- Releases when the other child says this line.
 function Holder:release_when(other, line)
     other:expect(line)
     self:release()
@@ -42,7 +42,7 @@ function Holder:kill()
 end
 
 
--- Call it in the body of a describe. `common` is Lua that has new(options), which makes a lock object; `start` is
+-- Call this in the body of a describe. `common` is Lua code with new(options), which makes a lock object; `start` is
 -- process.start by default.
 return function (common, start)
     local self = setmetatable({}, Holder)

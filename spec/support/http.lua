@@ -1,5 +1,5 @@
--- A small HTTP client for specs, over unix sockets and to ports of this machine: many requests at once need no
--- processes. Every wait is bounded.
+-- A small HTTP client for specs, over unix sockets and local ports. One process can have many requests in flight. Every
+-- wait is bounded.
 
 local ffi = require "ffi"
 local waits = require "spec.support.waits"
@@ -39,7 +39,7 @@ local function local_address(port)
 end
 
 
--- Returns a port without a listener.
+-- Returns a port on which nobody listens.
 function _M.free_port()
     local socket = C.socket(AF_INET, STREAM_CLOSED_ON_EXEC, 0)
     local address = local_address(0)
@@ -50,7 +50,7 @@ function _M.free_port()
 end
 
 
--- A connection to the server that listens at this path, or, if it is a number, at this port.
+-- Connects to the server that listens at this path or, if it is a number, at this port.
 function _M.connect(path)
     local is_port = type(path) == "number"
     local socket = C.socket(is_port and AF_INET or AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
@@ -79,7 +79,7 @@ local function send_bytes(self, bytes)
 end
 
 
--- Sends a request, and does not wait for the answer.
+-- Sends a request without waiting for the answer.
 function Connection:send(path)
     send_bytes(self, "GET " .. path .. " HTTP/1.1\r\nHost: spec\r\n\r\n")
 end
@@ -97,7 +97,7 @@ function Connection:answered()
 end
 
 
--- Reads until the text read begins with the pattern; returns its captures.
+-- Reads until the received text begins with the pattern; returns the captures.
 local function expect(self, pattern, deadline)
     local buffer = ffi.new("char[4096]")
     while true do
@@ -167,7 +167,7 @@ function Connection:get(path, seconds)
 end
 
 
--- Sends these bytes over a new connection. Returns all that the server answers until it closes the connection.
+-- Sends these bytes over a new connection. Returns the server's whole answer until it closes the connection.
 function _M.answer_to(path, bytes)
     local connection = _M.connect(path)
     send_bytes(connection, bytes)

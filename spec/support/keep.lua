@@ -1,4 +1,4 @@
--- Keeps an object until the test has ended, and returns it. The garbage collector releases a lock if nothing
+-- Keeps an object alive until the end of the test, and returns it. The garbage collector releases a lock if nothing
 -- references its object.
 
 local busted = require "busted"

@@ -1,4 +1,5 @@
--- Programs of every event loop that holdfast knows, for tests that hold in all of them. Each runs in a new process.
+-- Programs for every event loop that holdfast supports, for tests that apply to all of them. Each program runs in a new
+-- process.
 
 local command, names_of, neovim, process = require "spec.support" ("command", "names", "neovim", "process")
 
@@ -24,8 +25,8 @@ _M.COMMON = [[
     local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
 ]]
 
--- How a program of each host begins a coroutine, sleeps in it, and runs its loop until all have ended. A failed
--- coroutine is passed to report().
+-- How a program of each host starts a coroutine, sleeps in it, and runs its loop until all coroutines have ended. An
+-- error in a coroutine goes to report().
 _M.LOOPS = {
     scheduler = [[
         local scheduler = require "resty.holdfast.scheduler"
@@ -42,7 +43,7 @@ _M.LOOPS = {
             for err in controller:errors() do report(err) end
         end
     ]],
-    -- A program's own loop with the minimum: wait_fd and sleep.
+    -- A program's own loop with the required functions only: wait_fd and sleep.
     ["wait_fd of its own"] = [[
         local cqueues = require "cqueues"
         local controller = cqueues.new()
@@ -90,7 +91,7 @@ _M.LOOPS = {
     ]],
 }
 
--- A folder with a copas of version 4 or newer and its dependencies, such as share/lua/5.1 of a tree of luarocks.
+-- A folder with copas 4 or newer and its dependencies, such as share/lua/5.1 of a luarocks tree.
 local copas_path = os.getenv "COPAS_PATH"
 if copas_path and copas_path ~= "" then
     _M.LOOPS["new copas"] = [[
@@ -102,9 +103,10 @@ if copas_path and copas_path ~= "" then
     ]]
 end
 
--- Functions that each program may use after that. await(what) sleeps until what() is true, but not for ever.
--- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function then, in a new coroutine.
--- tell_after(ticks, line) says the line after `ticks` times 10 ms, in a new coroutine that ends when `over` is set.
+-- Functions that each program may use after its start. await(what) sleeps until what() is true, with a time limit.
+-- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function after that time, in a new
+-- coroutine. tell_after(ticks, line) says the line after `ticks` times 10 ms, in a new coroutine that ends when `over`
+-- is set.
 local TOOLS = [[
     local over = false
     local function await(what)
@@ -133,12 +135,12 @@ local TOOLS = [[
     end
 ]]
 
--- The names of hosts that differ from the names of their loops.
+-- Hosts whose names differ from the names of their loops.
 _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
 
 _M.names = names_of(_M.LOOPS)
 
--- The loop of examples/embed, which only conformance_spec.lua starts as a loop.
+-- The loop of examples/embed. Only conformance_spec.lua starts it as a loop.
 _M.LOOPS.embed = [[
     local begin, sleep = spawn, sleep
     local function spawn(fn) begin(watched(fn)) end
@@ -147,14 +149,14 @@ _M.LOOPS.embed = [[
 local EMBED = command.program:match("^(.*)/") .. "/examples/embed/embed"
 
 
--- Prepended to everything else, so that the library of the loop is found.
+-- Prepended to everything else, so that the loop's library is found.
 function _M.path(name)
     return name == "new copas" and ("package.path = %q .. package.path\n"):format(
         copas_path .. "/?.lua;" .. copas_path .. "/?/init.lua;") or ""
 end
 
 
--- Starts a child that runs `source` as a program of the host; process.lua explains the options.
+-- Starts a child that runs `source` as a program of the host. process.lua explains the options.
 function _M.start(name, source, options)
     source = _M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. TOOLS .. source
     if name == "embed" then

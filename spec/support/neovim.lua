@@ -1,16 +1,16 @@
--- Real Neovim processes for specs: `nvim --headless` runs a Lua file and ends. They are children of process.lua, which
--- talk line by line.
+-- Real Neovim processes for specs: `nvim --headless` runs a Lua file and ends. They are children of process.lua and
+-- exchange lines with the spec.
 
 local process = require "spec.support.process"
 
 local _M = {}
 
 
--- Starts one, which reads and writes none of the user's files. options are those of process.start, and: command, an Ex
--- command to be run before everything else.
+-- Starts a Neovim that neither reads nor writes the user's files. options are the options of process.start, and:
+-- command, an Ex command to run first.
 function _M.start(source, options)
     options = options or {}
-    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" }  -- a killed one leaves a folder
+    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" } -- a killed Neovim leaves a folder
     for name, value in pairs(options.env or {}) do
         env[name] = value
     end

@@ -1,7 +1,7 @@
--- Objects of every module that holds keys, for tests that hold for all of them.
+-- Objects of every module that holds keys, for tests that apply to all modules.
 --
--- Each is also Lua that children run: new(options) makes an object in the dictionary, take(object, key) waits for the
--- key, and give(object, key) releases it. A call without a key means "key".
+-- Each object is also Lua code for children: new(options) makes an object in the dictionary, take(object, key) waits
+-- for the key, and give(object, key) releases the key. The default key is "key".
 
 local _M = {}
 
@@ -38,7 +38,7 @@ function _M.source(name, dictionary)
 end
 
 
--- The functions themselves: new, take, give.
+-- Returns the functions new, take and give.
 function _M.functions(name, dictionary)
     return assert(loadstring(_M.source(name, dictionary) .. "return new, take, give"))()
 end

@@ -1,5 +1,5 @@
--- Real child processes for specs: `luajit -e SOURCE` or any program, which talk line by line. Every wait is bounded,
--- and whatever still runs when a test ends is killed by its pid.
+-- Real child processes for specs: `luajit -e SOURCE` or any program. They exchange lines with the spec. Every wait is
+-- bounded, and a process that still runs when a test ends is killed by its pid.
 
 local files, waits = require "spec.support" ("files", "waits")
 local ffi = require "ffi"
@@ -34,8 +34,8 @@ Child.__index = Child
 
 local running = {}
 
--- Prepended to each child. say() collects garbage: then a lock is released, unless its object is referenced or was
--- given to keep(), which returns it.
+-- Prepended to each child. say() collects garbage, which releases each lock whose object is neither referenced nor was
+-- given to keep(). keep() returns its argument.
 local PREAMBLE = [[
 io.stdout:setvbuf("line")
 local function hear() return io.read("*l") end
@@ -51,7 +51,7 @@ end
 ]]
 
 -- For children that fork: in_child(fn) runs fn in a forked child, and returns when the child has ended. The child does
--- not close its Lua state, unless fn does it by os.exit(0, true).
+-- not close its Lua state, unless fn calls os.exit(0, true).
 _M.FORK = [[
     local ffi = require "ffi"
     ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
@@ -74,8 +74,8 @@ local function pipe()
 end
 
 
--- Starts a program, a list with its arguments, after running prepare() in the new process. env: variables to set
--- (false: to unset). Returns the process id.
+-- Starts a program, a list with its arguments, after running prepare() in the new process. env: variables to set, or to
+-- unset if false. Returns the process id.
 function _M.spawn(words, env, prepare)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -101,8 +101,8 @@ function _M.spawn(words, env, prepare)
 end
 
 
--- Starts a child: a Lua source, or a program and its arguments in a list. options.env: variables to set (false: to
--- unset); options.stderr: also hear what it writes there.
+-- Starts a child: Lua source, or a list of a program and its arguments. options.env: variables to set, or to unset if
+-- false. options.stderr: also hear the child's standard error.
 function _M.start(what, options)
     options = options or {}
     local child_in, input = pipe()
@@ -126,8 +126,8 @@ function _M.start(what, options)
 end
 
 
--- Returns the path of a file with the source, for programs that run Lua files. It has say() and hear(), and removes
--- itself.
+-- Returns the path of a file with the source, for programs that run Lua files. The file has say() and hear(), and
+-- removes itself.
 function _M.script(source)
     local path = os.tmpname()
     return files.write(path, ([[
@@ -143,8 +143,8 @@ end
 end
 
 
--- Starts a child that holds "key" by a method of the object that this Lua makes. At the next line that it gets, it
--- releases the key, reports the result, and stays.
+-- Starts a child that holds "key" by calling a method of the object that this Lua code makes. At its next line, the
+-- child releases the key, reports the result, and stays.
 function _M.start_holder(made, take, give)
     local child = _M.start(([[
         local object = %s
@@ -159,7 +159,7 @@ function _M.start_holder(made, take, give)
 end
 
 
--- Sends a line, unless the child has ended: the signal for that would end this process.
+-- Sends a line unless the child has ended: writing then would raise SIGPIPE here.
 function Child:say(line)
     line = line .. "\n"
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })
@@ -168,7 +168,7 @@ function Child:say(line)
 end
 
 
--- Reads more; false at the end.
+-- Reads more input; false at the end.
 local function fill(self, deadline)
     local left = deadline - now()
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.output, events = POLLIN } })
@@ -184,7 +184,7 @@ local function fill(self, deadline)
 end
 
 
--- Returns the next line of the child; nil when there is no more.
+-- Returns the next line of the child, or nil at its end.
 function Child:hear(seconds)
     local deadline = now() + (seconds or PATIENCE)
     while true do
@@ -202,8 +202,8 @@ function Child:hear(seconds)
 end
 
 
--- Reads the next line, which has to be this one. If it is not, the error has the child's other lines, and how it ended
--- if it did.
+-- Expects this line as the next line. Otherwise the error contains the child's other lines and, if the child has ended,
+-- how it ended.
 function Child:expect(line, seconds)
     local heard = self:hear(seconds)
     if heard ~= line then
@@ -215,7 +215,7 @@ function Child:expect(line, seconds)
 end
 
 
--- Returns the lines that it still says, until it ends with status 0.
+-- Returns the child's remaining lines. The child must end with status 0.
 function Child:expect_end(...)
     for _, line in ipairs { ... } do
         self:expect(line)
@@ -227,7 +227,7 @@ function Child:expect_end(...)
 end
 
 
--- Returns everything it says until it ends.
+-- Returns all output until the child ends.
 function Child:hear_all(seconds)
     local deadline = now() + (seconds or PATIENCE)
     while fill(self, deadline) do end
@@ -249,7 +249,7 @@ local function forget(self)
 end
 
 
--- Returns its exit status; minus the signal that ended it.
+-- Returns the exit status, or minus the signal that ended the child.
 function Child:wait(seconds)
     local status = ffi.new("int[1]")
     local deadline = now() + (seconds or PATIENCE)
@@ -268,7 +268,7 @@ function Child:wait(seconds)
 end
 
 
--- Runs a child to its end. Returns what it said, and its status.
+-- Runs a child to its end. Returns its output and its status.
 function _M.run(source, options)
     local child = _M.start(source, options)
     C.close(child.input)
@@ -278,7 +278,7 @@ function _M.run(source, options)
 end
 
 
--- Runs children at the same time. Each has to say only "done", and to exit with 0.
+-- Runs children concurrently. Each must say only "done", and exit with 0.
 function _M.run_together(sources)
     local children = {}
     for i, source in ipairs(sources) do

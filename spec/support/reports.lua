@@ -18,8 +18,8 @@ function _M.collect()
 end
 
 
--- The same for each test of a describe: the list is empty when a test begins. Tasks that a test leaves run to their
--- end before the next.
+-- Does the same for each test of a describe: the list is empty when a test begins. Tasks that a test leaves run to
+-- their end before the next test.
 function _M.fixture()
     local reports, on_error = {}, nil
     busted.before_each(function ()

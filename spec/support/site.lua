@@ -1,13 +1,13 @@
 -- A real nginx as a web server, for specs: a master and workers, Lua in the phases of the locations, answers over a
--- unix socket. Nothing of holdfast is configured except where its modules are.
+-- unix socket. The configuration of holdfast is only the path of its modules.
 --
 --   local here = site.start {
 --       workers = 2,                             -- 1 by default
---       user = "www-data",                       -- of the workers; by default the user of the spec
+--       user = "www-data",                       -- runs the workers; by default the spec's user
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
---       main = "...", events = "...", http = "...", server = "...",  -- more lines of the configuration there
+--       main = "...", events = "...", http = "...", server = "...",  -- more lines for that part of the configuration
 --       stream = "...",                          -- the lines of stream { }, if there is one
---       listen = { "unix:/path ssl" },           -- beside the unix socket here.socket
+--       listen = { "unix:/path ssl" },           -- in addition to the unix socket here.socket
 --       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- if different from the spec
 --       locations = {
 --           ["/name"] = "ngx.say(1)",            -- content_by_lua, or
@@ -56,8 +56,8 @@ http {
 
 local _M = { alive = waits.alive }
 
--- Prepended to a location: in_threads(count, fn) runs fn(i) in `count` light threads at once, and adds up their
--- results.
+-- Prepended to a location: in_threads(count, fn) runs fn(i) in `count` concurrent light threads, and returns the sum of
+-- their results.
 _M.IN_THREADS = [[
     local function in_threads(count, fn)
         local threads, sum = {}, 0
@@ -72,7 +72,7 @@ _M.IN_THREADS = [[
     end
 ]]
 
--- The end of a location's code: it holds "key" by `lock` until `dict` says "go".
+-- The end of a location's code. Holds "key" through `lock` until `dict` says "go".
 _M.HOLD = [[
     assert(lock:lock("key"))
     dict:set("held", true)
@@ -85,13 +85,13 @@ Site.__index = Site
 
 local running = {}
 
--- The signals that nginx knows, for signal().
+-- nginx's signals, for signal().
 local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
 
 local program, load_modules
 
 
--- Returns the path of nginx and its load_module lines; nil if there is none with Lua.
+-- Returns the path of nginx and its load_module lines, or nil if there is no nginx with Lua.
 local function find()
     if not program then
         program, load_modules = shell.output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
@@ -106,7 +106,7 @@ function _M.missing()
 end
 
 
--- The same for Lua in stream { }.
+-- Does the same for Lua in stream { }.
 function _M.missing_stream()
     local why = _M.missing()
     if not why and not load_modules:find("stream_lua", 1, true)
@@ -117,14 +117,13 @@ function _M.missing_stream()
 end
 
 
--- Returns the first true value of condition(). If there is none in time, raises an error that names what did not
--- happen.
+-- Returns the first true value of condition(). On a timeout, raises an error that names what did not happen.
 function _M.await(what, condition, seconds)
     return waits.await(condition, seconds) or error("does not happen: " .. what, 2)
 end
 
 
--- Keeps 12 requests in flight until `count` are answered, all with "1"; calls `hear` for each.
+-- Keeps 12 requests in flight until `count` have been answered, all with "1"; calls `hear` for each.
 function _M.storm(connect, path, count, hear)
     local under_way, sent, answered = {}, 0, 0
     local deadline = waits.now() + waits.PATIENCE
@@ -169,7 +168,7 @@ local function phases(location)
 end
 
 
--- Returns locations whose sources begin with `common`.
+-- Returns the locations with `common` prepended to each source.
 function _M.with_common(common, locations)
     local all = {}
     for path, location in pairs(locations) do
@@ -185,7 +184,7 @@ function _M.with_common(common, locations)
 end
 
 
--- Returns a line of the configuration for each pair of a table, made by the function.
+-- Calls the function for each pair of a table, and returns the lines of the configuration that it makes.
 local function lines_of(pairs_of, line_of)
     local lines = {}
     for key, value in pairs(pairs_of or {}) do
@@ -210,7 +209,7 @@ local function listen_line(_, address)
 end
 
 
--- Fills the template of a file for this site; also to write another before a reload. Unknown names stay as they are.
+-- Fills the template of a file for this site, at the start and before a reload. Leaves unknown names unchanged.
 local function configuration(self, options)
     local root = self.copy or shell.output("pwd")
     return (CONFIGURATION:gsub("%$(%w+)", {
@@ -245,8 +244,8 @@ function Site:configure(options)
 end
 
 
--- Another user may have no access to the folder of this project, and gets a copy of it: not in /dev/shm, from which
--- some systems do not load libraries.
+-- A different user may have no access to this project's folder, so it gets a copy. The copy is not in /dev/shm, because
+-- some systems do not load libraries from there.
 local function copy_for_others(env)
     local copy = shell.output("mktemp -d /tmp/holdfast-site.XXXXXX")
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
@@ -256,10 +255,10 @@ local function copy_for_others(env)
 end
 
 
--- Starts one, and waits until it answers.
+-- Starts a site, and waits until it answers.
 function _M.start(options)
     local self = setmetatable({ folder = shell.output("mktemp -d /dev/shm/holdfast-site.XXXXXX") }, Site)
-    os.execute("chmod 755 " .. self.folder)  -- the workers may be another user
+    os.execute("chmod 755 " .. self.folder) -- the workers' user may differ
     self.socket = self.folder .. "/http.sock"
     running[self] = true
     local env = { LUA_PATH = false, LUA_CPATH = false }
@@ -268,7 +267,7 @@ function _M.start(options)
     end
     self.copy = options.user and copy_for_others(env)
     self:configure(options)
-    shell.output("mkdir -p '" .. self.folder .. "/logs'")  -- nginx uses this path until it has read where its log is
+    shell.output("mkdir -p '" .. self.folder .. "/logs'") -- nginx uses this path until it has read the log's path
     self.master = process.start({ find(), "-p", self.folder, "-c", self.folder .. "/nginx.conf" },
                                 { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
@@ -282,7 +281,7 @@ function _M.start(options)
 end
 
 
--- Starts one process, which runs a Lua file of the project and has these dictionaries. Returns the child.
+-- Starts a site of one process, which runs a Lua file of the project and has these dictionaries. Returns the child.
 function _M.start_file(file, dictionaries)
     return _M.start({
         workers = 0,
@@ -299,8 +298,8 @@ function Site:connect()
 end
 
 
--- Sends this many requests, each on a new connection, and does not wait for the answers. `path` may be a function of
--- the request's number.
+-- Sends this many requests, each on a new connection, without waiting for the answers. `path` may be a function of the
+-- request's number.
 function Site:send(count, path)
     local connections = {}
     for i = 1, count do
@@ -320,8 +319,8 @@ function Site:get(path, seconds)
 end
 
 
--- Returns the process ids of the master's children, including those that are about to exit, but no zombies. (Not from
--- the master's `children` in /proc: some may be missing there while others exit.)
+-- Returns the process ids of the master's children, including exiting ones but no zombies. The master's `children` file
+-- in /proc is no substitute: it may omit some while others exit.
 function Site:workers()
     local pids = {}
     local master = tostring(self.master.pid)
@@ -343,9 +342,9 @@ local function is_stopped(pid)
 end
 
 
--- Opens a connection to each of the `count` workers. Returns them as a list, and by the worker's process id. One
--- worker may take all connections for a long time; so workers that have theirs are stopped until the others have
--- answered.
+-- Opens a connection to each of the `count` workers. Returns the connections as a list, and by the worker's process id.
+-- One worker may accept all connections for a long time, so workers with a connection are stopped until the remaining
+-- workers have answered.
 function Site:connect_to_each(count)
     local of, all = {}, {}
     local ok, err = pcall(_M.await, "each worker answers", function ()
@@ -370,7 +369,7 @@ function Site:connect_to_each(count)
 end
 
 
--- Sends a signal, by its name, to the master, or to the worker with that process id.
+-- Sends a signal, by its name, to the master or to the worker with that process id.
 function Site:signal(name, pid)
     local signal = assert(SIGNALS[name], name)
     C.kill(pid or self.master.pid, signal)
@@ -383,7 +382,7 @@ function _M.count(pid, what)
 end
 
 
--- Reloads, and waits until the old workers are gone and all new ones have started.
+-- Reloads, and waits until the old workers are gone and all new workers have started.
 function Site:reload(seconds)
     local old = {}
     for _, pid in ipairs(self:workers()) do
@@ -402,7 +401,7 @@ function Site:reload(seconds)
 end
 
 
--- Ends it at once, with all its workers.
+-- Ends the site immediately, with all its workers.
 function Site:stop()
     running[self] = nil
     local pids = self:workers()
@@ -423,7 +422,7 @@ function Site:stop()
 end
 
 
--- Call it after each test: closes what is open, and ends every site.
+-- Closes open connections and ends every site. Call this after each test.
 function _M.clean_up()
     http.clean_up()
     for here in pairs(running) do

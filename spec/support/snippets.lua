@@ -1,26 +1,26 @@
--- The code blocks of a Markdown file, and their runs. Documents are tests: what they show is what happens.
+-- Runs the code blocks of a Markdown file. Documents are tests: the code that they show must do what they say.
 --
--- An HTML comment in the line before a block says what to do with it:
+-- An HTML comment in the line before a block says how to treat the block:
 --
---   <!-- file: NAME -->        write it to this file, for the blocks that follow
---   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit); the section is skipped if
+--   <!-- file: NAME -->        write it to this file, for the following blocks
+--   <!-- workers: N -->        run it with `holdfast run --workers N` (otherwise luajit); skip the section if
 --                              the command is not built
---   <!-- nvim -->              run it by a Neovim without windows
---   <!-- output -->            what the block before has printed; "like": except for numbers, which differ each time:
---   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
---   <!-- output unordered -->  its lines, in any order
---   <!-- output first -->      what it prints in the first run of the section only, where a section is run twice
---   <!-- output again -->      what it prints in the second run
---   <!-- output once -->       what it prints in the first run; nothing in the second; two concurrent runs
+--   <!-- nvim -->              run it in a Neovim without windows
+--   <!-- output -->            the output of the previous block
+--   <!-- output like -->       the same, but numbers, even long hexadecimal ones, stand for any numbers
+--   <!-- output unordered -->  the same lines, in any order
+--   <!-- output first -->      the output in the first run of the section only, if the section runs twice
+--   <!-- output again -->      the output in the second run
+--   <!-- output once -->       the output in the first run; nothing in the second run; two concurrent runs
 --                              print it once
---   <!-- answers: PATHS -->    the answers of the nginx before to these requests, one after the other;
---                              "answers first" like "output first"
---   <!-- not run: REASON -->   leave it alone
+--   <!-- answers: PATHS -->    the answers of the previous nginx to these requests, in order;
+--                              "answers first" is like "output first"
+--   <!-- not run: REASON -->   do not run it
 --   <!-- needs: COMMAND -->    skip it and the rest of its section if the command fails
 --
--- Without a comment, blocks of Lua and sh are run and must succeed. A block of nginx with a server is put into http {
--- } of a real nginx. That nginx has a socket instead of port 8080, the modules of the checkout instead of the block's
--- lua_package_path, and lives until the end of the section. Blocks of other languages are left alone.
+-- Blocks of Lua and sh without a comment run and must succeed. A block of nginx with a server becomes part of http { }
+-- of a real nginx. That nginx has a socket instead of port 8080, uses the modules of the checkout instead of the
+-- block's lua_package_path, and runs until the end of the section. Blocks of other languages are ignored.
 
 local command, fixture, http, shell, site =
     require "spec.support" ("command", "fixture", "http", "shell", "site")
@@ -88,7 +88,7 @@ local function environment()
 end
 
 
--- Returns how sh runs a block, in the folder of the test; nil if it is not run.
+-- Returns the sh command that runs a block in the folder of the test, or nil if the block does not run.
 local function command_of(block)
     if mark_argument(block, "not run") or mark_argument(block, "file") then
         return nil
@@ -118,7 +118,7 @@ local function sorted_lines(text)
 end
 
 
--- As a terminal shows it.
+-- Expands tabs as a terminal does.
 local function expand_tabs(text)
     return (text:gsub("[^\n]+", function (line)
         local count
@@ -154,7 +154,7 @@ local function start_site(block, where)
     local text, ports = block.text:gsub("listen 8080;", "listen unix:" .. command.path("shown.sock") .. ";")
     assert.equal(1, ports, where .. "a server listens to port 8080")
     text = text:gsub("[^\n]*lua_package_path[^\n]*\n", "")
-    -- Debian has no package of lua-resty-lock; this behaves like it.
+    -- Debian has no package of lua-resty-lock. This module behaves like it.
     text = text:gsub("/usr/local/openresty/lualib/resty/lock.lua", root .. "/bench/support/peer_lock.lua")
     return site.start { http = text, env = { HOLDFAST_DIR = command.world(), HOLDFAST_DICTS = false } }
 end
@@ -185,7 +185,7 @@ local function run_line(line, env, forgives, where)
 end
 
 
--- Two processes of the same program, in an empty world.
+-- Runs two processes of the same program in an empty world.
 local AT_THE_SAME_TIME = [[
 run() { (%s); }
 run & first=$!
@@ -205,7 +205,7 @@ local function compare_once(block, printed, run, round, where)
 end
 
 
--- `mark` is the mark of an output. Outputs of another round are ignored.
+-- `mark` is the mark of an output. Outputs for a different round are ignored.
 local function is_of_round(mark, round)
     local wanted = mark:find("first", 1, true) and 1 or mark:find("again", 1, true) and 2
     return not wanted or wanted == round
@@ -253,8 +253,8 @@ local function run_blocks(section, path, round)
 end
 
 
--- Runs the blocks of a section one after the other in one folder and one world, which may have seen an earlier round.
--- An error names the line.
+-- Runs the blocks of a section in order in one folder and one world, in which an earlier round may have run. An error
+-- names the line.
 function _M.run(section, path, round)
     local ok, err = pcall(run_blocks, section, path, round or 1)
     site.clean_up()
@@ -276,10 +276,10 @@ local function missing(section)
 end
 
 
--- Makes a test for each section of a file: what it shows happens. The test's name begins with `text`.
--- prepare(section), if given, may change the blocks, set variables of their environment in section.env, and in
--- section.forgives a pattern of what they may write to standard error. `rounds`: how often the section runs in its
--- world, as a reader might.
+-- Makes a test for each section of a file, which checks that the section is true. The test's name begins with `text`.
+-- prepare(section) may change the blocks, set variables of their environment in section.env, and set section.forgives
+-- to a pattern of allowed standard error. `rounds`: how often the section runs in its world, as readers might repeat
+-- it.
 function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
         fixture.it_unless(missing(section))(text .. section.heading, function ()

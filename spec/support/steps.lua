@@ -1,4 +1,4 @@
--- Tests of a site in which requests and the spec run step by step: a step that is done is a key of a dictionary.
+-- Tests of a site in which requests and the spec proceed step by step. A finished step is a key of a dictionary.
 
 local site = require "spec.support.site"
 
@@ -17,8 +17,8 @@ local COMMON = [[
 ]]
 
 
--- Returns a function that takes the locations of a site, whose sources may use the steps in the dictionary, and
--- `more`.
+-- Returns a function that takes the locations of a site and `more`. The locations' sources may use the steps in the
+-- dictionary.
 function _M.locations_with(name, more)
     local common = COMMON:gsub("NAME", name) .. (more or "")
     return function (sources)

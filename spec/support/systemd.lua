@@ -1,4 +1,4 @@
--- systemd's judgement of a unit.
+-- Judges units with systemd.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 
@@ -7,7 +7,8 @@ local _M = {}
 _M.missing = not shell.succeeds "command -v systemd-analyze >/dev/null" and "systemd is not installed" or nil
 
 
--- If the command is installed: returns what is wrong with the template of that file, for an instance of that name.
+-- Returns what is wrong with the unit template in that file, for an instance of that name. Needs an installed
+-- systemd-analyze.
 function _M.complaints(path, instance)
     local text = files.read(path):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
                                  :gsub("Documentation=[^\n]*\n", "")

@@ -1,5 +1,5 @@
--- Writes a text for examples/stampede.lua of `count` words, `distinct` of them different, in an order in which many
--- ask for one word at once. Returns its path.
+-- Writes a text of `count` words for examples/stampede.lua, `distinct` of them different. The order makes many readers
+-- ask for one word at the same time. Returns the path.
 
 local command = require "spec.support.command"
 

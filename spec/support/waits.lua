@@ -1,4 +1,4 @@
--- Time, and waits for other processes; each wait is bounded.
+-- Time, and bounded waits for other processes.
 
 local ffi = require "ffi"
 local files = require "spec.support.files"
@@ -15,7 +15,7 @@ local POLL_US = 5000
 
 local _M = {}
 
-_M.PATIENCE = 60  -- seconds; only for "does not hang"
+_M.PATIENCE = 60 -- seconds; only limits a hang
 
 local time = ffi.new("int64_t[2]")
 
@@ -31,7 +31,7 @@ function _M.sleep(seconds)
 end
 
 
--- Returns the first true value of condition(), or nil if there is none in time.
+-- Returns the first true value of condition(), or nil on a timeout.
 function _M.await(condition, seconds)
     local deadline = _M.now() + (seconds or _M.PATIENCE)
     repeat
@@ -45,7 +45,7 @@ function _M.await(condition, seconds)
 end
 
 
--- Whether a process lives and is no zombie.
+-- Whether a process is alive and not a zombie.
 function _M.alive(pid)
     local stat = files.find("/proc/" .. pid .. "/stat")
     return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")

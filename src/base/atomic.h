@@ -1,8 +1,8 @@
 // Named memory orderings for the shared structures.
 //
-// Two kinds of observers matter. Other processors need real ordering. A process that inspects a segment after its
-// writer was killed does not: a killed process leaves a prefix of its stores in program order, so compiler ordering is
-// enough.
+// Two kinds of observers matter. Other processors need real ordering. For a process that inspects a segment after its
+// writer was killed, compiler ordering is enough, because a killed process leaves a prefix of its stores in program
+// order.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ namespace {
 /// The size, in bytes, of the first version of holdfast_request.
 constexpr std::size_t kFirstSize = offsetof(holdfast_request, why) + sizeof(const char*);
 static_assert(sizeof(holdfast_request) == kFirstSize);
-/// No version will be larger than this.
+/// No version of the struct will be larger than this.
 constexpr std::size_t kLargestSize = 4096;
 
 /// Reads the fields of the host's version of the struct. Fields that this version lacks become 0. Fields that this

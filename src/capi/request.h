@@ -13,7 +13,7 @@ inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-/// Makes the request of an attempt. `how` is a sum of holdfast_how flags.
+/// Makes the request of an attempt. `how` is a combination of flags of holdfast_how.
 inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = task,
@@ -26,7 +26,7 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .holder_task = wait.holder_task,
           .task = wait.task,
           .fair = wait.fair != 0,
-          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 for NaN, too
+          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // also 0 for NaN
           .holds = to_holds(wait.holds),
           .tries = wait.tries != 0};
 }

@@ -61,7 +61,7 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
 }
 
 // Removes a block from its bin. The block's two sizes must agree, and its neighbours in the bin must point back at it.
-// So an overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
+// So an overwritten word neither causes an entry's memory to be allocated nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
@@ -219,7 +219,7 @@ void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint3
   make_spare(kept, count);
 }
 
-// Returns the granules of the spare block, or 0 on damage.
+// Returns the size of the spare block in granules, or 0 on damage.
 inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
   if (is_spare(block, size)) return size;

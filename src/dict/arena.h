@@ -1,15 +1,15 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
-// The first granule of a free block has the block's size and its neighbours in its bin (size, next, previous); its last
-// word repeats the size. The free bits of its first and last granule are set; all other free bits are clear. So a
-// released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
-// beginning of a block, free or not; every allocation and release preserves this.
+// The first granule of a free block contains the block's size and its neighbours in its bin (size, next, previous). The
+// block's last word repeats the size. The free bits of the first and the last granule are set; all other free bits are
+// clear. So both neighbours of a released block are found in one step, and no two free blocks are adjacent.
+// ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting
-// a hot string then alternates between two blocks, with half the work. The spare block contains its size twice, once
-// inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the spare block.
-// After a death it is free memory, as it is in no chain.
+// change of a value released becomes the spare block. It is not merged, is in no bin, and its free bits are clear.
+// Overwriting a hot string then alternates between two blocks, which halves the work. The spare block contains its size
+// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the
+// spare block. After a death, repair frees its memory, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
 // to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
@@ -25,13 +25,14 @@
 
 namespace holdfast {
 
-/// A run that was not found in an arena. It fits in one word, because each operation on a dictionary passes it on.
+/// The length of a run that was not found in an arena. It fits in one word, because each operation on a dictionary
+/// passes it on.
 class Shortage {
  public:
   constexpr Shortage() noexcept = default;
-  /// Makes the shortage of an arena that can grow.
+  /// Makes a shortage for an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// Makes the shortage of an arena that cannot grow. `evict` says that even evicting live values did not help.
+  /// Makes a shortage for an arena that cannot grow. `evict` says that even evicting live values did not help.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -42,7 +43,7 @@ class Shortage {
   constexpr std::uint32_t granules() const noexcept { return bits_ & ~(kFull | kEvict); }
 
  private:
-  static constexpr std::uint32_t kFull = std::uint32_t{1} << 31;  // no arena has as many granules
+  static constexpr std::uint32_t kFull = std::uint32_t{1} << 31;  // no arena has that many granules
   static constexpr std::uint32_t kEvict = std::uint32_t{1} << 30;
   constexpr explicit Shortage(std::uint32_t bits) noexcept : bits_(bits) {}
 
@@ -67,8 +68,9 @@ class Arena {
   /// if the block is shorter, which means damage.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Releases a block. Announces the reuse first, so that a reader still in the block starts again. Returns the
-  /// beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the block any more.
+  /// Releases a block. Announces the reuse first, so that a reader that is still reading the block starts again.
+  /// Returns the beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the
+  /// block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block, but keeps it whole as the only spare block, which the next allocate() of its size uses directly.
@@ -79,14 +81,14 @@ class Arena {
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
   /// Returns whether the spare block is a valid block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
-  /// Returns the granules of the spare block if it begins at `block`, else 0. Needs no mutex.
+  /// Returns the size of the spare block in granules if it begins at `block`, else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
     if (block != spare()) return 0;
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Does in one step the work of an allocate() that returned the spare block and of a keep() of another block of the
-  /// same size. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Does in one step what an allocate() that returns the spare block, and a keep() of another block of the same size,
+  /// would do. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.
@@ -98,7 +100,7 @@ class Arena {
 
   /// Returns whether the block is free. REQUIRES: a block begins at `block`.
   bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
-  /// Returns the granules of the free block that begins at `block`, or 0 on damage.
+  /// Returns the size, in granules, of the free block that begins at `block`, or 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
   /// Forgets the known shortages (Reclaimer::clear).
@@ -183,7 +185,8 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// Checks that the words of the spare block agree, so that an overwritten word does not give an entry's memory away.
+// Checks that the words of the spare block agree, so that an overwritten word does not cause an entry's memory to be
+// allocated.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);

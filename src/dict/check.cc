@@ -18,7 +18,7 @@ namespace holdfast {
 namespace {
 
 /// The number of tries, for a shard that other processes change. No benchmark covers this constant, because none runs a
-/// check. check_test.cc does, with such changes.
+/// check. check_test.cc runs checks during such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 

@@ -25,7 +25,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
-    // The last lap begins at some point of the arena. It continues for one more lap, for a window across that point.
+    // The last pass may begin in the middle of the arena, so it makes a second lap, to find a window across that point.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
@@ -103,9 +103,9 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 
 // --- before anything is removed: whether a window fits at all, and before the next pinned block ---
 
-// Returns whether any pass can clear a window. It can in two cases. Either a run of removable neighbours is long
-// enough. Or the entries between such runs can be moved, because the smallest of them fits into a run, and there are
-// enough granules before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass can clear a window. One case is that a run of removable neighbours is long enough. The other
+// case is that the entries between such runs can be moved: the smallest of them fits into a run, and there are enough
+// granules before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -229,7 +229,7 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
   word.store(uses - 1, kRelaxed);
-  // Do not give up the present window because too little memory follows before the next pinned block.
+  // If too little memory follows before the next pinned block, remove the entry rather than give up the present window.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }

@@ -1,13 +1,13 @@
 // The clock sweep frees memory: a hand moves over a shard's arena from left to right and clears a window, which is a
-// free run of the requested length. It removes dead entries, and live entries that were not used since its last visit.
-// It keeps used entries, and moves them to the left end of the window or elsewhere, so that the free memory is
+// free run of the requested length. It removes dead entries, and live entries that have not been used since its last
+// visit. It keeps used entries, and moves them to the left end of the window or elsewhere, so that the free memory is
 // contiguous.
 //
-// So entries are evicted in the order of CLOCK with counters of up to 3, which keeps a scan of all keys from evicting
-// the entries in use. The sweep follows addresses and not buckets, because only neighbours make a window. Held locks
-// are moved but never removed. Holders, and entries with waiters, are not even moved, because processes know waiters by
-// their block. Before the sweep removes anything, it makes sure that no such block ends the window too soon. The key's
-// own old value is removed last.
+// So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3. A scan of all keys therefore
+// does not evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks form a
+// window. Held locks are moved but never removed. Holders, and entries with waiters, are not even moved, because
+// processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no such block ends
+// the window too soon. The key's own old value is removed last.
 //
 // Removing a block and moving it are one store each, to the link that leads to the block. So all other keys of the
 // shard are unchanged after every step.
@@ -36,7 +36,7 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Makes a free block of `count` granules, in at most a few laps. Returns whether there is one now.
+  /// Makes a free block of `count` granules, in at most a few laps of the hand. Returns whether there is one now.
   bool clear(std::uint32_t count) noexcept;
 
   /// Checks whether a free block of `count` granules could be made. The check only reads, and needs no mutex.
@@ -58,7 +58,7 @@ class ClockSweep {
     dead,    // expired, flushed, or held by nobody, unless it is a lock behind a gate with waiters
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
-    node,    // a node of a list; a list is evicted whole, when the sweep meets its entry
+    node,    // a node of a list; a list is evicted as a whole, when the sweep meets its entry
     pinned,  // a waiter, a holder, an entry with waiters (which watch its words), or a lock that is being taken now
   };
   struct Block {

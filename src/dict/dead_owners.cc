@@ -17,7 +17,8 @@ void DeadOwners::add(Token token) noexcept {
   if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
-// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the granules of the chain.
+// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the size of the chain in
+// granules.
 std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
   std::uint32_t walked = 0;
   EntryView view{};

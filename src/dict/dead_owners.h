@@ -5,8 +5,8 @@
 // After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full of
 // locks of living processes stays fast.
 //
-// The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
-// count as dead. They stay dead, because a token is never reused.
+// The kernel is asked here, without the shard's mutex. Later, with the mutex held, exactly the processes that were
+// found dead here count as dead. They stay dead, because a token is never reused.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class DeadOwners {
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
-  /// Returns the granules of the locks and permits that seem to be free, expired or flushed.
+  /// Returns the total size, in granules, of the locks and permits that seem to be free, expired or flushed.
   std::uint32_t ended() const noexcept { return ended_; }
 
  private:

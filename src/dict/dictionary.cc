@@ -55,7 +55,7 @@ Segment* Dictionary::refresh() noexcept {
                                                         : Segment::attach(world_, name_);
     if (!next || (*next)->gate_name() != gate_name_) return nullptr;
     return adopt(std::move(*next));
-  } catch (...) {  // no memory for this
+  } catch (...) {  // no memory for the new segment
     return nullptr;
   }
 }

@@ -1,5 +1,6 @@
-// The operations of a dictionary. Each operation becomes visible through one store (docs/design.md has the table). If a
-// process is killed at any instruction, the key has its state from before or after the operation, never one in between.
+// The operations of a dictionary. Each operation becomes visible through one store (see the table in docs/design.md).
+// If a process is killed at any instruction, the key has its state from before or after the operation, never one in
+// between.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
 // it finds the next dictionary of the same name, or returns `removed`. It keeps nothing of the removed dictionary,
@@ -63,10 +64,10 @@ class Dictionary {
             PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
-  /// Returns the bytes of the largest key and value together that fit.
+  /// Returns the largest size, in bytes, that a key and its value may have together.
   std::uint64_t room_for_one() noexcept;
-  /// Returns the bytes of the largest value that fits under an ordinary key. value_max_if_asked_for() returns it for a
-  /// dictionary of this size that is made for the largest possible values.
+  /// Returns the size, in bytes, of the largest value that fits under a key of ordinary length.
+  /// value_max_if_asked_for() returns it for a dictionary of this size that is made for the largest possible values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
@@ -95,7 +96,7 @@ class Dictionary {
 
   // --- dictionary_list.cc ---
 
-  /// Adds an element. May return not_a_list, or no_memory, because a list never evicts.
+  /// Adds an element. May return not_a_list, or no_memory, because adding to a list never evicts entries.
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
   /// Removes an element. May return not_found, not_a_list, buffer (nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;

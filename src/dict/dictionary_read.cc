@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kReadTries = 64;
 /// A copy of this many bytes counts as another try.
 constexpr std::size_t kBytesPerTry = 32768;
-/// How long to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
+/// The time to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
 /// kReadGivesUpNs.
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
@@ -31,9 +31,9 @@ constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// Returns the seconds left, in whole milliseconds. A value that was stored just now has exactly its exptime left. For a
-// lease, the result is rounded down. It is never 0, which would mean "never ends". It is negative exactly if `stale`,
-// even if the end has passed since the read.
+// Returns the remaining time in seconds, rounded to whole milliseconds. A value that was stored just now has exactly
+// its exptime left. For a lease, the result is rounded down. It is never 0, which would mean "never ends". It is
+// negative exactly if `stale`, even if the end has passed since the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);
@@ -104,8 +104,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 }
 
 // Reads again after a torn read. Repeatedly torn reads mean that writers are active, so the mutex will become free. If
-// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be in the part
-// by which the arena has grown.
+// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be a block in
+// memory that was added to the arena during the read.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadLimit limit; !limit.over();) {

@@ -16,12 +16,12 @@ namespace holdfast {
 
 namespace {
 
-/// How long to wait for the mutex of a shard to reclaim its memory. It is no longer than a lock attempt waits for the
-/// mutex.
+/// The time to wait for the mutex of a shard in order to reclaim the shard's memory. It is no longer than a lock
+/// attempt waits for the mutex.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Checks how a run could be made. Other processes may change the shard during a scan, so it is repeated. No benchmark
-// covers kLooks, because none has a dictionary full of held locks.
+// Checks how a run could be made. Other processes may change the shard during a scan, so the scan is repeated. No
+// benchmark covers kLooks, because none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -60,8 +60,8 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
-/// Returns the granules of the value's entry, to check whether the entry can ever fit. Returns 0 if it fits in any
-/// dictionary.
+/// Returns the size of the value's entry in granules, to check whether the entry can ever fit. Returns 0 if it fits in
+/// any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
   // This limit applies to the key and to the value. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;
@@ -224,8 +224,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
     const DeadOwners dead(shard, world_, segment.flush_epoch());
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Repair before the sweep, which must free nothing twice. An audit that finds a broken chain misses keys, so audit
-    // twice.
+    // Repair before the sweep, which must free nothing twice. An audit that finds a broken chain does not see all keys,
+    // so audit twice.
     for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
     Arena arena(shard);
     count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
@@ -285,8 +285,8 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   const bool needed = result == Code::no_memory;
   const int looks = blockers.looks++;
   // Always run again after the first search, because other processes may have reclaimed memory after this operation
-  // failed. After that, run again only if the search found something: other processes may have taken it, and died since
-  // then.
+  // failed. After that, run again only if the search found something, because other processes may have taken that
+  // memory, and died since then.
   if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
   const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
@@ -324,12 +324,12 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
   return Code::ok;
 }
 
-// Finds out, without the mutex, how to make the run that was refused. `ended` is the granules of locks and permits that
-// are free now. Takes the mutex only if a search is likely to succeed. If it is enough to remove a few blocks, touches
-// only these blocks.
+// Finds out, without the mutex, how to make the run that was refused. `ended` is the number of granules of locks and
+// permits that are free now. Takes the mutex only if a search is likely to succeed. If it is enough to remove a few
+// blocks, touches only these blocks.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // A full sweep is worth its time if it frees at least this fraction of the arena. No benchmark has that many locks;
-  // reclaimer_test.cc has.
+  // A full sweep is worth its time if it frees at least this fraction of the arena. No benchmark has that many locks,
+  // but reclaimer_test.cc does.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;

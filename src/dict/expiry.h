@@ -17,10 +17,10 @@
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
 // a handler runs. So a value ends exactly when a timer of the same length fires that was set in the same handler.
 //
-// Suppose that values counted from the loop's time and ended by the system's clock. Then a handler that has run for 10
-// ms would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a
-// value for that much longer, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such as the
-// loop of a process forked off nginx.
+// The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
+// would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value
+// for longer, by the loop's delay, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such
+// as the loop of a process forked off nginx.
 //
 // Thread safety: any thread may make any call at any time.
 #pragma once
@@ -51,8 +51,8 @@ inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address for the
-/// life of the process.
+/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address until
+/// the process ends.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
@@ -75,7 +75,7 @@ inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// How long a process that was refused memory waits before it asks again, so that it does not ask a full file system at
+/// The time for which a process that was refused memory does not ask again. So it does not ask a full file system at
 /// each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// Returns the time of a refusal that happens now. It is never 0, which means no refusal.
@@ -119,8 +119,8 @@ inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
 }
 
-/// Returns the time (ms) at which a value that lives for `seconds` from now ends. If it counts from a rough start, the
-/// exptime is rounded down to whole milliseconds, as a loop rounds its timers.
+/// Returns the time (ms) at which a value that lives for `seconds` from now ends. If the exptime counts from a rough
+/// start, it is rounded down to whole milliseconds, as a loop rounds its timers.
 inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t start = rough_start_of_value(seconds);
@@ -129,7 +129,8 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Returns whether a lease that was to end at `before_ms` now ends earlier, so that its waiters know a wrong end.
+/// Returns whether a lease that would have ended at `before_ms` now ends earlier, so that its waiters expect the wrong
+/// end.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }

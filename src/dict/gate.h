@@ -1,7 +1,7 @@
 // The gate of a dictionary decides whether this machine may grant a lock that other machines also use.
 //
-// A plain dictionary has no gate, and gates cost it nothing. The only gate belongs to cluster/, and the library may be
-// built without cluster/. Such a library cannot open a dictionary that has a gate.
+// A plain dictionary has no gate, and gates cost it nothing. The only gate is in cluster/. A library that was built
+// without cluster/ cannot open a dictionary that has a gate.
 //
 // The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. The
 // library itself reads only the name. A lock with a gate is never granted or released without the shard's mutex: its
@@ -51,9 +51,9 @@ struct Gate {
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
   /// Tells the gate that a process wants the key with that hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
-  /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to how long the
-  /// present grants are still valid. The message, which may be set even if the code is ok, is for a caller whose wait
-  /// failed.
+  /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to the time for
+  /// which the present grants are still valid. The message, which may be set even if the code is ok, is for a caller
+  /// whose wait failed.
   Status (*state)(Dictionary& dictionary, double& seconds);
   /// Returns whether the present grant is valid, for an observer, and writes nothing to shared memory. `revision`
   /// receives the beginning of the grant's number.

@@ -36,12 +36,12 @@ struct Geometry {
   /// between the header page and the shards, says whether the shard was ever opened. A small dictionary, whose default
   /// number of shards is 1, is reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
-  /// Returns the bytes of the file that are reserved when it is made.
+  /// Returns how many bytes of the file are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
-  /// Returns the granules of the largest block that fits into an empty shard.
+  /// Returns the size, in granules, of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
-  /// Returns the bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
+  /// Returns the size, in bytes, of the largest value that fits under a key of up to kOrdinaryKey bytes.
   std::uint64_t value_max() const noexcept;
 };
 

@@ -11,7 +11,7 @@
 
 namespace holdfast {
 
-/// How long a change waits for an owner that is alive but stopped.
+/// The time for which a change waits for an owner that is alive but stopped.
 inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {

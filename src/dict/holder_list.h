@@ -1,7 +1,8 @@
 // The holders of an entry are blocks of the shard's arena, chained to the entry.
 //
-// On a permits entry the chain is the truth: each grant of permits is a block in it. On a lock's entry the chain has at
-// most one block, which contains the reason why the lock is held. The lock's owner word says which process holds it.
+// In a permits entry, this chain alone determines who holds permits: each grant is a block in it. In a lock's entry,
+// the chain has at most one block, which contains the reason why the lock is held. The lock's owner word says which
+// process holds it.
 //
 // A block is filled, then added by one store to the chain's first link. It is removed by one store to the link that
 // leads to it, then released. In between, only its expiry, its count and its task change, each by one store. Each block

@@ -55,7 +55,7 @@ inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept
 struct Key {
   const char* data;
   std::uint32_t length;
-  std::uint32_t tail_at;  // bytes before the tail, in whole words
+  std::uint32_t tail_at;  // the number of bytes before the tail, a multiple of 8
   std::uint64_t tail;
   std::uint64_t hash;
 
@@ -71,7 +71,7 @@ struct Key {
         tail(bytes.size() >= 8 ? tail_of(data, bytes.size()) : load_tail(data + tail_at, length & 7)),
         hash(hash_key(data, bytes.size(), seed)) {}
 
-  /// Makes a key that is only compared.
+  /// Makes a key without a hash, which can only be compared.
   explicit Key(std::string_view bytes) noexcept
       : data(bytes.data()),
         length(static_cast<std::uint32_t>(bytes.size())),

@@ -3,12 +3,11 @@
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// The bytes of shards, one for each shard, say whether a shard was ever opened. They exist only if there are several
-// shards.
+// A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards.
 //
-// The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
-// rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died. Everything
-// marked "hint" may be wrong without harm to any key.
+// The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
+// Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner
+// of a shard's mutex died. Everything marked "hint" may be wrong without harm to any key.
 //
 // An arena is divided into granules of 16 bytes. A block is a run of granules, and is identified by the number of its
 // first granule. Granule 0 is never allocated, so 0 means "none". Every block that is not free is an Entry (in a chain,
@@ -48,15 +47,16 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // One atomic operation changes each word below, unless the word is constant. The first cache line changes rarely.
+  // Each word below is changed by single atomic operations, unless the word is constant. The first cache line changes
+  // rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
-  std::uint64_t seed_complement;    // of `seed`: a process with a wrong seed would find none of the locks
-  Word32 counted_units;             // bits of units of the statistics that were ever reserved
+  std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
+  Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
   std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
   alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
-  Word64 range;                     // the range of `sequence`, unless one of them was overwritten
-  Word64 range_copy;                // sealed (world/fencing.h)
+  Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten
+  Word64 range_copy;                // a copy of `range`, sealed (world/fencing.h)
   Word64 given;                     // the last fencing number again, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
@@ -91,14 +91,14 @@ struct ShardHeader {
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
   Word32 no_room;           // the smallest size that a search failed to find even with eviction; 0: unknown. Derived
-  Word32 failed;            // hint: when a search last failed that seemed possible (µs, lower half); 0: not lately
+  Word32 failed;            // hint: when a search that seemed possible last failed (µs, lower half); 0: not lately
 
   // The mutex guards the words below. They are derived: repair rebuilds or resets them. There are two exceptions:
   // `repairs`, `evictions` and `expirations` count events and survive a repair, and `reclaim_flush` is a hint, which
   // repair leaves unchanged.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
-  Word32 perhaps_free;   // free permits, and locks, which become free without the mutex: memory to reclaim
+  Word32 perhaps_free;   // entries that can perhaps be reclaimed: free permits, and all locks
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
@@ -112,7 +112,7 @@ struct ShardHeader {
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
-  Word32 in_use;  // 0: never used; then all zero but mutex and mark, and its arena is one unmarked free run
+  Word32 in_use;  // 0: never used; then all words but mutex and mark are 0, and the arena is one unmarked free run
   Word32 asked;   // hint: when a search for dead owners last found none (µs, lower half); 0: not lately
 };
 
@@ -150,8 +150,8 @@ constexpr bool has_key(EntryType type) noexcept {
       return false;
   }
 }
-/// Returns whether an entry of this type is held, not stored. A free entry of such a type stays until its memory is
-/// needed.
+/// Returns whether an entry of this type is held rather than stored. A free entry of such a type stays until its memory
+/// is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter, watcher or holder. The key follows the header, then the value, each padded with
@@ -225,7 +225,7 @@ struct LockFields {
   QueueFields watchers;    // waiters for the end of a grant, which do not want the lock
   Word32 sequence_high;    // upper half of the grant's fencing number; the word contains the lower half
   Word32 limit;            // the last turn of the lock's block of fencing numbers
-  Word32 granted;          // the turn to which these fields belong
+  Word32 granted;          // the turn (dict/lock_word.h) to which these fields belong
   Word32 generation_high;  // bits of the owner's generation that do not fit into the word
   Word32 reserved;         // not 0: a release granted the lock to this waiter of the owner, which has not claimed it
   Word32 task;             // task of the owner that counts as the holder; 0: none
@@ -325,8 +325,8 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
 /// More granules than any arena has. Other numbers of granules can be added to it without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
-/// Returns the granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax
-/// bytes.
+/// Returns the size, in granules, of a block with this key and value. REQUIRES, here and below: the value has at most
+/// kValueMax bytes.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
 }

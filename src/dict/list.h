@@ -87,7 +87,7 @@ class List {
   const Shard& shard_;
   Arena& arena_;
   const EntryView list_;
-  std::uint32_t hash_;  // of the key; the nodes contain it, too
+  std::uint32_t hash_;  // of the key; the nodes also contain it
 };
 
 template <class Occupy>

@@ -2,7 +2,7 @@
 // free lock, and another releases it, without the mutex of the shard (lock/fast_path.h). All other changes are made
 // under the mutex, with the bit MUTEX_OWNED set:
 //
-// - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
+// - While MUTEX_OWNED is clear, the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
 //   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
 //   reserved grant. The next operation under the mutex clears a MUTEX_OWNED bit that a dead process has left.
@@ -13,6 +13,26 @@
 // - An entry is cut from its chain or moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
 //   stays MUTEX_OWNED. So a process that still uses that memory changes nothing there. FREE contains bits that other
 //   content is unlikely to have, in case the memory is reused at that very moment.
+//
+// Each store into a lock under the mutex comes after take_over(). The table says why the owner of the lock does not
+// write to the same word at the same time. The mutants violate most of these reasons.
+//
+//   store under the mutex                            | why the owner does not write to the same word
+//   -------------------------------------------------+------------------------------------------------------------
+//   word set to free, by `unlock` and `break`;       | judge_grant() refuses an incomplete grant with `timeout`
+//   expiry, by `renew`; task, by `adopt`; reason     |
+//   dead owner's word set to free                    | exactly this owner was found dead
+//   word of an expired or flushed grant set to free  | an incomplete grant has no expiry
+//   word of an unclaimed reserved grant set to free  | the grant was made under the mutex
+//   all fields of a new grant; word set to its owner | the lock is free
+//   expiry, by `expire`; link to the entry, when a   | is_settled() refuses an incomplete grant
+//   value replaces the lock or the key is deleted    |
+//   link to the entry, when a sweep removes or moves | an incomplete grant counts as held and is pinned
+//   the entry                                        |
+//   `granted`, when the word was overwritten         | no thread of the owner is inside a critical section
+//   (mend_incomplete())                              |
+//   queue, watchers and count of overtakes           | these are not fields of a grant
+//   every store by the agent into a cluster lock     | the word stays taken over, so the lock has no fast path
 #pragma once
 
 #include <atomic>
@@ -36,7 +56,7 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;  // the word of no grant; it names no process
+  static constexpr std::uint64_t kNone = 0;  // a word that belongs to no grant, and names no process
   /// Owner bits of a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 

@@ -69,7 +69,7 @@ struct Overwritable {
   return true;
 }
 
-/// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
+/// Stores a string or a table in the spare block, if that block has the right size. Links that block instead of the old
 /// block, which becomes the spare block. `end_ms` is when the value ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {

@@ -15,7 +15,7 @@ class PackedKeys {
  public:
   PackedKeys(char* room, std::size_t capacity) noexcept : room_(room), capacity_(capacity) {}
 
-  /// Returns the bytes of all keys that were added, including keys that did not fit.
+  /// Returns the total size, in bytes, of all added keys, including keys that did not fit.
   std::size_t size() const noexcept { return size_; }
   std::uint32_t count() const noexcept { return count_; }
   bool fit() const noexcept { return size_ <= capacity_; }
@@ -32,14 +32,14 @@ class PackedKeys {
     std::uint32_t count;
   };
   Mark mark() const noexcept { return {size_, count_}; }
-  /// Removes what was added after that mark.
+  /// Removes the keys that were added after that mark.
   void back_to(Mark mark) noexcept {
     size_ = mark.size;
     count_ = mark.count;
   }
 
  private:
-  /// Returns where to put the bytes of the next key, or null if the key does not fit.
+  /// Returns the address at which to put the bytes of the next key, or null if the key does not fit.
   char* begin(std::uint32_t length) noexcept {
     const std::size_t at = size_;
     size_ += sizeof length + length;

@@ -20,16 +20,17 @@ namespace holdfast {
 
 namespace {
 
-// A sweep reads every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not start another
-// sweep soon. Otherwise, in a dictionary with many short exptimes, each set would scan the whole shard. No benchmark
-// covers this, because none is short of memory while values expire. reclaimer_test.cc is.
+// A sweep reads every entry of the shard. If a sweep of at least kMany entries reclaimed less than a sixteenth of them,
+// the shard starts no other sweep for kRestMs. Otherwise, in a dictionary with many short exptimes, each set would scan
+// the whole shard. No benchmark covers these constants, because none is short of memory while values expire;
+// reclaimer_test.cc covers them.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// How long a shard pauses after a search for dead owners that found none: a second for 1 MB, but at most a minute. The
-// hints contain the lower half of the time, which repeats after 71 minutes. No benchmark covers this constant, because
-// none has a shard full of held locks.
+// The time for which a shard pauses after a search for dead owners has found none: a second for each MB, but at most a
+// minute. The hints contain the lower 32 bits of a time in microseconds, which repeat after 71 minutes. No benchmark
+// covers these constants, because none has a shard full of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;
@@ -77,8 +78,9 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Returns whether a sweep for free locks and permits is worthwhile. As long as the arena can grow they may keep their
-// memory, because they are taken again. A few of them are left to the clock sweep, unless nothing may be evicted.
+// Returns whether a sweep for free locks and permits is worthwhile. As long as the arena can grow, free locks and
+// permits keep their memory, because they are often taken again. If they are few, they are left to the clock sweep,
+// unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
@@ -86,7 +88,7 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-// Returns whether the shard still pauses, according to the time in the hint.
+// Returns whether the shard still pauses. `hint` is the time when the pause began, or 0.
 bool Reclaimer::is_lately(const Word32& hint) const noexcept {
   const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());

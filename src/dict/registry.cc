@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Returns whether the file is a dictionary that can be opened, or whose open reports why not. A temporary dictionary
-/// of another world that no process uses does not count.
+/// Returns whether the file is a dictionary that can be opened, or for which open() reports the reason of its failure.
+/// A temporary dictionary of another world that no process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -67,7 +67,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-// Returns what to do about a largest value that is too large.
+// Returns advice for the message about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
   // In a dictionary of one shard, less than a tenth is used for anything except values.
@@ -173,7 +173,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
-  // For the message of attach(), which says what contradicts what.
+  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);

@@ -29,8 +29,8 @@ class Occupied {
     return true;
   }
 
-  /// Returns the first granule, beginning at `from`, that is occupied, or that is not, as `occupied` says. Searches up
-  /// to `end`. Returns the number of granules if there is no such granule.
+  /// Returns the first granule from `from` to `end` whose state (occupied or not) equals `occupied`. Returns the number
+  /// of granules if there is no such granule.
   std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
     while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);

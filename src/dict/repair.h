@@ -1,9 +1,9 @@
 // Rebuilds everything that is derived from the chains, after the owner of a shard's mutex died or damage was found.
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
-// inconsistent node. Then it frees everything that is not reached. It writes only derived state and cuts. So it may be
-// killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about 20 ns for each
-// entry.
+// inconsistent node. Then it frees all blocks that no chain reaches. It writes only derived state and the links that it
+// cuts. So it may be killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about
+// 20 ns for each entry.
 //
 // It also turns zeros into a shard when the shard is first used.
 //

@@ -12,11 +12,11 @@
 //   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
 //   3. the new part becomes a free block            | nothing else
 //
-// The kernel is asked for memory without the mutex, because it takes about a microsecond for each page. The operation
-// releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
-// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A process that
-// may no longer write to the file, because its user or group has changed, asks for each page. It has to, because
-// mincore() then reports all pages as present.
+// The kernel is asked for memory without the mutex, because the request takes about a microsecond for each page. The
+// operation releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for
+// 100 ms. In the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A
+// process that may no longer write to the file, because its user or group has changed, asks for each page. It has to,
+// because mincore() then reports all pages as present.
 //
 // The mark is a hint that is checked: a process touches only memory that it has found to exist
 // (platform::reserve_pages). A mark that was overwritten is repaired if it is invalid, or smaller than a mark that this
@@ -30,14 +30,14 @@
 
 namespace holdfast {
 
-/// The mark is a number of units of the arena, with a check above it that most other words fail. A unit is a page of 4
-/// KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power of two
-/// with which the mark can count the whole arena.
+/// The mark is a number of units of the arena, with check bits above it that most other words do not match. A unit is a
+/// page of 4 KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power
+/// of two with which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
 
-  /// Returns the granules of a unit in an arena of `all` granules.
+  /// Returns the size of a unit, in granules, for an arena of `all` granules.
   static constexpr std::uint32_t unit(std::uint32_t all) noexcept {
     std::uint32_t granules = kGranulesPerPage;
     while (all / granules >= (1U << kUnitBits) - 1) granules *= 2;
@@ -50,16 +50,17 @@ struct ReservedMark {
   static constexpr std::uint32_t of(std::uint32_t granules, std::uint32_t all) noexcept {
     return of_units((granules + unit(all) - 1) / unit(all));
   }
-  /// Returns the granules that a mark stands for, in an arena of `all` granules, or 0 if the mark is not valid.
+  /// Returns the number of granules that a mark stands for in an arena of `all` granules, or 0 if the mark is not
+  /// valid.
   static constexpr std::uint32_t granules_of(std::uint32_t word, std::uint32_t all) noexcept {
     const std::uint32_t units = word & ((1U << kUnitBits) - 1);
     return word == of_units(units) ? static_cast<std::uint32_t>(std::min(std::uint64_t{units} * unit(all), {all})) : 0;
   }
 };
 
-/// How much of an arena is reserved at first, and the most by which it grows in one step, unless a unit is larger or
-/// more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a fraction of
-/// a millisecond. The benchmark of both constants is "Opening a new dictionary".
+/// The part of an arena that is reserved at first, and the most by which the arena grows in one step, unless a unit is
+/// larger or more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a
+/// fraction of a millisecond. The benchmark of both constants is "Opening a new dictionary".
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 

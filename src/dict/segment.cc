@@ -141,7 +141,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   DictionaryHeader* header = nullptr;
   auto gate = find_gate(name, options.gate);
   if (!gate) return gate.status();
-  // The gate knows who has its locks, and forgets this when its processes end.
+  // The gate's record of who holds its locks ends with the processes that keep it.
   const bool is_kept_behind_gate = options.persist == kKept && *gate != nullptr;
   const NewFile file{FileKind::dictionary,
                      geometry.size + kStatisticsBytes,
@@ -152,8 +152,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        auto held = hold_new_name(world.directory(), file_name(name), inode);
                        if (!held) return held.status();
                        name_use = std::move(*held);
-                       // Not earlier. Otherwise a dictionary of this name that was made and removed in between would
-                       // have the larger numbers.
+                       // Do not take the range earlier. Otherwise a dictionary of this name that was made and removed
+                       // in between would have the larger numbers.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
@@ -214,7 +214,7 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
 
-// Raises the life of the file. If several processes open a dictionary, the longest requested life counts. Relaxed is
+// Makes the file last longer. If several processes open a dictionary, the longest requested lifetime counts. Relaxed is
 // enough, because the word is read from the file when no process uses the file any more.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };

@@ -127,7 +127,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   World& world_;
   const std::string name_;
   platform::Mapping mapping_;
-  platform::Mapping name_use_;  // until release_name()
+  platform::Mapping name_use_;  // in use until release_name()
   Traits traits_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;

@@ -36,9 +36,9 @@ struct ValueOut {
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
   std::uint64_t wanted;  // in: for permits, the fencing number of the grant to find; 0: any grant that has not expired
   bool shared;           // permits: there are other holders
-  char* buffer;          // in: where the bytes of a string or table go
+  char* buffer;          // in: the place for the bytes of a string or table
   std::size_t capacity;  // in
-  std::size_t size;      // of the string or table, even if it did not fit
+  std::size_t size;      // size of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
 
@@ -132,17 +132,17 @@ class Shard {
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
-  /// Returns the name of its dictionary, for tracers.
+  /// Returns the name of the shard's dictionary, for tracers.
   const char* name() const noexcept { return name_; }
   /// Sets that name. REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// Returns the granules of the arena that may be touched, which are the reserved granules that this process knows of.
-  /// The number never decreases. With the mutex held, it is the number of granules in the arena.
+  /// Returns how many granules of the arena may be touched: the reserved granules that this process knows of. The
+  /// number never decreases. With the mutex held, it is the number of granules in the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
   /// Returns the number of granules to which the arena may grow.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
-  /// Returns the free granules, reserved or not. Needs no mutex.
+  /// Returns the number of free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
   // --- memory that is reserved when it is first used (dict/reserved.h) ---
@@ -211,7 +211,7 @@ class Shard {
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// Returns how often the entry was used lately, from 0 to kUsesMax. The benchmark of this limit is "Hits".
+  /// Returns how often the entry has been used recently, from 0 to kUsesMax. The benchmark of this limit is "Hits".
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 

@@ -16,9 +16,9 @@
 // once.
 //
 // The counts are in the dictionary's file, after the shards, in 68 KB that are a hole until something is counted. So
-// they share the file's removal, world, adoption and permissions, and its mapping in forked children. Two alternatives
-// were rejected: histograms for each process (35 KB each, and lost with the process), and reading the coarse clock at
-// each release (5 ns of about 35).
+// they are removed and adopted with the file, and share its world, its permissions, and its mapping in forked children.
+// Two alternatives were rejected: histograms for each process (35 KB each, and lost with the process), and reading the
+// coarse clock at each release (5 ns of about 35).
 //
 // Keys are found by the space-saving algorithm: if there is no room for another key, the key with the least weight in
 // its set loses its record. The new key continues from that weight, so that it is not the next key to be dropped.
@@ -70,7 +70,7 @@ class Statistics {
       return {now.bits | (last & Since::kLong)};
     return measured(now, rested >= kRestNs);
   }
-  /// Returns the word for a grant that was waited for. Such a grant counts.
+  /// Returns the word for a grant that was waited for. Such a grant is always measured.
   static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, for all calls below: the thread holds no shmtx.
 
@@ -97,8 +97,8 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, except drawn and long holds. The benchmark of this constant and the
-  /// next is "lock + unlock, same object".
+  /// The time for which a process measures no other hold, except drawn and long holds. The benchmark of this constant
+  /// and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// The most checks of the end of a hold in that time. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;

@@ -70,7 +70,7 @@ inline constexpr std::uint32_t kContendedKeyMax = 72;
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
   Word64 weight;     // us waited + waits + refusals, of this key and of earlier keys of the record
-  Word64 waits;      // the next four words count since the record has this key
+  Word64 waits;      // the next four words count from when the record got this key
   Word64 wait_time;  // ns
   Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;

@@ -212,7 +212,7 @@ bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // It had a position and has lost it, though not by a repair. So it was removed after it was woken.
+  // This waiter had a position and has lost it, though not by a repair. So the waiter was removed after it was woken.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);

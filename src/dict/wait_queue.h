@@ -26,11 +26,12 @@ class World;
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The same limit for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
-/// How long a woken waiter has to respond: this time, or twice its known delay if that is longer. After that time it is
-/// removed from the queue, until it queues again. Benchmarks of both limits: 2 x 50 coroutines; Fairness among eight.
+/// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
+/// respond in time is removed from the queue, until it queues again. Benchmarks of both limits: 2 x 50 coroutines;
+/// Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// The same limit if the waiter's delay is unknown. A loop that was never woken may be slow, and several slow loops may
-/// arrive together.
+/// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
+/// loops may arrive together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
 /// The longest delay that is recorded for a waiter, and the shortest. 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;

@@ -155,7 +155,7 @@ namespace {
 /// How soon a forked child tries again to enter while another process is entering. No benchmark covers this constant,
 /// because children enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
-/// How long the gate is asked for a caller that does not wait.
+/// The time for which the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
 std::uint64_t deadline_of(double timeout) noexcept {

@@ -134,7 +134,7 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
 }
 
 /// The present time, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
-/// takes a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
+/// is read in a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
@@ -248,7 +248,8 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
     } else if (word.is_free()) {
-      // Do this without delay. Another search for the lock, for example, would let its owner be faster.
+      // Take the lock without delay. During another search for the lock, for example, its last owner could take it
+      // again.
       if (take_cold(dictionary, found, key, contender.self, contender.request, lease) == Fast::taken)
         return Polled::taken;
       lease = {};  // the holder's token, if another process was faster

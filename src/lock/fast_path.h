@@ -1,5 +1,5 @@
-// The fast path takes and releases a lock with one compare-and-swap, without the mutex of the shard. dict/lock_word.h
-// has the rules.
+// The fast path takes and releases a lock with one compare-and-swap, without the mutex of the shard. The rules are in
+// dict/lock_word.h.
 //
 // A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
 // of the shard changed in the meantime. The call has then changed nothing, and the slow path takes the mutex.

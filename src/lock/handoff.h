@@ -19,9 +19,9 @@
 // first waiter behind it that does not stand aside. A waiter that stands aside gets the lock in one of two ways:
 // - After it has responded: it is present, polls briefly for the next release, and is then granted the lock.
 // - Before it responds: the lock is granted to it once it has been first for kShare times as long as its response still
-//   takes, so that at most one part in kShare of the time is lost.
-// No waiter stands aside for a fair request, and a fair waiter does not stand aside. The idle time is the price of
-// strict order. A waiter of an unknown loop counts as prompt, but has only kFirstClaimNs to respond.
+//   takes, so that at most one part in kShare of the time is lost. No waiter stands aside for a fair request, and a
+//   fair waiter does not stand aside. This idle time is the price of strict order. A waiter of an unknown loop counts
+//   as prompt, but has only kFirstClaimNs to respond.
 #pragma once
 
 #include <algorithm>
@@ -39,13 +39,13 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// A small limit, but large enough that with sections of a microsecond the wake-ups do not cost more than the sections.
-// Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
+// The limit is small, but large enough that, with sections of a microsecond, the wake-ups cost no more than the
+// sections. Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
-// Time for several sections of ten microseconds, or for a few wake-ups.
+// This is enough time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// Longer than a thread takes to wake up, and shorter than a loop with other work takes to respond. No benchmark covers
-// this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
+// This is longer than a thread takes to wake up, and shorter than a loop with other work takes to respond. No benchmark
+// covers this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
 // handoff_test.cc bounds all three.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
@@ -54,8 +54,8 @@ inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// Returns how long the waiter still takes to respond, according to the known delay of its loop. Returns at least half
-/// of the whole delay, because the waiter may be late.
+/// Returns the time that the waiter still needs to respond, according to the known delay of its loop. Returns at least
+/// half of the whole delay, because the waiter may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
@@ -67,7 +67,7 @@ inline bool stands_aside(const Head& head) noexcept {
 }
 
 /// Returns whether a later request may overtake `first`. `overtakes` is the entry's count of how often the first waiter
-/// of this queue was overtaken.
+/// of this queue has been overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);

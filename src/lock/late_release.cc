@@ -15,7 +15,7 @@ namespace holdfast {
 namespace {
 
 /// The pause between two rounds in which a release was refused. Most of a round is the wait for the mutex. No benchmark
-/// covers this constant, because a process has to be stopped for that. late_release_test.cc has one.
+/// covers this constant, because none stops a process. late_release_test.cc stops one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.

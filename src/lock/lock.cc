@@ -59,7 +59,8 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexce
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
-// Refuses a contender while the gate is closed, whatever the entry says, because no process has the lock here.
+// Refuses a contender while the gate is closed, whatever the entry says, because no process of this machine holds the
+// lock.
 [[gnu::cold]] Code turn_away(const LockEntry& lock, const Contender& contender, Result& result) noexcept {
   if (is_reserved_for(lock, contender.waiter)) {
     end_grant(lock);
@@ -151,7 +152,7 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
 }
 
 // Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
-// the waiter, even by evicting values. The lock itself may be evicted, because nobody has it, so this makes room for
+// the waiter, even by evicting values. The lock itself may be evicted, because nobody holds it, so this makes room for
 // both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line

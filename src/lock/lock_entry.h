@@ -178,7 +178,7 @@ struct LockEntry {
 };
 
 /// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the present grant, and
-/// this grant is complete; not_owner if the lease does not belong to it; not_found if nobody has the lock; timeout if
+/// this grant is complete; not_owner if the lease does not belong to it; not_found if nobody holds the lock; timeout if
 /// the owner is about to write the grant's fields. The operation must return the code timeout, so that it runs again
 /// (Transaction::is_settled()). REQUIRES: the transaction found a lock.
 // An expired lease belongs to the present grant until another grant replaces it.

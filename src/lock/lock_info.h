@@ -35,8 +35,8 @@ struct HolderCount {
   std::uint32_t waiters = 0;  // including watchers
 };
 
-/// Writes the holders, or as many as fit: those that have held longest, the oldest first. Includes dead holders, with
-/// `liveness` dead. Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
+/// Writes the holders, the oldest first. If not all fit, writes those that have held longest. Includes dead holders,
+/// with `liveness` dead. Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 

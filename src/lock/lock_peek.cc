@@ -194,10 +194,10 @@ void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
 Code peek_until_whole(Peek& peek, Shard& shard, HolderCount& count) noexcept {
   for (int pauses = 0;; ++pauses) {
     for (int i = 0; i < kTries; ++i) {
-      shard.catch_up();  // a waiter may be in the part by which another process has grown the arena
+      shard.catch_up();  // a waiter may be in memory that another process has added to the arena
       const Seen seen = peek.run(count);
       if (seen == Seen::whole) return Code::ok;
-      // Apparent damage may be in the part by which the arena has grown.
+      // Apparent damage may be a block in memory that was added to the arena during this walk.
       if (seen == Seen::damaged && !shard.catch_up()) return Code::corrupt;
       platform::cpu_relax();
     }

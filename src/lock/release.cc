@@ -53,8 +53,8 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Returns whether it is unknown if one of the holders lives. In that case the wait may have been for something that a
-// dead process holds.
+// Returns whether it is unknown if one of the holders lives. If so, a dead process may hold the lock or permits that
+// were waited for.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });

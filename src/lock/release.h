@@ -1,4 +1,5 @@
-// Ends and changes holds and waits of locks and permits (unlock, break, renew, adopt, leave). Also makes late releases.
+// Ends and changes holds of locks and permits (unlock, break, renew, adopt), and ends waits for them (leave). Also
+// makes late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
 // shard. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread retries until each
@@ -25,7 +26,7 @@
 namespace holdfast {
 
 /// Ends a wait: removes the waiter from the queue, and passes on a grant that was reserved for it. The code system
-/// means that this is done, but that it is unknown whether one of the holders lives.
+/// means that the wait has ended, but that it is unknown whether one of the holders lives.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. After ok, not_owner and removed, the lease is cleared; after timeout, busy and system, it is
@@ -89,7 +90,7 @@ class LateReleases {
 
   inline static std::atomic<std::size_t> count{0};  // number of pending_
 
-  platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
+  platform::LongMutex mutex_;  // guards the members below, which change only inside a ForkGuard
   std::list<Pending> pending_;
   Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: no thread
 };

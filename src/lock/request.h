@@ -15,7 +15,7 @@ namespace holdfast {
 class Dictionary;
 class Parker;
 
-/// How long a prompt waiter has to claim what a release granted to it.
+/// The time within which a prompt waiter must claim what a release has granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
 /// The timeout of one attempt. Callers have their own timeouts, so an attempt should fail soon, and not block on a

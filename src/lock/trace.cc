@@ -1,4 +1,4 @@
-// A separate file, because every static probe in it has a semaphore.
+// This code has a separate file, because every static probe in the file has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

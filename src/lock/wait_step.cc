@@ -22,8 +22,8 @@ static_assert(1e3 * kRest < kRestingPatienceMs);
 constexpr double kSleepPolling = 0.01;
 // The more pollers there are, the more rarely each of them tries. Together they find a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
-// How long a present waiter polls until it is next, and how often. No benchmark covers these constants, because only a
-// waiter of a slow loop polls.
+// The time for which a present waiter polls until it is next, and the interval between its polls. No benchmark covers
+// these constants, because only a waiter of a slow loop polls.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kPollNs = 20'000;
 

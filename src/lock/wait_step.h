@@ -32,7 +32,7 @@ struct BlockedBy {
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
-  std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
+  std::uint64_t delay_ns = 0;  // the result of WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
   Parker* parker = nullptr;    // parker of the waiter, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
@@ -74,7 +74,7 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
 /// Records how long the waiter took to respond, as reported by WaitQueue::delay_of(). Returns whether this is the first
-/// known delay of the waiter's loop, and the loop is slow. `waiter` then says so from now on.
+/// known delay of the waiter's loop, and the loop is slow. If so, records this in `waiter`.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
 /// Returns whether a slow loop's waiter may poll briefly until it is next, and so be present (lock/handoff.h).

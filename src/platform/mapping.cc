@@ -138,7 +138,7 @@ int touch_by_kernel(std::byte* page) noexcept {
 int populate(std::byte* begin, std::size_t size) noexcept {
   if (uninterrupted([&] { return ::madvise(begin, size, MADV_POPULATE_WRITE); }) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
-  // This is the way for Linux before 5.14, and for sandboxes.
+  // This code is for Linux before 5.14, and for sandboxes.
   for (std::size_t at = 0; at < size; at += page_bytes())
     if (const int error = touch_by_kernel(begin + at); error != 0) return error;
   return 0;

@@ -96,7 +96,7 @@ void close_if_file(int fd, const FileId& id) noexcept;
 /// caller may still open the file (otherwise ENOENT or EACCES).
 FileDescriptor reopen(int fd, int flags) noexcept;
 
-/// Calls `visit` with each name in the directory until `visit` returns false. Returns 0 after the last name, ECANCELED
+/// Calls `visit` with each name in the directory, until `visit` returns false. Returns 0 after the last name, ECANCELED
 /// if `visit` returned false, or another errno value.
 int list_directory(int directory_fd, const std::function<bool(const char*)>& visit);
 
@@ -105,7 +105,8 @@ int list_directory(int directory_fd, const std::function<bool(const char*)>& vis
 /// fallocate.
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept;
 
-/// Returns the size of the largest file that this process may make (RLIMIT_FSIZE). A larger file would raise SIGXFSZ.
+/// Returns the size of the largest file that this process may make (RLIMIT_FSIZE). Making a larger file would raise
+/// SIGXFSZ.
 std::uint64_t file_size_limit() noexcept;
 
 /// Returns the free bytes of the file system that contains `fd`. Returns the largest number if the file system has no
@@ -162,7 +163,7 @@ class Readiness {
 };
 
 /// A stream connection of this process to itself, for event loops that can wait only for connections that they opened.
-/// The loop has the other end. One thread at a time may call this object.
+/// The loop owns the other end. One thread at a time may call this object.
 class SelfConnection {
  public:
   ~SelfConnection() { close(); }

@@ -34,7 +34,7 @@ int ProcessEnd::open(pid_t pid) noexcept {
   if (fd_) return 0;
   if (errno == ESRCH) return ESRCH;
 #endif
-  // This is the way before Linux 5.3, or in a sandbox. EPERM means that the process is alive and belongs to another
+  // This code is for Linux before 5.3, and for sandboxes. EPERM means that the process is alive and belongs to another
   // user.
   return ::kill(pid, 0) == 0 || errno == EPERM ? 0 : errno;
 }

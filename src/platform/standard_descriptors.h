@@ -9,8 +9,8 @@
 namespace holdfast {
 
 /// Opens /dev/null for each closed standard descriptor, so that no other file gets its number. Reading and writing
-/// still fail, because /dev/null is opened in the opposite direction. Programs that this program starts inherit this.
-/// Call it first in main().
+/// still fail, because /dev/null is opened in the opposite direction. Programs that this program starts inherit these
+/// descriptors. Call this function first in main().
 inline void occupy_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;

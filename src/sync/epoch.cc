@@ -30,7 +30,7 @@ using Records = platform::Chunk<Record, 63>;
 static_assert(sizeof(Records) == 4096);
 constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
-/// Where the next search for the record of an ended thread starts.
+/// The position at which the next search for the record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
 /// Counts the threads that got no memory for a record. They count as inside until the process ends.
 constinit Record crowd{};
@@ -126,8 +126,8 @@ struct EpochReclamation {
   static void retire(std::shared_ptr<Retirable> what) noexcept {
     Retirable* const raw = what.get();
     raw->self_ = std::move(what);
-    // Release: a guard that sees the new epoch no longer finds the object. It is one atomic operation: see 2. in the
-    // header.
+    // Release: a guard that sees the new epoch no longer finds the object. It is one atomic operation: see point 2 in
+    // the header.
     raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);
     HOLDFAST_FAILPOINT("epoch.raised");
     push(raw);

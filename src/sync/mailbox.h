@@ -26,7 +26,8 @@ void post(World& world, Token to, std::uint32_t waiter) noexcept;
 /// Posts to all waiters of that process, so that they check what they wait for.
 void post_to_all(World& world, Token to) noexcept;
 
-/// Posts to all waiters of all processes of the world (runtime directory). Use it rarely, because it walks all slots.
+/// Posts to all waiters of all processes of the world (runtime directory). Call this rarely, because it walks over all
+/// slots.
 void post_to_everyone(World& world) noexcept;
 
 /// Ends the sleep of this process's threads without posting mail.

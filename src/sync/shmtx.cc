@@ -36,7 +36,7 @@ using shmtx_internal::critical_section;
 /// contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// How often a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
+/// The interval at which a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
 /// The first sleep of a waiter for a record lock. Nobody wakes such a waiter, so it tries more often. No benchmark
 /// covers this constant, because contended_mutex has no strategy `file`.
@@ -113,7 +113,7 @@ bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
 // Takes over only the exact word that was checked, because another process may have taken over since then.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
-  // This protocol has no word without an owner, so shared memory was overwritten. Repair handles this, too.
+  // This protocol has no word without an owner, so shared memory was overwritten. Repair also handles this case.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");

@@ -14,7 +14,7 @@
 // WAITERS may be set although no thread sleeps, which costs one unnecessary wake-up. But no thread may sleep while it
 // is clear. The owner and the lock are one word, so the mutex is never locked without an owner. A waiter asks the
 // kernel whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is
-// bounded, so every wake-up is only a hint. The mutex is never taken from a live owner, even if the owner is stopped.
+// bounded, so a lost wake-up only costs time. The mutex is never taken from a live owner, even if the owner is stopped.
 //
 // An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
 // threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the word
@@ -143,8 +143,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Record this first. Then a signal handler that interrupts the rest finds this thread inside, and does not wait for
-    // it.
+    // Record the section first. Then a signal handler that interrupts the rest finds this thread inside, and does not
+    // wait for it.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;

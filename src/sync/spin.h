@@ -1,8 +1,8 @@
 // Decides how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins in the library share this policy, and all its constants are here, each with the benchmarks in
-// docs/benchmarks.md that measure it. A poll takes the cache line away from the processor that works in it. So a spin
-// polls rarely, then even more rarely, and ends once a sleep would have been cheaper.
+// All spins in the library share this policy, and all its constants are here, each with the benchmarks (in bench/) that
+// measure it. A poll takes the cache line away from the processor that works in it. So a spin polls rarely, then even
+// more rarely, and ends once a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
@@ -67,9 +67,9 @@ class Spin {
 };
 
 /// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, there is no
-/// need to catch the end of a certain section: a lock that is free half of the time is soon found free, and until then
-/// its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may make
-/// any call at any time.
+/// need to catch the end of a particular section: a lock that is free half of the time is soon found free, and until
+/// then its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may
+/// make any call at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;

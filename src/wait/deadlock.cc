@@ -16,7 +16,7 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// No benchmark covers this constant, because none fills the table. deadlock_test.cc does.
+/// No benchmark covers this constant, because none fills the table. deadlock_test.cc fills it.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own wait, or the wait of its whole Lua state.

@@ -27,7 +27,7 @@ void note_look(World& world) noexcept {
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// Returns how long until the clock alone may end what is waited for.
+// Returns the time after which the clock alone may end the grant or value that is waited for.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();
@@ -39,7 +39,7 @@ std::uint64_t until_end(const Watch& watch) noexcept {
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // The other threads check by themselves when the listener is this late. They wake so rarely that even many of them cost
-// little. No benchmark covers this constant, because none has several threads. sleepers_test.cc has.
+// little. No benchmark covers this constant, because none has several threads. sleepers_test.cc has several.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -294,7 +294,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.elect_listener();
     return {.count = count};
   }
-  // A listener without its own waiters does not check, so let a parker with waiters take over.
+  // A listener without its own waiters does not check, so a parker with waiters takes over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
@@ -313,7 +313,8 @@ void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_n
   }
 }
 
-// Returns how long the thread may sleep. A thread that does not listen relies on the listener, but not forever.
+// Returns the time (ns) until which the thread may sleep. A thread that is not the listener leaves checks to the
+// listener, but only for kReliedOnNs.
 std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
   if (sleepers_.is_listener(parker.sleep_slot_)) return look_ns_;
   if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
@@ -333,7 +334,7 @@ void ParkingLot::hand_out_mail(World& world) {
 void ParkingLot::make_ready(std::uint32_t number) {
   Slot& slot = slots_[number - 1];
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
-  slot.parker->ready_.push_back(number);  // may throw: the next check then finds it again
+  slot.parker->ready_.push_back(number);  // may throw: the next check then finds the waiter
   slot.ready = true;
   sleepers_.wake(slot.parker->sleep_slot_);
 }
@@ -394,7 +395,7 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 // --- called by the death watch ---
 
 // Makes all parkers check after an event. The thread of the death watch does not check by itself, because it has other
-// descriptors than the process, and lacks the one for asking the kernel about processes.
+// descriptors than the process, and lacks the descriptor for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

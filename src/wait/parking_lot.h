@@ -46,14 +46,14 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// How soon the first waiter of a queue notices a release without a wake-up. Each later waiter checks less often, by
-/// kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if the first waiter
-/// does not check, and this way a hundred waiting processes are not all awake all the time. The benchmark of this
-/// constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
+/// The time within which the first waiter of a queue notices a release without a wake-up. For each later waiter this
+/// time is longer, by kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if
+/// the first waiter does not check, and this way a hundred waiting processes are not all awake all the time. The
+/// benchmark of this constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// How often any waiter checks when a death watch is on. This is less than the time within which a process must check
-/// to keep its waiters in their queues (dict/wait_queue.h).
+/// The interval between the checks of any waiter when a death watch is on. It is less than the time within which a
+/// process must check to keep its waiters in their queues (dict/wait_queue.h).
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 
@@ -178,7 +178,7 @@ class ParkingLot {
     bool sleeps = false;
     bool listens = false;            // sleeps on the mailbox; else on the parker's own word
     std::uint32_t seen = 0;          // value of the parker's own word
-    std::uint64_t next_look_ns = 0;  // sleep no longer than this
+    std::uint64_t next_look_ns = 0;  // do not sleep beyond this time
   };
 
   ParkingLot();
@@ -212,9 +212,10 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// Checks, if a check is due, for the parker's waiters, or for all waiters if the parker was the listener.
+  /// If a check is due, checks what the parker's waiters wait for, or what all waiters wait for if the parker was the
+  /// listener.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
-  /// Returns how long the parker's thread may sleep.
+  /// Returns the time (ns) until which the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
   /// Checks what the parker's waiters wait for, or the waiters of all parkers if `parker` is null. Marks a waiter ready

@@ -12,8 +12,8 @@
 // thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout is woken by mail and
 // by the timer through that descriptor.
 //
-// After a release, a descriptor becomes readable about twice as late as a parker that sleeps by itself returns. The
-// reason is that the wake-up passes through a second thread.
+// After a release, a descriptor becomes readable after about twice the time that a parker needs which sleeps by itself,
+// because the wake-up passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
@@ -29,8 +29,8 @@ class World;
 
 class WakeThread {
  public:
-  /// How long the thread stays when no parker needs it. The benchmark is "From release to resume", for hosts with a
-  /// loop.
+  /// The time for which the thread stays when no parker needs it. The benchmark is "From release to resume", for hosts
+  /// with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
   /// Runs one round of the thread. It is called without the mutex, after each post, and no later than the time that the

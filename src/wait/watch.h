@@ -57,8 +57,8 @@ struct WatchKind {
   /// Returns the only holder, if the waiter can continue only after this holder has released. The result is not known()
   /// if there is no holder, or if there are several.
   Blocker (*blocker)(const Watch& watch) noexcept;
-  /// Returns the time at which what is waited for may end by itself (CLOCK_MONOTONIC, ms). Returns a time that never
-  /// comes, such as kExpiryNever, if it never does.
+  /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). Returns a
+  /// time that never comes, such as kExpiryNever, if it does not end by itself.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
   /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
   bool sees_all;

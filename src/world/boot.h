@@ -20,7 +20,7 @@ const Boot& this_boot() noexcept;
 /// namespace.
 std::uint64_t time_namespace_now() noexcept;
 
-/// Compares two boots. Unknown ids count as equal; record locks then decide.
+/// Compares two boots. Unknown ids count as equal, because record locks then decide.
 inline bool is_same_boot(const BootId& one, const BootId& other) noexcept {
   return one[0] == '\0' || other[0] == '\0' || one == other;
 }

@@ -32,15 +32,15 @@ using platform::Mapping;
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
 /// A shorter timeout, because forks of other threads have to wait.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
-/// A process that is about to be refused also holds the lock for a moment. So check this often before concluding that
-/// the file is in use.
+/// The number of checks before concluding that the file is in use. It is larger than 1, because a process that is about
+/// to be refused also holds the lock for a moment.
 constexpr int kLooks = 5;
 
 bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// Returns whether the file's times have a meaning here. The boot id does not matter: no file in memory survives a boot,
+// Returns whether the file's times are meaningful here. The boot id does not matter: no file in memory survives a boot,
 // and containers have their own ids. But a time of another time namespace has a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
@@ -69,7 +69,7 @@ Status refuse_other_clock(const std::string& path) {
 
 enum class Taken { shared, alone, none, failed };
 
-// Tries to take the lock. On failure, `errno` has the reason.
+// Tries to take the lock. On failure, `errno` contains the reason.
 Taken try_take(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
   if (error == 0) return ours ? Taken::shared : Taken::alone;
@@ -115,7 +115,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended since then may have asked for a longer life. This matters if the file would be retired.
+    // A user that has ended since then may have asked for a longer lifetime. This matters if the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -229,7 +229,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
     // No process is present. So the only users of this world's files are processes that are exiting, and the caller may
-    // be one. Since the header was read, a user from another world may have asked for a longer life, and ended.
+    // be one. Since the header was read, a user from another world may have asked for a longer lifetime, and ended.
     if (!is_of(*file, world)) {
       if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
       if (file->header().persist != kTemporary) continue;

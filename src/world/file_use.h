@@ -18,8 +18,9 @@
 // An adopted file need not be searched for owners, because each world begins the generations of its slots at another
 // number. So old tokens belong to no living process.
 //
-// The decision is repeated once the lock is held. A use that survives exec has no lock on the file itself, because with
-// its descriptor the program could read and write the file. It has a separate file (world/kept_file.h).
+// The decision is repeated once the lock is held. A dictionary that is kept in use across exec has no lock on its own
+// file, because the program could read and write the file through the lock's descriptor. A separate file carries this
+// lock (world/kept_file.h).
 #pragma once
 
 #include <cstdint>
@@ -75,9 +76,9 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
 /// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing numbers.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
-/// Shows other processes that this process uses the file with that inode. The use lasts as long as the descriptor is
-/// open anywhere, even after exec. Returns an empty descriptor without an anchor. Fails with mismatch if the name no
-/// longer leads to this file.
+/// Shows other processes that this process uses the file with that inode. They see this as long as the descriptor is
+/// open anywhere, even after exec. Returns an empty descriptor if the directory has no anchor. Fails with mismatch if
+/// the name no longer leads to this file.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 

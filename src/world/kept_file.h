@@ -1,15 +1,14 @@
 // Files that show what a process keeps after exec:
 //
-//   hold-<token>          the process with that token lives, though no code acts for it any longer
-//   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
+// hold-<token>          the process with that token still counts as alive, though it now runs another program
+// use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
 //                         <number> is random
 //
-// The program may run as another user, so its descriptors must give no access to the world (runtime directory). Such a
-// file is empty, belongs to one call alone, and is open in the program for reading only. A shared record lock on its
-// first byte lasts as long as that open file description, which is until the last copy of the descriptor is closed.
+// The new program may run as another user, so the descriptors that it inherits must give no access to the world
+// (runtime directory). Therefore each file is empty, is made by a single call, and is open for reading only. Its first
+// byte has a shared record lock, which lasts until the last copy of the descriptor is closed.
 //
-// A file gets its name once it is locked. So a named file that is not locked was left behind by a program that has
-// exited.
+// A file gets its name after it is locked. So a named file without a lock was left behind by a program that has exited.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +31,9 @@ inline bool is_kept_file(std::string_view file) noexcept {
 }
 
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
-/// Returns the prefix of all files that keep that byte in use.
+/// Returns the prefix of the names of all use files for that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the byte in the name of a file that keeps a use, or 0 for any other file.
+/// Returns the byte in the name of a use file, or 0 for any other file.
 inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
@@ -47,7 +46,7 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   return byte;
 }
 
-/// Makes the file, and returns the descriptor for the program.
+/// Makes a hold file or a use file, and returns the descriptor for the program.
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
@@ -61,17 +60,17 @@ void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
 // The calls below treat unknown as kept. Each call lists the directory.
 
-/// Returns whether any program keeps anything here.
+/// Returns whether any program keeps a file of this directory locked.
 bool is_anything_kept(const RuntimeDirectory& directory);
 /// Returns whether a program uses the file of that byte.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
 /// Returns whether a program uses a file other than `own` among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
-/// Removes the files of that byte. Call it when the dictionary's file is removed. The users of the dictionary detect
-/// the removal themselves, so the files would only refuse new processes for longer.
+/// Removes the files of that byte. Call it when the dictionary's file is removed. Processes that use the dictionary
+/// detect the removal themselves; with these files, new processes would only be refused for longer.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes the files of exited programs: only uses, or lives as well.
+/// Removes the files of exited programs: only use files, or hold files as well.
 enum class Leftovers { uses, all };
 void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
 

@@ -19,8 +19,9 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// A process that opened a file just before its removal holds the file's byte for a moment, so check this often. No
-/// benchmark covers these two constants, because none opens a file at the moment of its removal.
+/// The number of checks before concluding that another file is in use, because a process that opened a file just before
+/// its removal holds the file's byte for a moment. No benchmark covers these two constants, because none opens a file
+/// at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// The number of records in which a byte may be stored.
@@ -69,7 +70,7 @@ bool is_held(int file, std::uint64_t byte) noexcept {
 /// Returns whether another file of that name is in use and was not removed properly.
 bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
-  // The kernel reports any one lock in a range. The answer splits the range.
+  // The kernel reports one of the locks in a range. This lock splits the range in two.
   std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
   std::size_t count = 2;
   while (count > 0) {
@@ -108,7 +109,8 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
   auto file = lock_byte(directory, name, byte);
   if (!file) return file.status();
   if (is_other_in_use(file->get(), byte)) return Held();
-  // Relaxed is enough after checking the locks, because the word is stored before exec ends the lock of a kept use.
+  // Relaxed is enough after checking the locks, because the word is stored before exec ends the lock of a name that is
+  // kept in use.
   const std::uint64_t first = byte & ~(kInodes - 1);
   const bool was_any_kept = directory.kept_uses().load(kRelaxed) != 0;
   if (was_any_kept && is_other_use_kept(directory, first, first + kInodes, byte)) return Held();
@@ -151,7 +153,7 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
 
 Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return FileDescriptor();
-  directory.kept_uses().store(1, kRelaxed);  // before the use is kept: see hold()
+  directory.kept_uses().store(1, kRelaxed);  // before the name is kept in use: see hold()
   return keep_use(directory, name_byte(name, inode));
 }
 

@@ -17,9 +17,9 @@
 // (b * 0x9E3779B97F4A7C15 mod 2^64) >> 32. A word whose byte is not locked may be reused. Records are written under the
 // directory's lock, or by a process that creates a file with the byte and clears its record.
 //
-// The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A use that
-// survives exec has a separate file (world/kept_file.h). Such files are searched for only if a process of this world
-// (runtime directory) has kept such a use.
+// The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A name that is
+// kept in use across exec has a separate file (world/kept_file.h). Such files are searched for only if a process of
+// this world (runtime directory) has made one.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,10 @@ inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noe
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
 }
 
-/// Tries once. Returns the lock, or an empty mapping if another file of that name is in use at this moment. `directory`
-/// must be anchored to the process table. Without an anchor no names are in use, and the result is empty. REQUIRES: no
-/// other file has the name, or the caller checks again which file has it.
+/// Tries once to take this process's lock on the name. Returns the lock, or an empty mapping if another file of that
+/// name is in use at this moment. `directory` must be anchored to the process table. If there is no anchor, no names
+/// are in use, and the result is empty. REQUIRES: no other file has the name, or the caller checks again which file has
+/// it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
 /// Does the same for a file that is about to get its name. Fails with mismatch if another file of that name stays in
@@ -53,8 +54,8 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
                                           std::uint64_t inode);
 
 /// Returns a descriptor which shows, as long as it is open anywhere, that the name stands for that file and that the
-/// file is in use. Returns an empty descriptor without an anchor. REQUIRES: this process holds the name for that file,
-/// and the caller checks that the file has the name.
+/// file is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that
+/// file, and the caller checks that the file has the name.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 

@@ -52,7 +52,8 @@ std::uint32_t worker_number() noexcept {
 
 using ProgramName = std::array<char, 16>;
 
-// Written once, by the thread that began. Other threads read it after it is done (release, acquire).
+// The given name is written once, by the thread that sets `begun`. Other threads read it after `done` (release,
+// acquire).
 enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
@@ -172,7 +173,7 @@ bool has_our_clock(const OpenedFile& file) noexcept {
   return is_same_time_namespace(file.header().time_namespace, this_boot().time_namespace);
 }
 
-/// Refuses the table. REQUIRES: it is a copy, or has another clock.
+/// Returns the error for a table that is a copy, or has another clock.
 Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
   if (!is_genuine(file)) {
@@ -357,7 +358,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// Returns the next generation that says correctly whether the process keeps its life across exec.
+/// Returns the next generation whose parity says whether the process is kept alive across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
@@ -556,7 +557,7 @@ Status ProcessTable::prepare_to_judge() noexcept {
 Status ProcessTable::judge_trouble() noexcept {
   Status why = prepare_to_judge();
   try {
-    // This checks the directory, for the files of what is kept across exec.
+    // This checks the directory, which contains the files that keep processes alive across exec.
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
     if (!why.ok()) why.message = "cannot tell whether the blocking process is alive: " + why.message;
   } catch (...) {
@@ -650,7 +651,7 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
   std::vector<std::uint32_t> result;
   const int fd = probe_descriptor();
   if (fd < 0) return result;
-  // The kernel reports any one lock in a range. The answer splits the range.
+  // The kernel reports one of the locks in a range. This lock splits the range in two.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
   while (!ranges.empty()) {
     const auto [first, end] = ranges.back();

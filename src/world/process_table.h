@@ -25,9 +25,9 @@
 // each sleep is bounded. The bounds are random and grow. 900 children that are forked together enter within 0.3 s on
 // two processors.
 //
-// A process waits for one second while the same process has the lock, because that process may be stopped. It waits for
-// five seconds while the lock passes from process to process. After a failure, changes fail immediately for 0.1 s, and
-// after further failures for up to 1 s.
+// A process gives up after one second if the same process holds the lock all the time, because that process may be
+// stopped. It gives up after five seconds if the lock passes from process to process. After a failure, changes fail
+// immediately for 0.1 s, and after further failures for up to 1 s.
 //
 // The generation of a slot is stored three times, and two equal copies decide. So one overwritten word makes no process
 // look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is never
@@ -71,8 +71,8 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 struct TableHeader {
   FileHeader file;
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; waiters sleep on it
-  Word64 unjudged;                 // how often judge() returned unknown; shown to users
-  Word64 kept_uses;                // not 0: a use of a dictionary was kept across exec (world/name_use.h)
+  Word64 unjudged;                 // how often judge() has returned unknown; shown to users
+  Word64 kept_uses;                // not 0: a dictionary was kept in use across exec (world/name_use.h)
   Word64 keeper;                   // lock of the last keeper that has not ended properly, 0: none; shown to users
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
@@ -90,13 +90,13 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; shown to users
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
-  // For sync/mailbox.h. Sending processes write here, too.
+  // For sync/mailbox.h. Sending processes also write here.
   alignas(64) std::atomic<std::uint32_t> signal;
   std::atomic<std::uint32_t> mail_state;  // bits: 1 mail arrived, 2 the mailbox overflowed
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
-  // For sync/shmtx.h. The lower half is how many critical sections the threads of this process are in now, the upper
-  // half how many they have begun. It has a separate cache line, because the owner writes it all the time, and others
-  // read it only to wait for the owner.
+  // For sync/shmtx.h. The lower half is the number of critical sections that the threads of this process are in now,
+  // the upper half the number that they have begun. It has a separate cache line, because the owner writes it all the
+  // time, and others read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. The time of this process's last check of what its waiters wait for (CLOCK_MONOTONIC, ms).
   // If it was long ago, the waiters lose their positions in the queues.
@@ -137,7 +137,7 @@ std::uint64_t pid_namespace() noexcept;
 /// Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Returns whether a process with that generation has kept its life across exec.
+/// Returns whether a process with that generation was kept alive across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
 /// Two descriptors that keep a process alive across exec. One of them is enough, as long as it is open anywhere.
@@ -146,7 +146,7 @@ struct KeptLife {
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
-/// While this object exists, enter() in this thread keeps the process's life across exec.
+/// While this object exists, enter() in this thread keeps the process alive across exec.
 class KeepLife {
  public:
   KeepLife() noexcept;
@@ -157,8 +157,8 @@ class KeepLife {
   KeptLife take() const noexcept;
 };
 
-/// Releases what the description of a KeptLife or of a use holds, even if other processes have the description open,
-/// and closes the descriptor. Fails with invalid.
+/// Releases the lock that a descriptor of a KeptLife or of a kept dictionary holds, even if other processes have the
+/// description open, and closes the descriptor. Fails with invalid.
 Status end_kept_description(int fd);
 
 /// This process's handle to the table. Thread-safe; all processes share the slots.
@@ -196,7 +196,7 @@ class ProcessTable {
   /// Checks whether the process of that slot and generation lives. `generation_mask` has the bits of the generation
   /// that the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
-  /// Returns how often judge() returned unknown, in this world.
+  /// Returns how often judge() has returned unknown in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
   /// Returns why judge() returns unknown now, or ok if it does not return unknown.
   Status judge_trouble() noexcept;
@@ -238,9 +238,8 @@ class ProcessTable {
   /// Returns whether any process but `own` has a slot. A process that is exiting is no longer present, but may still
   /// hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
-  /// Frees the slots of exited programs that had kept their life across exec. With `all`, and if no program keeps
-  /// anything, also frees the slots whose file is missing. Returns whether such a program of this world lives, or may
-  /// live.
+  /// Frees the slots of exited programs that were kept alive across exec. With `all`, and if no program keeps anything,
+  /// also frees the slots whose file is missing. Returns whether such a program of this world lives, or may live.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.

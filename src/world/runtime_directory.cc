@@ -223,7 +223,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                           "choose another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
-// Checks the owner as well as the group, because an owner may change group and mode, and remove every file.
+// Checks not only the group but also the owner, because an owner may change group and mode, and remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
     return refuse(

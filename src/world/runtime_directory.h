@@ -6,8 +6,8 @@
 // to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's groups (any
 // group for root), its mode may be up to 0770, and files in it are checked against that group.
 //
-// The owner matters as well as the group, because every user may make directories in /dev/shm. An outsider may have
-// made this directory before root ran `install -d -m 0770 -g`. That command sets mode and group, but the outsider
+// Not only the group matters but also the owner, because every user may make directories in /dev/shm. An outsider may
+// have made this directory before root ran `install -d -m 0770 -g`. That command sets mode and group, but the outsider
 // remains the owner, and may delete `processes` at any time. HOLDFAST_OWNER is a number, because glibc would load
 // modules into every program to look up a name. Nothing protects against members of the group, because they may write
 // into the locks anyway.
@@ -102,8 +102,8 @@ class RuntimeDirectory {
   bool is_gone() const;
 
   /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check, a
-  /// process could meet processes with another process table through a dictionary. `made` and `kept` are memory of that
-  /// file, which stays mapped as long as names are opened.
+  /// process could meet processes with another process table through a dictionary. `made` and `kept` are in memory of
+  /// that file, which must stay mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().

@@ -19,7 +19,7 @@ namespace holdfast {
 
 namespace {
 
-/// The timeout while processes enter one after the other, as hundreds of forked children may.
+/// The timeout while processes enter one after the other, as hundreds of forked children may do.
 constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// The first timeout of a forked child. The child enters inside a call, and the holder of the table's lock may be
 /// stopped. After a failure, it waits for a shorter time.
@@ -31,7 +31,7 @@ constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to remove unused files, because the next process that enters does the same.
 constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
-/// How often to check, once a millisecond, whether another process that is exiting has ended.
+/// The number of checks, one each millisecond, whether another process that is exiting has ended.
 constexpr int kLeaveLooks = 250;
 
 // Guards the creation of the world, entering, and leaving.
@@ -144,7 +144,7 @@ Expected<World*> World::current() {
   if (World* const world = the_world.load(std::memory_order_relaxed)) return world;
   auto made = WorldMaker::make();
   if (!made) return made;
-  const platform::ForkGuard no_fork;  // a child gets both or neither
+  const platform::ForkGuard no_fork;  // a child inherits both the world and its handlers, or neither
   the_world.store(*made, std::memory_order_release);
   WorldMaker::install_handlers();
   return made;
@@ -301,7 +301,7 @@ Status World::keep_for(pid_t parent) {
 
 // Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside
 // critical sections, and this process keeps what it holds. So remove nothing while another process is exiting, and
-// nothing that threads of this process use. The next process that enters removes it.
+// nothing that threads of this process use. The next process that enters removes the rest.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
     const platform::LongMutex::Hold only_one(entering);

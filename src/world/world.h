@@ -2,18 +2,18 @@
 // World reports which of these processes live.
 //
 // A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
-// mapping of a closed descriptor. A forked child does not have the lock (MADV_DONTFORK), and the lock ends with the
+// mapping of a closed descriptor. A forked child does not inherit the lock (MADV_DONTFORK), and the lock ends with the
 // process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it needs
 // one. No pid decides anything.
 //
 // A world lives while it contains a process, a child that such a process forked, or a keeper, which stays until a given
 // process exits. The first process to enter an empty world retires every dictionary that is not persistent. The last
-// process that exits properly does the same, so that no memory is left behind. Entering, leaving and that decision
-// happen under the table's own record lock.
+// process that exits properly does the same, so that no memory is left behind. A process enters, leaves, and decides
+// whether to retire dictionaries, under the table's own record lock.
 //
-// A keeper is needed for a process that is not in the world, such as nginx's master, which has another user and
-// environment than its workers. A worker forks the keeper, so the keeper is present from its first instruction on. The
-// keeper has no slot, because it holds nothing.
+// A keeper is needed for a process that is not in the world, such as nginx's master, which runs as another user and in
+// another environment than its workers. A worker forks the keeper, so the keeper is present from its first instruction
+// on. The keeper has no slot, because it holds nothing.
 //
 // The keeper releases everything else that it inherited. It closes descriptors, which would keep nginx's ports open,
 // and unmaps shared mappings, which would keep dictionaries in use. It is not a separate program, because the library
@@ -60,7 +60,7 @@ class World {
   static Status refuse_observer();
 
   /// Enters, and returns descriptors that keep this process's slot and presence as long as one of them is open
-  /// anywhere. This holds even after exec, when no code acts for the slot any longer. Fails with exists if the process
+  /// anywhere. They do so even after exec, when the process runs another program. Fails with exists if the process
   /// already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
@@ -90,7 +90,7 @@ class World {
   Liveness judge(Token token) noexcept;
   /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
-  /// Returns whether the process table was truncated. If it was, this process has lost its identity for good.
+  /// Returns whether the process table was truncated. If it was, this process has lost its identity permanently.
   bool lost() const noexcept;
   /// Returns whether the process is known to be dead, so that what it held may be taken over.
   bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }

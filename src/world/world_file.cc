@@ -38,7 +38,7 @@ std::string_view kind_name(FileKind kind) noexcept {
 
 // --- checking --------------------------------------------------------------------------------------------
 
-// Checks the inode before a byte is read.
+// Checks the inode before any byte of the file is read.
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {

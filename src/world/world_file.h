@@ -69,7 +69,7 @@ struct FileHeader {
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
-  std::atomic<std::uint32_t> persist;  // a Persist; an open that asks for a longer life raises it
+  std::atomic<std::uint32_t> persist;  // a Persist; raised by an open that asks for a longer lifetime
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
   std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
   std::uint64_t time_namespace;        // times of another time namespace mean nothing either
@@ -81,10 +81,10 @@ struct FileHeader {
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// The lock on a runtime directory, which is needed to remove names. Without it, another process could put a new file
-/// in place between the check of a file and the removal of its name, and lose that file. Dictionaries also get their
-/// names under this lock, one at a time (world/new_file.cc). Other files need no lock to get a name, because linkat
-/// never replaces a file.
+/// The lock on a runtime directory, which is needed to remove names. Without this lock, another process could put a new
+/// file in place between the check of a file and the removal of its name. The new file would then be lost. Dictionaries
+/// also get their names under this lock, one at a time (world/new_file.cc). Other files need no lock to get a name,
+/// because linkat never replaces a file.
 class DirectoryLock {
  public:
   static constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
@@ -105,8 +105,8 @@ class DirectoryLock {
 };
 
 /// Returns how users learn that a mapping of such a file was lost. A lost dictionary is reported to all users. A lost
-/// process table is reported only to this process, because otherwise new processes would make another table beside its
-/// other users.
+/// process table is reported only to this process, because otherwise new processes would make another table while other
+/// processes still use this one.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }

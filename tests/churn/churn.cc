@@ -1,5 +1,5 @@
-// Millions of changes to a full dictionary: values of 1 byte to 64 KB in changing mixes, now and then a quarter of a
-// shard. No set fails, memory use does not shrink from start to end, and every value that is read is whole.
+// Makes millions of changes to a full dictionary: values of 1 byte to 64 KB in changing mixes, and sometimes a quarter
+// of a shard. No set may fail, the share of used memory may not shrink, and every value that is read must be whole.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 struct Mix {
   const char* name;
   std::size_t shortest;
-  std::size_t longest;  // sizes between are spread evenly over powers of two
+  std::size_t longest;  // sizes in between are spread evenly over powers of two
 };
 constexpr Mix kMixes[] = {
     {"1 to 64", 1, 64},
@@ -67,7 +67,7 @@ class Churn {
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) fail(problem);
     for (const Shard& shard : dict_.segment().shards())
-      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired though nobody died");
+      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired although nobody died");
     if (problems_ == 0)
       std::printf("least live memory %.1f %%; first lap %.1f %%, last %.1f %%\n", 100 * least_, 100 * averages_.front(),
                   100 * averages_.back());
@@ -75,7 +75,7 @@ class Churn {
   }
 
  private:
-  static constexpr std::uint64_t kChecks = 50;  // of the live memory, in each turn
+  static constexpr std::uint64_t kChecks = 50;  // checks of the live memory in each turn
 
   void fail(const std::string& what) {
     if (++problems_ <= 10) std::printf("FAILED: %s\n", what.c_str());
@@ -96,7 +96,7 @@ class Churn {
                                                          : longest);
   }
 
-  /// Other keys in each turn, so that old entries are evicted, not overwritten by smaller ones.
+  /// New keys in each turn, so that old entries are evicted, not overwritten by smaller ones.
   std::string key_of(std::uint64_t number) const { return std::to_string(turn_) + "-" + std::to_string(number); }
 
   void set(std::uint64_t number, std::size_t size) {
@@ -118,7 +118,7 @@ class Churn {
       fail("get of " + key + ": another value than was stored");
   }
 
-  /// Share of the arenas that entries take; nothing expires here, so all are live.
+  /// Returns the share of the arenas that entries take. Nothing expires here, so all entries are live.
   double live() {
     std::uint64_t free = 0;
     for (Shard& shard : dict_.segment().shards()) free += shard.free_granules();

@@ -1,4 +1,4 @@
-// A new dictionary for each test of holdfast.hpp. The test process is in its own world.
+// A new dictionary for each test of holdfast.hpp. The test process has its own world.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ TEST_F(CppDictionary, returns_a_lua_table_as_bytes) {
   EXPECT_EQ(dict.get("t").value(), value(table{"bytes"}));
 }
 
-TEST_F(CppDictionary, says_why_there_is_no_value) {
+TEST_F(CppDictionary, reports_why_there_is_no_value) {
   const result<value> none = dict.get("nothing");
   EXPECT_FALSE(none);
   EXPECT_EQ(none.error().code, errc::not_found);
@@ -49,7 +49,7 @@ TEST_F(CppDictionary, says_why_there_is_no_value) {
   EXPECT_EQ(dict.get("nothing").value_or(7.0), value(7.0));
 }
 
-TEST_F(CppDictionary, adds_replaces_counts_and_erases) {
+TEST_F(CppDictionary, adds_replaces_increments_and_erases) {
   EXPECT_EQ(dict.replace("n", 1).error().code, errc::not_found);
   EXPECT_TRUE(dict.add("n", 1));
   EXPECT_EQ(dict.add("n", 2).error().code, errc::exists);
@@ -71,13 +71,13 @@ TEST_F(CppDictionary, reports_its_largest_value) {
   EXPECT_NE(refused.message.find("takes at most"), std::string::npos) << refused.message;
 }
 
-TEST_F(CppDictionary, forgets_a_value_when_its_exptime_is_over) {
+TEST_F(CppDictionary, drops_a_value_after_its_exptime) {
   EXPECT_TRUE(dict.set("k", "v", 10ms));
   EXPECT_TRUE(eventually([&] { return !dict.get("k"); }));
   EXPECT_EQ(dict.set("k", "v", -1s).error().code, errc::invalid);
 }
 
-TEST_F(CppDictionary, that_cannot_be_opened_is_an_error_with_a_message) {
+TEST_F(CppDictionary, throws_an_error_with_a_message_if_it_cannot_be_opened) {
   const result<dictionary> other = dictionary::open(name, {.size = 2 * kSize});
   EXPECT_EQ(other.error().code, errc::mismatch);
   EXPECT_NE(other.error().message.find(name), std::string::npos) << other.error().message;
@@ -89,7 +89,7 @@ TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   EXPECT_FALSE(none.has_value());
   try {
     static_cast<void>(none.value());
-    FAIL() << "nothing was thrown";
+    FAIL() << "no exception was thrown";
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), errc::deadlock);
     EXPECT_EQ(error.code(), std::errc::resource_deadlock_would_occur);
@@ -99,7 +99,7 @@ TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   EXPECT_EQ(result<int>(7).value(), 7);
 }
 
-TEST(CppResult, has_a_standard_code_if_one_means_the_same) {
+TEST(CppResult, has_a_standard_code_where_one_means_the_same) {
   EXPECT_EQ(make_error_code(errc::locked), std::errc::resource_unavailable_try_again);
   EXPECT_EQ(make_error_code(errc::no_memory), std::errc::not_enough_memory);
   EXPECT_EQ(make_error_code(errc::timeout), std::errc::timed_out);

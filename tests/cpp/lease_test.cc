@@ -1,4 +1,4 @@
-// holdfast::lease: holds a lock as long as the object lives.
+// Tests holdfast::lease, which holds a lock as long as the object lives.
 #include <thread>
 
 #include "cpp/cpp_test.h"
@@ -19,7 +19,7 @@ TEST_F(CppLease, releases_the_lock_at_its_end) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppLease, is_refused_while_another_holds_the_lock) {
+TEST_F(CppLease, is_refused_while_another_process_holds_the_lock) {
   const lease held = dict.lock("k").value();
   const auto start = std::chrono::steady_clock::now();
   const result<lease> other = dict.lock("k", 50ms);
@@ -37,7 +37,7 @@ TEST_F(CppLease, is_granted_when_another_thread_releases_its_own) {
   waits.join();
 }
 
-TEST_F(CppLease, moves_and_holds_once) {
+TEST_F(CppLease, holds_once_after_a_move) {
   lease first = dict.lock("k").value();
   const std::uint64_t token = first.token();
   lease second = std::move(first);
@@ -46,13 +46,13 @@ TEST_F(CppLease, moves_and_holds_once) {
   EXPECT_TRUE(second.valid());
   EXPECT_EQ(second.token(), token);
   second = dict.lock("l").value();
-  EXPECT_TRUE(is_free("k")) << "what it held before was given back";
+  EXPECT_TRUE(is_free("k")) << "it released the lock that it held before";
   EXPECT_FALSE(is_free("l"));
   std::thread([moved = std::move(second)]() mutable { EXPECT_TRUE(moved.unlock()); }).join();
   EXPECT_TRUE(is_free("l"));
 }
 
-TEST_F(CppLease, stays_held_after_its_object_gave_it_up) {
+TEST_F(CppLease, stays_held_after_its_object_released_ownership) {
   holdfast_lease raw{};
   {
     lease held = dict.lock("k").value();
@@ -85,12 +85,12 @@ TEST_F(CppLease, has_the_given_exptime_and_a_new_one_when_it_is_renewed) {
   EXPECT_STREQ(holder.why, "a reason");
 }
 
-TEST_F(CppLease, has_a_larger_token_than_those_before) {
+TEST_F(CppLease, has_a_larger_token_than_earlier_leases) {
   const std::uint64_t first = dict.lock("k")->token();
   EXPECT_GT(dict.lock("k")->token(), first);
 }
 
-TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_one) {
+TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) {
   lease writer = dict.lock_exclusive("rw").value();
   EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
   EXPECT_TRUE(writer.keep(1));

@@ -1,4 +1,5 @@
-// holdfast::mutex and shared_mutex: with the guards of the standard library, by threads and by processes.
+// Tests holdfast::mutex and shared_mutex: with the guards of the standard library, between threads and between
+// processes.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -64,7 +65,7 @@ TEST_F(CppMutex, can_be_tried_for_a_duration_and_until_a_time) {
   EXPECT_TRUE(std::unique_lock(other, std::chrono::system_clock::now() + 30ms));
 }
 
-TEST_F(CppMutex, can_be_taken_together_with_others_in_any_order_without_a_deadlock) {
+TEST_F(CppMutex, can_be_locked_together_with_others_in_any_order_without_a_deadlock) {
   constexpr int kRounds = 100;
   mutex one(dict, "one");
   mutex two(dict, "two");
@@ -84,7 +85,7 @@ TEST_F(CppMutex, can_be_taken_together_with_others_in_any_order_without_a_deadlo
   EXPECT_EQ(count, 2 * kRounds);
 }
 
-TEST_F(CppMutex, of_threads_that_wait_for_each_other_lets_one_throw) {
+TEST_F(CppMutex, throws_in_one_of_two_threads_that_wait_for_each_other) {
   mutex alice(dict, "alice");
   mutex bob(dict, "bob");
   std::array<std::error_code, 2> codes;
@@ -126,14 +127,14 @@ TEST_F(CppMutex, finds_a_deadlock_with_another_process) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(CppMutex, reports_a_thread_that_has_it_already) {
+TEST_F(CppMutex, reports_a_thread_that_already_holds_it) {
   mutex one(dict, "k");
   const std::scoped_lock guard(one);
   EXPECT_EQ(code_of([&] { one.lock(); }), std::errc::resource_deadlock_would_occur);
   EXPECT_TRUE(one.valid());
 }
 
-TEST_F(CppMutex, that_a_thread_has_lost_is_not_unlocked_under_its_new_owner) {
+TEST_F(CppMutex, lost_by_a_thread_is_not_unlocked_under_its_new_owner) {
   mutex one(dict, "k", {.exptime = 10ms});
   one.lock();
   std::thread other([&] {
@@ -148,7 +149,7 @@ TEST_F(CppMutex, that_a_thread_has_lost_is_not_unlocked_under_its_new_owner) {
   EXPECT_FALSE(is_free("k"));
 }
 
-TEST_F(CppMutex, that_a_thread_has_lost_and_locked_again_is_free_after_one_unlock) {
+TEST_F(CppMutex, lost_by_a_thread_and_locked_again_is_free_after_one_unlock) {
   mutex one(dict, "k", {.exptime = 10ms});
   one.lock();
   while (one.valid()) std::this_thread::sleep_for(1ms);
@@ -158,7 +159,7 @@ TEST_F(CppMutex, that_a_thread_has_lost_and_locked_again_is_free_after_one_unloc
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppMutex, of_a_dictionary_that_is_removed_throws) {
+TEST_F(CppMutex, throws_if_its_dictionary_was_removed) {
   const std::string other = new_name();
   mutex one(dictionary::open(other, {.size = kSize}).value(), "k");
   EXPECT_TRUE(dictionary::remove(other));
@@ -189,7 +190,7 @@ TEST_F(CppMutex, works_with_a_condition_variable) {
   EXPECT_TRUE(ready);
 }
 
-TEST_F(CppMutex, belongs_to_another_process_in_a_forked_child) {
+TEST_F(CppMutex, is_not_owned_by_a_forked_child) {
   mutex one(dict, "k");
   one.lock();
   Child child([&](Channel&) {
@@ -202,7 +203,7 @@ TEST_F(CppMutex, belongs_to_another_process_in_a_forked_child) {
   EXPECT_TRUE(one.release());
 }
 
-TEST_F(CppMutex, to_share_has_many_readers_or_one_writer) {
+TEST_F(CppMutex, that_is_shared_has_many_readers_or_one_writer) {
   shared_mutex rw(dict, "rw");
   {
     const std::shared_lock reader(rw);

@@ -1,4 +1,4 @@
-// A host built without exceptions and run-time type information uses holdfast.hpp. Exits with 0 on success.
+// Uses holdfast.hpp in a host built without exceptions and without run-time type information. Exits with 0 on success.
 #include <stdlib.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Every state in which a killed process can leave a dictionary. Each operation runs one instruction at a time, and
-// each distinct image of the segment is checked as if the process had died there.
+// Checks every state in which a killed process can leave a dictionary. Runs each operation one instruction at a time,
+// and checks each distinct image of the segment as if the process had died there.
 #include <cstdio>
 #include <functional>
 #include <random>
@@ -20,11 +20,11 @@ struct Settings {
   std::uint64_t seed = 0;
   std::uint64_t size = 12288;
   int rounds = 1;
-  int repairs = 10;               // images of each round whose repair is stepped too
-  std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
+  int repairs = 10;               // images per round whose repair is stepped through as well
+  std::uint64_t at_least = 2000;  // fewer distinct images are a failure
   bool expect_violations = false;
-  std::string only;          // operations with this in "STATE: NAME"
-  std::uint64_t one_in = 1;  // one operation of this many is stepped, chosen at random
+  std::string only;          // only operations with this text in "STATE: NAME"
+  std::uint64_t one_in = 1;  // steps through a random one of this many operations
 };
 
 class Enumeration {

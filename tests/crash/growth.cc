@@ -1,6 +1,6 @@
-// Every state in which a killed process can leave a shard that it opens, or an arena that it lets grow. The first
-// change of a shard, and a change that finds no room, run one instruction at a time. A process that has not used the
-// shard yet checks each image of the dictionary, as if the other process had died there.
+// Checks every state in which a killed process can leave a shard that it is opening, or an arena that it is growing.
+// Runs the first change of a shard, and a change that finds no room, one instruction at a time. A process that has not
+// used the shard yet checks each image of the dictionary, as if the other process had died there.
 //
 //   crash_growth [WORD]     only tests with WORD in their names
 #include <cstdio>
@@ -21,8 +21,8 @@ namespace {
 using test::Child;
 using test::Dict;
 
-constexpr std::uint64_t kSize = 2U << 20;    // two shards
-constexpr std::uint64_t kArena = 64U << 10;  // this much of the arena of the first is compared
+constexpr std::uint64_t kSize = 2U << 20;    // holds two shards
+constexpr std::uint64_t kArena = 64U << 10;  // compares this much of the first shard's arena
 const std::string kValue(100, 'v');
 
 class Growth {
@@ -75,13 +75,13 @@ class Growth {
 
  private:
   Shard& shard_of(const std::string& key) { return dict_.segment().shard_of(Key(key, dict_.segment().seed()).hash); }
-  /// Whether another of these keys fits without growth.
+  /// Whether another key of the first shard fits without growth.
   bool has_room() {
     const Shard& shard = dict_.segment().shards().front();
     return filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
   }
 
-  /// Returns "right", or what is wrong with the dictionary.
+  /// Returns "right", or describes the fault in the dictionary.
   std::string judged() {
     for (int i = 0; i < filled_; ++i)
       if (dict_.get(keys_[static_cast<std::size_t>(i)]) != test::text(kValue)) return "a key is lost: " + keys_[i];
@@ -92,9 +92,9 @@ class Growth {
     for (std::size_t i = 0; i < 1000; ++i)
       if (dict_.get(keys_[i]) != test::text(kValue)) return "a later key is lost";
     const std::uint64_t repairs = dict_.stats().repairs;
-    if (repairs > 1) return "more was repaired than the death requires";
+    if (repairs > 1) return "the repair changed more than the death requires";
     dict_.flush_expired();
-    if (dict_.stats().repairs != repairs) return "the audit has found something";
+    if (dict_.stats().repairs != repairs) return "the audit found damage";
     if (dict_.stats().evictions != 0) return "something was evicted";
     return "right";
   }
@@ -105,11 +105,11 @@ class Growth {
   }
 
   const std::string only_;
-  Dict dict_;  // this process only reads its bytes: it does not open its shards
+  Dict dict_;  // this process only reads the file and never opens its shards
   std::byte* bytes_;
   Image blank_;
-  std::size_t compared_;  // only this many bytes at the beginning may change
-  int& filled_;           // number of keys that were stored at first
+  std::size_t compared_;  // the operation may change only this many bytes at the beginning
+  int& filled_;           // keys that the preparation stored
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;
   std::size_t images_ = 0;

@@ -1,5 +1,5 @@
-// Shared memory is never trusted. One process writes random words into a dictionary while others use it, and opens
-// damaged files. No process may crash, and every call must return within a second.
+// Shared memory is never trusted. One process writes random words into a dictionary while other processes use it, and
+// opens damaged files. No process may crash, and every call must return within a second.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ class Hostile {
   void run(std::uint64_t flips, double seconds) {
     for (int i = 0; i < kUsers; ++i) start(i);
     const std::uint64_t end = platform::monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-    // In bursts, so that there is time to make entries that can be damaged.
+    // Writes in bursts, so that there is time in between to create entries to damage.
     while (ledger_.violations.count.load() == 0 && (flips_ < flips || platform::monotonic_ns() < end)) {
       for (int i = 0; i < 25; ++i, ++flips_) scribbler_.scribble();
       ::usleep(100);

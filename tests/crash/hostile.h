@@ -1,4 +1,4 @@
-// A process writes random words into a dictionary that others use.
+// One process writes random words into a dictionary that other processes use.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,15 @@ inline constexpr int kUsers = 3;
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
   std::atomic<const char*> current[kUsers];  // the call in progress
-  Histogram turn_us;                         // a few calls
+  Histogram turn_us;                         // duration of a few calls
   Violations violations;
 };
 
-/// Calls all operations on the dictionary, again and again, until killed. Any result is right if it comes in time
+/// Runs all operations on the dictionary in a loop until killed. Any result is correct if it comes in time
 /// (support/call_limit.h).
 [[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
 
-/// Changes a word of the dictionary's file: a random one, or one that does harm.
+/// Overwrites a word of the dictionary's file: a random word, or one that is likely to do harm.
 class Scribbler {
  public:
   Scribbler(test::Dict& dict, std::uint64_t size, std::uint64_t seed) : dict_(dict), size_(size), random_(seed) {}
@@ -43,7 +43,7 @@ class Scribbler {
   std::mt19937_64 random_;
 };
 
-/// Opens `count` files with damaged headers, sizes and content. Returns how many could be opened.
+/// Opens `count` files with damaged headers, sizes and content. Returns the number of files that it could open.
 std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violations& violations);
 
 }  // namespace holdfast::crash

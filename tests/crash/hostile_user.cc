@@ -38,7 +38,7 @@ class User {
   std::uint64_t calls() const { return calls_; }
 
  private:
-  /// One call of the library.
+  /// Makes one call into the library.
   template <class Call>
   void within(const char* name, Call&& call) {
     limit_(name, [&] {
@@ -118,7 +118,7 @@ class User {
     within("parker_sleep", [&] { holdfast_parker_sleep(parker_, random_() % 20 == 0 ? 0.009 : 0, &some, 1); });
   }
 
-  /// Some of the locks stay until they expire.
+  /// Leaves some of the locks held until they expire.
   void take_permits(const std::string& key) {
     const int kind = random_() % 3 == 0 ? HOLDFAST_RWLOCK : HOLDFAST_SEMAPHORE;
     std::vector<holdfast_lease> leases(1 + random_() % 5);

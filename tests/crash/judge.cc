@@ -12,7 +12,8 @@ namespace holdfast::crash {
 namespace {
 
 constexpr std::uint64_t kPrinted = 20;
-/// For one image in this many, the judge does not call repair(), but an operation that detects the dead owner.
+/// For one image in this many, the judge does not call repair(). It runs an operation that detects the dead owner
+/// instead.
 constexpr std::uint64_t kByOperation = 40;
 
 }  // namespace
@@ -55,13 +56,13 @@ void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) 
 }
 
 Judge::Phase Judge::phase_of(const WatchState& sight) const {
-  // A key that did not change is both before and after; it counts as the last phase.
+  // A key that did not change is in both phases; it counts as being in the last.
   if (sight == before_) return before;
   if (sight == after_) return after;
   return sight == between_ ? between : neither;
 }
 
-// Ignores other keys that were evicted, as if they had stayed: they need not all go at once.
+// Treats other keys that were evicted as if they had stayed, because they do not all disappear at the same instruction.
 void Judge::find_evicted(const Image& first, const Image& last) {
   evicted_.clear();
   const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);
@@ -147,7 +148,7 @@ void Judge::check_whole(const char* when) {
   if (!problem.empty()) fail(std::string(when) + ": " + problem);
 }
 
-// A repaired dictionary works like any other.
+// Checks that a repaired dictionary works like any other.
 void Judge::use(const std::string& key) {
   test::Dict& dict = victim_.judged();
   const WatchState others = [&] {
@@ -186,7 +187,7 @@ void Judge::use(const std::string& key) {
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 
-// Once with the mutex, then without it: no fencing number comes twice.
+// Locks once with the mutex, then without it: no fencing number may occur twice.
 void Judge::lock_some_times(const std::string& key, const WatchState& others) {
   test::Dict& dict = victim_.judged();
   std::uint64_t last = 0;

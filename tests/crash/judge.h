@@ -16,15 +16,16 @@ class Judge {
  public:
   Judge(Victim& victim, bool print) : victim_(victim), print_(print) {}
 
-  /// Takes the images of one run in their order; the first is from before the run. REQUIRES: the process that changed
+  /// Judges the images of one run in order. The first image is from before the run. REQUIRES: the process that changed
   /// them is dead.
   ///
-  /// Each key must be wholly before or wholly after, in the bare image and after a repair, and never before again once
-  /// it was after. The key of the operation may be missing in between (a lock that changes hands). Keys that are
-  /// evicted to make room for it disappear one by one, before it exists.
+  /// Each key must have either its old or its new value, in the bare image and after a repair. Once it has the new
+  /// value, it must not have the old one again. The operation's own key may be missing in between (a lock that changes
+  /// hands). Keys that are evicted to make room for this key disappear one by one, before the key exists.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
-  /// Takes the images of a repair after an operation on `key`: no key changes, and a second repair finds the same.
+  /// Judges the images of a repair after an operation on `key`: no key changes, and a second repair finds the same
+  /// keys.
   void judge_repair(const std::string& name, const State& state, const std::string& key,
                     const std::vector<Image>& images, std::uint64_t start_ns);
 
@@ -35,10 +36,10 @@ class Judge {
 
  private:
   enum Phase { before, between, after, neither };
-  /// How far the operation has got, as seen by one kind of read.
+  /// How far the operation has got, as one kind of read shows it.
   struct Course {
     Phase last = before;
-    std::set<std::string> gone;  // evicted
+    std::set<std::string> gone;
   };
 
   void judge_run(const std::vector<Image>& images, std::uint64_t start_ns);
@@ -63,12 +64,12 @@ class Judge {
   // State of the run that is being judged.
   std::string name_;
   const State* state_ = nullptr;
-  std::string key_;       // the only key that may change; none in a repair
-  std::string dead_key_;  // the dead process's hold on it may be freed first when memory is short
+  std::string key_;       // the only key that may change; empty for a repair
+  std::string dead_key_;  // a shortage of memory may first free the dead process's hold on it
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;
-  std::set<std::string> evicted_;  // other keys that are gone at the end
+  std::set<std::string> evicted_;  // other keys that are missing at the end
   Course bare_course_;
   Course repaired_course_;
 };

@@ -1,4 +1,4 @@
-// Shared by the storms of kills: processes that are killed and replaced, the duration, and the command line.
+// Shared by the kill storms: the processes that are killed and replaced, the duration, and the command line.
 #pragma once
 
 #include <signal.h>
@@ -36,12 +36,12 @@ class Kills {
 
   /// Seconds since the storm began.
   double spent() const { return static_cast<double>(platform::monotonic_ns() - begin_ns_) / 1e9; }
-  /// Whether to continue: for that time, and on a slow machine until there were that many kills. A violation ends the
-  /// storm.
+  /// Whether to continue. The storm lasts for that time, and on a slow machine until that many kills. A violation ends
+  /// the storm.
   bool goes_on(double seconds, int at_least) const {
     return violations_.count.load() == 0 && (spent() < seconds || (count_ < at_least && spent() < 8 * seconds));
   }
-  /// `calls` of all processes, which grow while any process makes progress.
+  /// `calls`: the calls of all processes. The number grows while any process makes progress.
   void check_progress(std::uint64_t calls) {
     const std::uint64_t now = platform::monotonic_ns();
     if (calls != last_calls_) {
@@ -66,7 +66,7 @@ class Kills {
 struct StormSettings {
   std::uint64_t seed = 0;
   double seconds = 12;
-  int at_least = 0;  // kills
+  int at_least = 0;
 };
 
 struct StormEnd {
@@ -74,7 +74,7 @@ struct StormEnd {
   std::uint64_t violations = 0;
 };
 
-/// The main function of a storm. It fails if there were fewer kills than `at_least`.
+/// The main function of a storm. Fails if there were fewer kills than `at_least`.
 inline int main_of_storm(int argc, char** argv, const char* what, int at_least,
                          const std::function<StormEnd(const StormSettings&)>& storm) {
   test::RandomRun<StormSettings> app(what);

@@ -1,4 +1,4 @@
-// Memory that the processes of a test share beside the dictionary, and that no library code uses.
+// Memory that the processes of a test share besides the dictionary. No library code uses it.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,14 +21,14 @@ T& make_shared_memory() {
   return *new (memory) T{};
 }
 
-/// Violations of all processes. All zero means empty.
+/// Violations that any process found. All zero means empty.
 struct Violations {
   std::atomic<std::uint64_t> count;
   std::atomic<std::uint64_t> begun;
   char text[16][160];
 
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    // Counted last: a reader of the count may kill the writer.
+    // Counted last, because a process that reads the count may kill this one.
     if (const std::uint64_t number = begun.fetch_add(1); number < std::size(text)) {
       std::va_list arguments;
       va_start(arguments, format);
@@ -43,7 +43,7 @@ struct Violations {
   }
 };
 
-/// Counts of times, in bins by powers of two microseconds.
+/// Counts durations in bins whose bounds are powers of two microseconds.
 struct Histogram {
   static constexpr int kBins = 32;
   std::atomic<std::uint64_t> bins[kBins];

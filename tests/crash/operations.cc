@@ -57,26 +57,26 @@ class LockMaker : public Maker {
   void values() {
     for (const std::string& key : {absent(), present(), any()}) {
       add("set", key, [this, key, value = some_text(60)] { return dict_.set(key, value, 0, 9); });
-      add("set a larger one", key, [this, key, value = some_text(700)] { return dict_.set(key, value, 500); });
+      add("set a larger value", key, [this, key, value = some_text(700)] { return dict_.set(key, value, 500); });
     }
     const std::string key = present();
     const std::string old = dict_.get(key).text;
-    add("set one of the same size", key,
+    add("set a value of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
-    // The block that the preparation leaves behind is the spare one.
+    // The preparation leaves the spare block behind.
     add(
-        "set one of the same size again", key,
+        "set a value of the same size again", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
         [this, key, value = std::string(old.size(), '+')] { dict_.set(key, value); });
     const std::string gone = any();
     add(
-        "add what was deleted", gone, [this, gone] { return dict_.add(gone, std::string(40, '#')); },
+        "add a deleted key", gone, [this, gone] { return dict_.add(gone, std::string(40, '#')); },
         [this, gone] {
           dict_.set(gone, std::string(40, '+'));
           dict_.remove(gone);
         });
     add(
-        "delete beside a spare block", key, [this, key] { return dict_.remove(key); },
+        "delete with a spare block", key, [this, key] { return dict_.remove(key); },
         [this, gone] { dict_.set(gone, std::string(40, '+')), dict_.set(gone, std::string(40, '-')); });
     const std::string target = any();
     add("set a number", target, [this, target] { return dict_.set_number(target, 77, 0, 3); });
@@ -93,7 +93,7 @@ class LockMaker : public Maker {
   }
 
   void deletions() {
-    // First, middle and last entry of every chain.
+    // The first, a middle and the last entry of every chain.
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string key = present_.empty() ? any() : present_[i * (present_.size() - 1) / 2];
       add("delete", key, [this, key] { return dict_.remove(key); });
@@ -104,7 +104,7 @@ class LockMaker : public Maker {
     const std::string over = any();
     add(
         "flush_expired", over, [this] { return to_code(dict_.flush_expired()); }, [this, over] { expire_now(over); });
-    add("flush_expired, one at most", "", [this] { return to_code(dict_.flush_expired(1)); });
+    add("flush_expired of at most one", "", [this] { return to_code(dict_.flush_expired(1)); });
   }
 
   void numbers() {
@@ -225,7 +225,7 @@ class LockMaker : public Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// Moves a node as the sweep does that compacts memory.
+  /// Moves a node, as the sweep that compacts memory does.
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
@@ -248,7 +248,7 @@ class LockMaker : public Maker {
         [this](Tools& tools, const std::string& name) { return dict_.try_lock(name, 600, &tools.lease); });
   }
 
-  /// The child holds the lock. Waiters of the judging process queue for it, in order of arrival, and so do watchers.
+  /// The child holds the lock. Waiters and watchers of the judging process queue for it in order of arrival.
   void hold(const std::string& key, Tools& tools, std::uint32_t waiters, bool patient, std::uint32_t watchers = 0) {
     dict_.remove(key);
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
@@ -295,8 +295,8 @@ class LockMaker : public Maker {
     });
   }
 
-  /// A lock that has used up its numbers takes new ones. Near the end of a range the new ones are not next to the old
-  /// ones.
+  /// A lock that has used up its block of numbers takes the next block. Near the end of the range, the next block is
+  /// not adjacent.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];
@@ -348,10 +348,10 @@ class LockMaker : public Maker {
     held("expire of a held lock", 0, true, [this](Tools&, const std::string& key) { return dict_.expire(key, 300); });
     held("set over a lock with waiters", 2, true,
          [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
-    held("lock what the process itself holds", 0, true,
+    held("lock a lock that the process itself holds", 0, true,
          [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
     const std::string key = any();
-    add("unlock what is not owned", key, [this, key] {
+    add("unlock a lock of another owner", key, [this, key] {
       holdfast_lease other{judge_token_, 1};
       return dict_.unlock(key, &other);
     });

@@ -21,7 +21,7 @@ class PermitsMaker : public Maker {
     others();
     waits();
     notes();
-    // Stepping takes time: all scenarios run only in states that matter to them.
+    // Stepping takes time, so each scenario runs only in the states that matter to it.
     const auto matters = [this](const char* name) { return state_.name == name; };
     if (!matters("empty") && !matters("crowded") && !matters("permits"))
       std::erase_if(scenarios_, [this](const Scenario&) { return random_() % 4 != 0; });
@@ -29,7 +29,7 @@ class PermitsMaker : public Maker {
   }
 
  private:
-  /// `counts`: the permits of each holder of the child, the oldest holder first; a negative count has expired.
+  /// `counts`: the permits of each of the child's holders, oldest holder first. A negative count is an expired hold.
   Prepare holding(std::vector<int> counts, std::uint32_t waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -46,7 +46,7 @@ class PermitsMaker : public Maker {
     };
   }
 
-  /// Queues waiters of the judging process; the first came long ago.
+  /// Queues waiters of the judging process. The first one arrived long ago.
   void queue(const std::string& key, std::uint32_t waiters, std::uint32_t want) {
     if (waiters == 0) return;
     HeldEntry entry(victim_, key);
@@ -63,7 +63,7 @@ class PermitsMaker : public Maker {
       return dict_.try_permits(key, HOLDFAST_SEMAPHORE, want, total, 600, &tools.lease);
     };
   }
-  Run giving_back(std::size_t number) {
+  Run releasing(std::size_t number) {
     return [this, number](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.leases[number]); };
   }
 
@@ -79,20 +79,20 @@ class PermitsMaker : public Maker {
       });
     }
     add("acquire the first", holding({1, -1}), acquiring(3));
-    add("acquire beside others", holding({1, 2}), acquiring(3));
+    add("acquire with other holders", holding({1, 2}), acquiring(3));
     add("acquire too many", holding({1, 2}), acquiring(4));
-    add("acquire what has expired", holding({1, -2, 1, -1}), acquiring(4));
-    add("acquire where all have expired", holding({-2, -2}), acquiring(6));
+    add("acquire expired permits", holding({1, -2, 1, -1}), acquiring(4));
+    add("acquire where all holds have expired", holding({-2, -2}), acquiring(6));
     add("acquire behind waiters", holding({4}, 2), acquiring(1));
     add(
-        "acquire what is free",
+        "acquire free permits",
         [this](Tools& tools, const std::string& key) {
           holding({2})(tools, key);
           dict_.unlock(key, &tools.leases[0]);
         },
         acquiring(6));
     add(
-        "acquire what was flushed",
+        "acquire flushed permits",
         [this](Tools& tools, const std::string& key) {
           holding({2, 2, 1})(tools, key);
           dict_.flush_all();
@@ -102,10 +102,10 @@ class PermitsMaker : public Maker {
 
   void releases() {
     for (const std::size_t number : {0U, 1U, 2U})
-      add("give back number " + std::to_string(number), holding({1, 2, 1}), giving_back(number));
-    add("give back the only one", holding({2}), giving_back(0));
-    add("give back with waiters", holding({4, 2}, 3), giving_back(0));
-    add("give back with a waiter that wants more", holding({4, 2}, 1, 6), giving_back(0));
+      add("release number " + std::to_string(number), holding({1, 2, 1}), releasing(number));
+    add("release the only hold", holding({2}), releasing(0));
+    add("release with waiters", holding({4, 2}, 3), releasing(0));
+    add("release with a waiter that wants more", holding({4, 2}, 1, 6), releasing(0));
     for (const std::size_t number : {0U, 2U})
       add("renew number " + std::to_string(number), holding({1, 2, 1}),
           [this, number](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[number], 900); });
@@ -118,8 +118,8 @@ class PermitsMaker : public Maker {
           [this](Tools& tools, const std::string& key) { return dict_.keep(key, tools.leases[1], 2); });
   }
 
-  /// Holders of which two have shortcuts: number `which` of the child's five has `level` shortcuts, the next one has
-  /// one.
+  /// The child has five holders, and two of them have shortcuts: holder `which` has `level` shortcuts, the next holder
+  /// has one.
   Prepare holding_with_shortcuts(std::uint32_t level, std::size_t which, bool expired = false) {
     return [this, level, which, expired](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -135,7 +135,7 @@ class PermitsMaker : public Maker {
   int take_one(const std::string& key, holdfast_lease& lease, double exptime) {
     return dict_.try_permits(key, HOLDFAST_SEMAPHORE, 1, kTotal, exptime, &lease);
   }
-  /// Uses fencing numbers up until the next one gives a holder this many shortcuts.
+  /// Uses up fencing numbers until the next number gives its holder this many shortcuts.
   void give_next_number(const std::string& key, std::uint32_t level) {
     holdfast_lease lease{};
     do {
@@ -148,14 +148,14 @@ class PermitsMaker : public Maker {
     for (const std::uint32_t level : {1U, 2U}) {
       const std::string with = " with " + std::to_string(level) + " shortcuts";
       for (const std::size_t which : {0U, 2U, 4U}) {
-        add("give back number " + std::to_string(which) + with, holding_with_shortcuts(level, which),
+        add("release number " + std::to_string(which) + with, holding_with_shortcuts(level, which),
             [this, which](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.leases[which]); });
       }
       add("renew behind one" + with, holding_with_shortcuts(level, 2),
           [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[0], 900); });
       add("explain one" + with, holding_with_shortcuts(level, 2),
           [this](Tools& tools, const std::string& key) { return dict_.explain(key, tools.leases[2], "why"); });
-      add("acquire what had expired" + with, holding_with_shortcuts(level, 2, true), acquiring(2));
+      add("acquire among expired holds" + with, holding_with_shortcuts(level, 2, true), acquiring(2));
       add(
           "acquire" + with,
           [this, level](Tools& tools, const std::string& key) {
@@ -226,7 +226,7 @@ class PermitsMaker : public Maker {
   }
 
   void waits() {
-    add("wait for permits that are there", with_waiter(holding({1})), waiting_for(2));
+    add("wait for available permits", with_waiter(holding({1})), waiting_for(2));
     add("wait for permits", with_waiter(holding({1, 3})), waiting_for(3));
     add("wait for permits behind others", with_waiter(holding({5}, 2, 2)), waiting_for(1));
     add("leave permits", queued({6}, 1, 0), leaving());
@@ -235,7 +235,7 @@ class PermitsMaker : public Maker {
       return leaving()(tools, key);
     });
     add(
-        "come when woken",
+        "claim after a wake-up",
         [this](Tools& tools, const std::string& key) {
           queued({6}, 3, 0)(tools, key);
           dict_.unlock(key, &tools.leases[0]);
@@ -259,13 +259,13 @@ class PermitsMaker : public Maker {
     };
     for (const std::size_t before : {0U, 9U})
       for (const std::size_t after : {0U, 100U}) add("explain a lock", locked(before), explaining(after));
-    add("unlock what was explained", locked(20), giving_back(0));
-    add("delete a lock that was explained", locked(20),
+    add("unlock a lock with a reason", locked(20), releasing(0));
+    add("delete a lock with a reason", locked(20),
         [this](Tools&, const std::string& key) { return dict_.remove(key); });
-    add("renew a lock that was explained", locked(20),
+    add("renew a lock with a reason", locked(20),
         [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[0], 50); });
     add(
-        "lock what was explained and has expired",
+        "lock an expired lock with a reason",
         [this, locked](Tools& tools, const std::string& key) {
           locked(20)(tools, key);
           dict_.expire(key, 0.001);

@@ -21,20 +21,20 @@ using Random = std::mt19937_64;
 struct State {
   std::string name;
   Image image;
-  std::vector<std::string> keys;  // all keys to check: those that exist, those that did, and those that may come
+  std::vector<std::string> keys;  // keys to check: existing, former, and possible new ones
 };
 
 struct Scenario {
   std::string name;
-  std::string key;  // the operation's key; all others must stay as they are
+  std::string key;  // the operation's key; all other keys must not change
   std::function<void()> prepare;
   std::function<int()> run;  // returns a holdfast_code
 };
 
-/// `prepare` ends the child with this status if the state has no room for its entries.
+/// `prepare` ends the child with this status if the state has no room for the entries.
 inline constexpr int kSkip = 250;
 
-/// An entry that the operation changes, with the mutex of its shard.
+/// An entry that the operation changes. Holds the shard's mutex.
 struct HeldEntry {
   HeldEntry(Victim& victim, const std::string& key) : shard(victim.segment().shards()[0]), guard(shard), arena(shard) {
     shard.find(Key(key, victim.segment().seed()), position);
@@ -46,7 +46,7 @@ struct HeldEntry {
   Position position{};
 };
 
-/// Returns a waiter that came a second ago; a higher number came later.
+/// Returns a waiter that arrived a second ago. A higher number arrived later.
 inline Waiter waiter_of(Token owner, std::uint32_t number) {
   const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
   Waiter waiter{};
@@ -56,11 +56,11 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
   return waiter;
 }
 
-/// Empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of lists, locks,
-/// permits.
+/// States: empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of
+/// lists, locks, permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// State of the stepped child beside the dictionary. Made in `prepare` and never freed: the child dies.
+/// The stepped child's state besides the dictionary. Made in `prepare` and never freed, because the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};
@@ -68,7 +68,7 @@ struct Tools {
   std::uint64_t grant = 0;
 };
 
-/// Base of the classes that make scenarios. Their scenarios refer to them.
+/// Base of the classes that make scenarios. Each scenario refers to its maker.
 class Maker {
  public:
   Maker(Victim& victim, const State& state, Random& random)
@@ -121,9 +121,9 @@ std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random
   return makers.back()->make();
 }
 
-/// Returns each kind of public operation once, on keys of the state that suit it.
+/// Returns one scenario for each public operation, on keys of the state that suit it.
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);
-/// The same for permits, and for the information about locks.
+/// Does the same for permits, and for the information about locks.
 std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random);
 
 }  // namespace holdfast::crash

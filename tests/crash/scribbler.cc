@@ -14,7 +14,7 @@
 
 namespace holdfast::crash {
 
-// Mostly numbers that lead somewhere: the others are detected at once.
+// Mostly returns a number that leads somewhere: other numbers are detected immediately.
 std::uint32_t Scribbler::bad_word(std::uint32_t granules) {
   switch (random_() % 5) {
     case 0:
@@ -46,7 +46,7 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(block); --steps)
     block = shard.words32(block)[0].load(kRelaxed);
   if (random_() % 3 != 0 && shard.holds_header(block)) {
-    // Links mostly lead to a real node.
+    // Mostly links to a real node.
     const std::uint32_t bad = random_() % 2 == 0 ? ends.last : bad_word(shard.granules());
     shard.words32(block)[random_() % (sizeof(ListNode) / 4)].store(bad, kRelaxed);
     return;
@@ -57,7 +57,7 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   list.entry->flags.store(ends.last, kRelaxed);
 }
 
-// Overwrites a link to a holder, a shortcut, or a word of a holder.
+// Overwrites a link to a holder, a shortcut, or another word of a holder.
 void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   if (holdable.type == EntryType::permits && random_() % 4 == 0) {
     PermitFields& permits = holdable.permits();
@@ -71,7 +71,7 @@ void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   const std::uint32_t block = link->load(kRelaxed);
   constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HolderFields)) / 4;
   if (random_() % 3 != 0 && block - 1 < shard.granules() - kWords) {
-    // Links mostly lead to a holder.
+    // Mostly links to a holder.
     const std::uint32_t bad = random_() % 2 == 0 ? block : bad_word(shard.granules());
     shard.words32(block)[random_() % kWords].store(bad, kRelaxed);
     return;
@@ -92,7 +92,7 @@ void Scribbler::scribble_entry(Shard& shard) {
   }
   if (view.type == EntryType::list && random_() % 2 == 0) return scribble_list(shard, view);
   if (is_holdable(view.type) && random_() % 2 == 0) return scribble_holder(shard, view);
-  // Header, key or value: 4 words of 8 are the header's.
+  // A word of the header, the key or the value. Half of the choices hit the header's four words.
   const std::uint32_t words = view.granules * kGranule / 4;
   const bool in_header = random_() % 2 == 0 || words <= 8;
   shard.words32(block)[in_header ? random_() % 8 : 8 + random_() % (words - 8)].store(bad_word(shard.granules()),
@@ -114,28 +114,28 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
       return;
     case 3:
     case 4:
-      // A live process that does not hold the mutex would delay all writers for ever, so the word is mostly set to
-      // free.
+      // The word is mostly set to free. Otherwise it may name a live process that does not hold the mutex, and that
+      // would delay all writers for ever.
       shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
     default:
       break;
   }
-  // Not the mutex, which is in the first 64 bytes.
+  // Spares the mutex, which is in the first 64 bytes.
   auto* const words = reinterpret_cast<Word32*>(&shard.header());
   words[16 + random_() % (sizeof(ShardHeader) / 4 - 16)].store(bad_word(shard.granules()), kRelaxed);
 }
 
 void Scribbler::scribble() {
   Segment* const segment = dict_.dictionary().segment();
-  if (segment == nullptr) {  // it has detected that the dictionary is retired
+  if (segment == nullptr) {  // detected that the dictionary is retired
     const std::string name = dict_.dictionary().name();
     const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_open(name.data(), name.size(), &options, &dict_.handle);
     return;
   }
   Shard& shard = segment->shards()[random_() % segment->shards().size()];
-  if (shard.granules() == 0) return scribble_anywhere(*segment);  // this process has not used it
+  if (shard.granules() == 0) return scribble_anywhere(*segment);  // not used by this process yet
   switch (random_() % 4) {
     case 0:
       return scribble_anywhere(*segment);
@@ -169,7 +169,7 @@ class Damage {
 
   std::vector<char> next() {
     std::vector<char> bytes = good_;
-    // The header is in the first bytes; the rest of the page is empty.
+    // The header is in the first bytes. The rest of the page is empty.
     if (random_() % 3 != 0) damage(bytes, 0, 256, 1 + random_() % 3);
     if (random_() % 3 == 0) damage(bytes, kHeaderBytes, bytes.size() - kHeaderBytes, random_() % 2000);
     if (random_() % 6 == 0) bytes.resize(random_() % (2 * good_.size()));

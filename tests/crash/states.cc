@@ -40,7 +40,7 @@ class Builder {
     for (const std::string& key : keys) store_something(key);
     std::vector<std::string> others = names(4);
     for (const std::string& key : others) store_something(key);
-    keys.push_back(colliding_with(keys[0]));  // would come last
+    keys.push_back(colliding_with(keys[0]));  // would be the last in the chain
     keys.insert(keys.end(), others.begin(), others.end());
     return finish("chains", keys);
   }
@@ -66,7 +66,8 @@ class Builder {
     return finish("fragmented", sample(keys));
   }
 
-  /// Many sizes, with gaps too short for any entry: room is made by moving and evicting. Some keys were used.
+  /// Entries of many sizes, with gaps too short for any entry, so that only moving and evicting make room. Some keys
+  /// were used recently.
   State crowded() {
     holdfast_lease lease{};
     std::vector<std::string> keys = fill("h", 0, 20);
@@ -103,7 +104,7 @@ class Builder {
       for (std::size_t length = i + 1; length != 0; --length) push_something(keys[i]);
     push_something(keys[4]);
     push_something(keys[4]);
-    dict_.expire(keys[4], 0.001);  // expires
+    dict_.expire(keys[4], 0.001);
     keys.push_back("value");
     dict_.set("value", "v", kLong, 5);
     pass_time();
@@ -123,7 +124,7 @@ class Builder {
     const std::vector<std::string> keys = colliding(5);
     holdfast_lease lease{};
     dict_.try_lock(keys[0], 0, &lease);
-    dict_.try_lock(keys[1], 0.001, &lease);  // expires
+    dict_.try_lock(keys[1], 0.001, &lease);
     test::Child dies([&](test::Channel&) { return dict_.try_lock(keys[2], kLong, &lease); });
     dies.wait();
     dict_.try_lock(keys[3], kLong, &lease);
@@ -136,7 +137,7 @@ class Builder {
     return finish("locks", all);
   }
 
-  /// Held by live processes, by dead ones or by both; expired; free; a few with more than one holder.
+  /// Permits held by live processes, by dead processes or by both; expired; free. A few keys have several holders.
   State permits() {
     std::vector<std::string> keys = colliding(6);
     holdfast_lease lease{};
@@ -176,7 +177,7 @@ class Builder {
     return keys;
   }
 
-  /// Keys of one bucket.
+  /// Returns keys of one bucket.
   std::vector<std::string> colliding(std::size_t count) {
     std::vector<std::string> keys = {"c-" + std::to_string(random_() % 1000)};
     while (keys.size() < count) keys.push_back(colliding_with(keys.front()));
@@ -213,7 +214,7 @@ class Builder {
     return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
-  /// Stores values of that size (0: of many sizes) until there is no memory, or until there are this many.
+  /// Stores values of that size (0: of various sizes) until memory or this count is used up.
   std::vector<std::string> fill(const std::string& prefix, std::size_t size, int count = 1 << 30) {
     std::vector<std::string> keys;
     for (int i = 0; i < count; ++i) {

@@ -12,21 +12,21 @@ namespace holdfast::crash {
 
 struct Stepped {
   std::uint64_t instructions = 0;
-  std::uint64_t start_ns = 0;  // when the preparations were over
+  std::uint64_t start_ns = 0;  // when the preparation was done
   int status = -1;             // the result of `run`
   std::string problem;         // "" if `run` returned
 };
 
-/// Forks. The child calls `prepare` at full speed, then `run` step by step. This process calls `before_first` in
-/// between, and `after_each` after every instruction. The child is dead when this returns.
+/// Forks. The child calls `prepare` at full speed, then steps through `run`. This process calls `before_first` in
+/// between, and `after_each` after every instruction. The child is dead on return.
 Stepped step_through(const std::function<void()>& prepare, const std::function<int()>& run,
                      const std::function<void()>& before_first, const std::function<void()>& after_each);
 
 /// The bytes of a segment.
 using Image = std::vector<std::byte>;
 
-/// The same. Takes an image of these bytes before the first instruction, and after each instruction that changes one
-/// of the first `compared`.
+/// Does the same for the bytes of a segment. Takes an image before the first instruction, and after each instruction
+/// that changes one of the first `compared` bytes.
 std::vector<Image> step_images(const std::function<void()>& prepare, const std::function<int()>& run,
                                std::span<const std::byte> bytes, std::size_t compared, Stepped& result);
 

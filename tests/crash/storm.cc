@@ -1,5 +1,5 @@
-// The kill storm: workers change one dictionary in every way, a random one is killed every few milliseconds and
-// replaced, and the invariants are checked all the time.
+// The kill storm. Workers change one dictionary in every way. A random worker is killed every few milliseconds and
+// replaced. The invariants are checked all the time.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Shape {
   const char* name;
   std::uint64_t size;
   holdfast_mutex mutex;
-  double share;  // of the time
+  double share;  // share of the time
   bool evicts = false;
 };
 constexpr Shape kShapes[] = {
@@ -106,7 +106,7 @@ class Storm {
     return sum;
   }
 
-  /// `unsure`: calls that may be between the change of the counter and its note in the ledger.
+  /// `unsure`: calls that may have changed the counter but not noted it in the ledger.
   void check_counters(std::uint64_t unsure) {
     if (shape_.evicts) return;
     for (std::size_t i = 0; i < kCounters; ++i) {
@@ -120,8 +120,8 @@ class Storm {
     }
   }
 
-  /// Takes all elements that are left out of the lists: each element that was pushed must have come out once, except
-  /// for elements that were in the hands of dead processes.
+  /// Pops all elements that remain in the lists. Each pushed element must have been popped exactly once, except for
+  /// elements that a process held when it died.
   void empty_lists() {
     for (int i = 0; i < kLists; ++i) {
       const std::string key = list_key(i);
@@ -148,7 +148,7 @@ class Storm {
     return calls;
   }
 
-  /// Everybody is dead: what they left must be whole, and all memory must come back.
+  /// All workers are dead: the dictionary that they left must be intact, and must return all its memory.
   void settle() {
     for (Shard& shard : dict_.segment().shards()) {
       const ShardGuard guard(shard);

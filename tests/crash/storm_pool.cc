@@ -38,7 +38,7 @@ void expect(Ledger& ledger, const char* what, int code, std::initializer_list<in
     ledger.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// Returns the permits that live processes hold at one instant; nothing if the shares changed in the meantime.
+/// Returns the permits that live processes hold at one instant, or nothing if the shares changed in between.
 std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   struct Seen {
     std::uint64_t count;
@@ -52,8 +52,8 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   };
   const auto first = collect();
   if (collect() != first) return std::nullopt;
-  // Each count contains a count of changes: if it is the same twice, it did not change in between. A process that is
-  // alive now was alive then.
+  // Each count includes a number of changes: if the word is the same twice, it did not change in between. A process
+  // that is alive now was alive then.
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;
@@ -73,7 +73,7 @@ PoolUser::PoolUser(test::Dict& dict, Ledger& ledger, int self, std::mt19937_64& 
       parker_(parker),
       waiter_(waiter) {
   for (Pool& pool : ledger_.pools) {
-    note(pool, 0);  // what its predecessor held when it died
+    note(pool, 0);  // forgets the predecessor's share at its death
     pool.shares[self_].token.store((*World::current())->token());
   }
 }
@@ -132,7 +132,7 @@ bool PoolUser::acquire(std::size_t number, std::uint32_t want, holdfast_lease* l
 
 void PoolUser::keep(std::size_t number, const holdfast_lease& lease, std::uint32_t count) {
   const std::string key = pool_key(number);
-  note(ledger_.pools[number], count);  // before the release: the share is never more than what is held
+  note(ledger_.pools[number], count);  // before the release: the share never exceeds the permits held
   expect(ledger_, "permits_keep", holdfast_permits_keep(dict_.handle, key.data(), key.size(), &lease, count),
          {HOLDFAST_OK});
   stay(number, false);
@@ -160,7 +160,7 @@ void check_pools(test::Dict& dict, Ledger& ledger) {
     std::uint32_t used = 0;
     std::uint32_t waiters = 0;
     holdfast_lease lease{};
-    // Dead waiters may still be in the queue, with a claim that has to lapse.
+    // The queue may still contain dead waiters with a claim that has to lapse.
     const std::uint64_t end = platform::monotonic_ns() + kPatienceNs;
     int code = HOLDFAST_LOCKED;
     while (code == HOLDFAST_LOCKED && platform::monotonic_ns() < end)

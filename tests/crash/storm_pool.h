@@ -1,7 +1,7 @@
 // The part of the kill storm that shares permits: readers and writers, and semaphores.
 //
 // Each worker notes its share of a pool after the grant, and clears it before the release. So live processes hold at
-// least what they have noted, and the sum is never more than the total. A writer has all permits.
+// least the permits that they have noted, and the sum never exceeds the total. A writer holds all permits.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,6 @@ class PoolUser {
   PoolUser(test::Dict& dict, Ledger& ledger, int self, std::mt19937_64& random, holdfast_parker* parker,
            std::uint32_t waiter);
 
-  /// Takes some or all permits of the pool, and releases them.
   void use(std::size_t number);
 
  private:
@@ -38,8 +37,8 @@ class PoolUser {
   std::uint32_t waiter_;
 };
 
-/// Call it when all workers are dead: all permits can be taken, and no other process counts as a holder. Removes the
-/// pools.
+/// Checks that all permits can be taken and that no other process counts as a holder. Removes the pools. REQUIRES: all
+/// workers are dead.
 void check_pools(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::crash

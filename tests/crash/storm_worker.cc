@@ -35,7 +35,7 @@ class Work {
         pools_(dict, ledger, self, random_, parker_, waiter_) {}
 
   void step() {
-    // Half of the workers hardly ever enter a critical section: they are killed inside the dictionary instead.
+    // Half of the workers hardly ever enter a critical section, so they are killed inside the dictionary instead.
     const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 18 : 13;
     switch (below(kinds)) {
       case 0:
@@ -122,7 +122,7 @@ class Work {
       expect("incr", code, {HOLDFAST_OK});
   }
 
-  /// Counts in the same counters, but others may change the counter between its two steps.
+  /// Counts in the same counters, but other workers may change a counter between the two steps.
   void count_by_cas(std::size_t counter) {
     const std::string key = counter_key(static_cast<int>(counter));
     const test::Got old = dict_.get(key);
@@ -172,7 +172,7 @@ class Work {
     if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
-  /// A lease that may expire while it is held: the holder must get an error.
+  /// Takes a lease that may expire while it is held: the holder must then get an error.
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);

@@ -31,7 +31,7 @@ void demand(bool condition, const char* what) {
 
 std::string path_of(const std::string& name) { return std::string(holdfast_directory()) + "/" + name + ".dict"; }
 
-/// A copy of a dictionary is valid only if its header names the inode that it has.
+/// A copy of a dictionary is valid only if its header names the copy's own inode.
 void name_own_inode(const std::string& path) {
   const platform::FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   platform::FileId id;
@@ -42,9 +42,9 @@ void name_own_inode(const std::string& path) {
 
 ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
 
-/// Reads the elements of a list in their order, each with its type and size. Returns false if there are fewer than the
-/// list's length.
-bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
+/// Reads the elements of a list in order, each with its type and size. Returns false if there are fewer elements than
+/// the list's length says.
+bool read_list_of(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
   std::uint32_t block = ends.first;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
     EntryView view{};
@@ -67,8 +67,8 @@ std::string text_of(const EntryView& holder) {
   return {reinterpret_cast<const char*>(&holder.holder() + 1), holder.value_size - sizeof(HolderFields)};
 }
 
-/// Reads the information beside a lock while it is held.
-std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t sequence) {
+/// Reads the information about a held lock.
+std::string read_reason_of(const Shard& shard, const Key& key, std::uint64_t sequence) {
   Position position{};
   EntryView record{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::lock ||
@@ -79,7 +79,7 @@ std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t seq
 }
 
 /// Reads the valid holders of permits. Returns false on damage.
-bool look_at_holders(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
+bool read_holders_of(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
   Position position{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::permits) return false;
   std::uint32_t block = position.view.permits().holders.load(kRelaxed);
@@ -118,14 +118,14 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     return seen;
   }
   if (result == Shard::Read::missing) return seen;
-  // A grant does not count if its owner died before it completed it.
+  // A grant does not count if its owner died before completing it.
   if (out.type == EntryType::lock && out.incomplete) return seen;
   const std::uint64_t end = expiry_ms(out.expiry);
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
-  if (out.type == EntryType::permits) {  // its own expiry follows from its holders'
-    if (!look_at_holders(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
+  if (out.type == EntryType::permits) {  // its own expiry is derived from its holders'
+    if (!read_holders_of(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
   seen.expiry_ms = end;
@@ -135,12 +135,12 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   } else if (out.type == EntryType::list) {
     const ListEnds ends = ListEnds::of(out.bits, 0);
     seen.bits = ends.length;
-    if (!look_at_list(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
+    if (!read_list_of(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
   } else {
     seen.bits = out.bits;
     if (out.type == EntryType::lock) {
       seen.sequence = out.sequence;
-      seen.text = look_at_reason(shard, key, out.sequence);
+      seen.text = read_reason_of(shard, key, out.sequence);
     }
   }
   return seen;
@@ -174,8 +174,8 @@ std::string difference(const WatchState& expected, const WatchState& found) {
   return "";
 }
 
-// The seed of a hash is random and is read on attach. So one seed is written into a template, and both files are
-// copies of it.
+// The seed of a hash is random and is read on attach. So the seed is written into a template, and both files are copies
+// of this template.
 Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(size)) {
   static int count = 0;
   const std::string number = std::to_string(++count);

@@ -1,5 +1,5 @@
-// The dictionary that is changed step by step, a second one of the same layout in which its images are judged, and
-// what an image shows.
+// The dictionary that is changed step by step, a second dictionary of the same layout in which the images are judged,
+// and the content that an image shows.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Seen {
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
   std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holders
-  std::uint64_t sequence = 0;  // lock, permits: the last one
+  std::uint64_t sequence = 0;  // lock, permits: the last fencing number
   EntryType type{};
   std::string text;  // string; list: its elements; lock: reason; permits: the holders
 
@@ -35,7 +35,7 @@ std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
  public:
-  /// Two dictionaries of `size` bytes with this seed for their hash, in the world of this process.
+  /// Creates two dictionaries of `size` bytes with this hash seed, in the world of this process.
   Victim(std::uint64_t size, std::uint64_t hash_seed);
 
   test::Dict& dict() { return *dict_; }
@@ -47,16 +47,16 @@ class Victim {
   Image take() { return {bytes(), bytes() + size_}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
-  /// Permits of this process count as released: it was dead before the image is checked.
+  /// Counts the permits of this process as released: it was dead before the image is checked.
   static void disregard(Token dead);
 
-  /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing;
-  /// whether owners are alive does not matter.
+  /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing.
+  /// Owners need not be alive.
   WatchState see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
   WatchState see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
-  /// Returns the last fencing number of the image.
+  /// Returns the last fencing number in the image.
   static std::uint64_t sequence_of(const Image& image);
-  /// Returns the number of live entries evicted so far in the image.
+  /// Returns the number of live entries that the image counts as evicted.
   static std::uint64_t evictions_of(const Image& image);
   /// Whether the shard's mutex is held in that image.
   bool is_locked(const Image& image) const;
@@ -72,7 +72,6 @@ class Victim {
   std::size_t size_;
   std::unique_ptr<test::Dict> dict_;
   std::unique_ptr<test::Dict> judged_;
-  // Memory from which bare images are read.
   struct FreeAligned {
     void operator()(std::byte* memory) const { std::free(memory); }
   };

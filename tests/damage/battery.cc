@@ -34,7 +34,7 @@ int Battery::heard(const char* name, int code) {
   named_ = true;
   if (code == HOLDFAST_REMOVED) removed_ = true;
   if (holdfast_error()[0] == '\0') fail(std::string(name) + " says \"" + holdfast_code_text(code) + "\" and no more");
-  // No process is inside anything.
+  // No process is inside a shard.
   if (code == HOLDFAST_TIMEOUT) fail(std::string(name) + " times out: " + holdfast_error());
   return code;
 }
@@ -46,7 +46,7 @@ int Battery::call(const char* name, Call&& call) {
 
 std::string Battery::run() {
   problem_.clear();
-  lost_ = named_ = robbed_ = removed_ = false;
+  lost_ = named_ = ownership_violated_ = removed_ = false;
   repairs_ = box_.dict().stats().repairs;
   look();
   if (problem_.empty()) change();
@@ -174,7 +174,7 @@ void Battery::change_lock(const Item& item) {
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   }
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
-  if (code == HOLDFAST_OK && item.kind == Kind::theirs) robbed_ = true;
+  if (code == HOLDFAST_OK && item.kind == Kind::theirs) ownership_violated_ = true;
   if (code == HOLDFAST_OK && lease.sequence <= box_.last_sequence())
     fail("the fencing number " + std::to_string(lease.sequence) + " is given again");
   if (code == HOLDFAST_OK && lease.sequence >= kSequenceMax)
@@ -201,7 +201,7 @@ void Battery::wait_for(const Item& item) {
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
   for (const int held : {HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK}) {
-    // So short that it does not sleep.
+    // A wait so short that it does not sleep.
     const holdfast_request request = HOLDFAST_REQUEST(.kind = held, .timeout = 1e-9, .exptime = kShort,
                                                       .want = held == HOLDFAST_HELD_LOCK ? 0U : 1U, .why = "why");
     const int got = call(
@@ -249,7 +249,7 @@ void Battery::change_permits(const Item& item) {
   if (all.owner != 0) call("unlock", [&] { return dict.unlock(item.key, &all); });
 }
 
-// More than there is room for, so that existing entries are moved and evicted.
+// Stores more than there is room for, so that existing entries are moved and evicted.
 void Battery::fill_up() {
   test::Dict& dict = box_.dict();
   const std::size_t size = box_.size() / kFillers;
@@ -273,7 +273,7 @@ void Battery::finish() {
   std::uint32_t count = 0;
   call("flush_all", [&] { return dict.flush_all(); });
   call("flush_expired", [&] { return holdfast_flush_expired(dict.handle, 0, &count); });
-  // After one report of the removal, nothing is left to check.
+  // After the removal has been reported once, nothing is left to check.
   const bool was_named = named_;
   use_as_new();
   use_locks_as_new();

@@ -1,4 +1,4 @@
-// Every call of a dictionary, made to a box that may be damaged, and checks of their answers.
+// Makes every call of a dictionary on a box that may be damaged, and checks the answers.
 #pragma once
 
 #include <string>
@@ -16,15 +16,15 @@ class Battery {
   Battery(const Battery&) = delete;
   Battery& operator=(const Battery&) = delete;
 
-  /// Makes all the calls. Returns the first answer that must never occur, as a sentence; "" if there is none.
+  /// Makes all the calls. Returns the first forbidden answer as a sentence, or "".
   std::string run();
 
-  /// Whether something that was stored or held was not found, though nobody had removed it.
+  /// Whether a stored value or a held lock was missing although nobody had removed it.
   bool lost() const { return lost_; }
   /// Whether an answer named the damage.
   bool named() const { return named_; }
-  /// Whether the lock of the live process was granted to another.
-  bool robbed() const { return robbed_; }
+  /// Whether the live process's lock was granted to a second process.
+  bool ownership_violated() const { return ownership_violated_; }
 
  private:
   void look();
@@ -55,8 +55,8 @@ class Battery {
   std::string problem_;
   bool lost_ = false;
   bool named_ = false;
-  bool robbed_ = false;
-  bool removed_ = false;  // an answer said so: nothing is left to check
+  bool ownership_violated_ = false;
+  bool removed_ = false;  // an answer reported the removal, so nothing is left to check
 };
 
 }  // namespace holdfast::damage

@@ -73,15 +73,15 @@ void Box::fill() {
   require(dict_->try_lock("mine", kLong, &lease_) == HOLDFAST_OK, "mine");
   require(dict_->explain("mine", lease_, "a reason of some length") == HOLDFAST_OK, "reason");
   holdfast_lease none{};
-  require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // what the statistics count
+  require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // data for the statistics
   items_.push_back({"expired", Kind::expired});
   require(dict_->set("expired", "old", 0.001) == HOLDFAST_OK, "expired");
-  // Makes gaps between the other entries.
+  // Makes gaps between the remaining entries.
   for (const char* key : {"text 3", "text 7"}) require(dict_->set(key, std::string(40, 'g')) == HOLDFAST_OK, "gap");
   ::usleep(10'000);  // until it has expired
 }
 
-/// As a reader, as a holder of a permit, and in the queue of `mine`.
+/// Takes part as a reader, as a holder of a permit, and in the queue of `mine`.
 void Box::take_part() {
   holdfast_lease lease{};
   require(dict_->try_permits("rwlock", HOLDFAST_RWLOCK, 1, 0, kLong, &lease) == HOLDFAST_OK, "rwlock");
@@ -104,7 +104,7 @@ void Box::live(test::Channel& parent) {
   require(dict_->try_lock("theirs", kLong, &lease) == HOLDFAST_OK, "theirs");
   take_part();
   parent.say(std::to_string(world().token()));
-  // Until it is killed. It may have to wait longer than hear() does.
+  // Stays until it is killed. It may have to wait longer than hear() does.
   while (parent.hear() == "(silence)") {
   }
 }

@@ -1,6 +1,6 @@
 // A dictionary with entries of every kind, which can be damaged and restored thousands of times a second.
 //
-// Three processes take part: one that uses the box, one that is alive and does nothing, and one that is dead.
+// Three processes take part: one uses the box, one is alive and idle, and one is dead.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ enum class Kind {
   text,
   number,
   list,
-  mine,     // a lock that the user of the box holds
+  mine,     // a lock that the box's user holds
   theirs,   // a lock of the live process
   dead,     // a lock of the dead process
   quiet,    // a lock that nobody holds
-  rwlock,   // three readers: one in each process
+  rwlock,   // three readers, one in each process
   permits,  // a semaphore with the same three holders
   expired,
 };
@@ -34,7 +34,7 @@ struct Item {
   Kind kind;
 };
 
-/// A part of the process table that is saved and may be damaged: the header page, slots in use, some waits.
+/// A part of the process table that is saved and may be damaged: the header page, slots in use, and some waits.
 struct Piece {
   std::size_t offset;  // in the table
   std::size_t size;
@@ -43,27 +43,27 @@ struct Piece {
 
 class Box {
  public:
-  /// REQUIRES: this process has entered the world. `size`: of the dictionary.
+  /// REQUIRES: this process has entered the world. `size`: the dictionary's size.
   explicit Box(std::uint64_t size);
 
   test::Dict& dict() { return *dict_; }
   const std::vector<Item>& items() const { return items_; }
   const holdfast_lease& lease() const { return lease_; }  // of the item `mine`
-  /// The largest fencing number of a grant in the box.
+  /// Returns the largest fencing number of a grant in the box.
   std::uint64_t last_sequence() const { return last_sequence_; }
   Token self() const { return self_; }
   Token living() const { return living_token_; }
   Token dead() const { return dead_token_; }
 
-  /// The mapped dictionary.
+  /// Returns the mapped dictionary.
   std::byte* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }  // without the statistics behind it
   const std::vector<std::byte>& copy() const { return copy_; }
-  /// The mapped table.
+  /// Returns the mapped table.
   std::byte* table() const { return table_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// Restores the first state. Makes a new dictionary if the old one was given up.
+  /// Restores the initial state. Makes a new dictionary if the old one was abandoned.
   void restore();
 
  private:

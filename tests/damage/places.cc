@@ -32,7 +32,7 @@ Places::Places(const Box& box)
   walk();
 }
 
-// Picks the sums, longest times and first counts of all histograms, and all records in use.
+// Picks the sums, longest times and first counts of all histograms, and all used records.
 void Places::pick_statistics() {
   const auto& fields = *reinterpret_cast<const StatisticsFields*>(box_.bytes() + box_.size());
   const auto pick = [&](const void* from, std::size_t bytes) {
@@ -48,7 +48,7 @@ void Places::pick_statistics() {
       if (record.hash.load(kRelaxed) != 0) pick(&record, sizeof record);
 }
 
-// Walks the arena from left to right, as the box was made.
+// Walks the arena from left to right, in the order in which the box was made.
 void Places::walk() {
   Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
   const Shard& shard = segment.shards().front();
@@ -127,7 +127,7 @@ Damage Places::word_at(std::uint64_t word, std::uint64_t kind) const {
   return damage;
 }
 
-// Other numbers, owners of mutexes, and blocks of each kind.
+// Returns small numbers, owners of mutexes, and blocks of each kind.
 std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t offset, bool in_table) const {
   const Block* const own = in_table ? nullptr : block_at(offset);
   const std::array<std::uint32_t, 13> numbers{
@@ -142,7 +142,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       owner_bits(box_.living()),
       owner_bits(box_.dead()),
       static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
-      own != nullptr ? own->at : geometry_.granules - 1,  // of an entry: a chain that leads to itself
+      own != nullptr ? own->at : geometry_.granules - 1,  // in an entry: a chain that leads back to the entry
       own != nullptr ? own->at + own->granules : geometry_.granules};
   if (kind < numbers.size()) return numbers[kind];
   static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,
@@ -151,7 +151,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
 }
 
 std::uint64_t Places::wide(std::uint64_t kind, std::uint64_t old) const {
-  const std::uint64_t another = box_.living() + 1;  // of the same slot, but another process
+  const std::uint64_t another = box_.living() + 1;  // the same slot, but a different process
   const std::array<std::uint64_t, kWide> numbers{
       0, ~std::uint64_t{0}, old ^ std::uint64_t{1} << 52, old - 1, box_.self(), box_.living(), box_.dead(), another};
   return numbers[kind];

@@ -1,4 +1,4 @@
-// Lists the words of a box, and the values that each of them may be set to.
+// Lists the words of a box, and the values to which each word may be set.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace holdfast::damage {
 
-/// One word to be damaged, and its new value.
+/// One word to damage, and its new value.
 struct Damage {
   bool in_table;
   std::size_t offset;  // in the dictionary or the table
@@ -22,18 +22,19 @@ class Places {
  public:
   explicit Places(const Box& box);
 
-  /// Returns the number of cases: each word of the dictionary and of the pieces of the table, with each value.
+  /// Returns the number of cases: each word of the dictionary and of the table's pieces, with each value.
   std::uint64_t count() const { return (segment_words_ + statistics_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
-  /// Returns how many of these words give the place or the length of a block.
+  /// Returns the number of words that contain the position or the length of a block.
   std::uint64_t link_count() const { return links_.size() * kValues; }
   Damage link_at(std::uint64_t index) const { return word_at(links_[index / kValues], index % kValues); }
 
   std::string describe(const Damage& damage) const;
-  /// Whether the word gives the place or the length of an entry, or of a block that belongs to one. Such damage can be
-  /// detected, and its losses must be counted.
+  /// Whether the word contains the position or the length of an entry, or of a block that belongs to an entry. Such
+  /// damage can be detected, and the losses must be counted.
   bool is_structure(const Damage& damage) const;
-  /// Whether others may take the lock of the live process after this: the word belongs to the lock itself, or flushes.
+  /// Whether this damage allows other processes to take the live process's lock: the word belongs to the lock itself,
+  /// or flushes.
   bool frees_theirs(const Damage& damage) const;
 
  private:
@@ -60,11 +61,11 @@ class Places {
   const Box& box_;
   Geometry geometry_;
   std::uint64_t segment_words_;
-  std::vector<std::uint64_t> statistics_;  // words behind the segment: some of each kind
+  std::vector<std::uint64_t> statistics_;  // words after the segment: some of each kind
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
   std::vector<bool> structure_;       // by word
-  std::vector<std::uint64_t> links_;  // words of blocks among these
+  std::vector<std::uint64_t> links_;  // the words among these that belong to blocks
 };
 
 }  // namespace holdfast::damage

@@ -1,5 +1,5 @@
-// Sets any single word of a dictionary, or of the process table, to any value while other processes hold and wait for
-// locks: every call returns in time, nobody loses a lock, losses are counted, and all is sound again.
+// Sets any single word of a dictionary or of the process table to any value, while other processes hold locks and wait
+// for locks. Every call returns in time, nobody loses a lock, losses are counted, and afterwards everything is intact.
 #include <sys/wait.h>
 
 #include <cinttypes>
@@ -17,7 +17,7 @@
 namespace holdfast::damage {
 namespace {
 
-/// Written by the process that damages, for the process that watches it.
+/// Written by the process that does the damage, for the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;   // cases
   std::atomic<std::uint64_t> count;  // all cases
@@ -26,12 +26,12 @@ struct Ledger {
   crash::Violations violations;
 };
 
-/// The cases of this run: all, or a random part.
+/// The cases of this run: all of them, or a random part.
 struct Choice {
   std::uint64_t wanted = 20'000;  // 0: all
   std::uint64_t seed = 0;
   std::uint64_t size = 12'288;
-  bool links = false;  // only words that give the place or the length of a block
+  bool links = false;  // only words that contain the position or the length of a block
 
   std::uint64_t all(const Places& places) const { return links ? places.link_count() : places.count(); }
   std::uint64_t count(const Places& places) const { return wanted == 0 ? all(places) : std::min(wanted, all(places)); }
@@ -44,8 +44,9 @@ struct Choice {
 
 std::string judge(const Battery& battery, const Places& places, const Damage& damage, std::string problem) {
   if (!problem.empty()) return problem;
-  if (battery.lost() && !battery.named() && places.is_structure(damage)) return "something is lost and not counted";
-  if (battery.robbed() && !places.frees_theirs(damage)) return "the lock of a living process is given to another";
+  if (battery.lost() && !battery.named() && places.is_structure(damage)) return "a loss was not counted";
+  if (battery.ownership_violated() && !places.frees_theirs(damage))
+    return "a live process's lock was granted to another process";
   return "";
 }
 
@@ -63,7 +64,7 @@ int damage_all(Ledger& ledger, const Choice& choice) {
     const Places places(box);
     ledger.count = choice.count(places);
     const std::byte* const bytes = box.bytes();
-    // Until the box had to be made again, and has its blocks elsewhere.
+    // Ends when the box had to be made again and its blocks are elsewhere.
     for (; box.bytes() == bytes; ledger.done.fetch_add(1), box.restore()) {
       if (ledger.done >= ledger.count) return 0;
       const Damage damage = choice.damage(places, ledger.done);

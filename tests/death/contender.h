@@ -1,4 +1,4 @@
-// Contenders for a key: one waiter with its own parker, and processes that consist of one.
+// Contenders for a key: a waiter with its own parker, and processes with one contender each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace holdfast::test {
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// Make it in the process that uses it.
+/// Create the object in the process that uses it.
 class Contender {
  public:
   Contender(const Way& way, Dict& dict, std::string key = "k");
@@ -25,9 +25,9 @@ class Contender {
   int take(double exptime = 0) {
     return unless_held_up([&] { return way_.take(dict_, key_, exptime, &lease_); });
   }
-  /// One call of a wait: queues if the key is held.
+  /// Makes one call of a wait: queues if the key is held.
   int queue(double exptime = 0);
-  /// A whole wait, as include/holdfast.h describes it. LOCKED: the time is over, and the waiter has left the queue.
+  /// Waits as include/holdfast.h describes. Returns LOCKED on a timeout, after leaving the queue.
   int wait(double timeout, double exptime = 0);
   int leave() {
     return unless_held_up([&] { return way_.leave(dict_, key_, parker_.get(), waiter_); });
@@ -49,27 +49,28 @@ class Contender {
   double sleep_time_ = 0;
 };
 
-/// Longer than any wait of these tests takes, shorter than kPatience.
+/// Longer than any wait of these tests, shorter than kPatience.
 inline constexpr double kLong = 40;
 
-/// Takes the key and says "ok", or the error. Releases it when it gets a line, reports the result, and ends.
+/// Takes the key and says "ok", or the error. When the process gets a line, it releases the key, reports the result,
+/// and ends.
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
-/// Queues and says "locked", or the error; waits and reports the result; then acts as a holder.
+/// Queues and says "locked", or the error. Waits and reports the result, then acts as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// The same, but after it has queued it does not sleep until it gets a line: it is chosen, and does not come.
+/// Does the same, but the process does not sleep after queueing until it gets a line. It is chosen and does not come.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
-/// Returns the first child that has a line to say, or the end if none has one within kPatience.
+/// Returns the first child that says a line, or the end if none does within kPatience.
 std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
 std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
 
-/// The result of a call, as a child reports it.
+/// Returns the result of a call, as a child reports it.
 inline std::string outcome(int code) { return holdfast_code_text(code); }
 inline const std::string kOk = outcome(HOLDFAST_OK);
 inline const std::string kLocked = outcome(HOLDFAST_LOCKED);
 inline const std::string kNotOwner = outcome(HOLDFAST_NOT_OWNER);
 
-/// Each test gets a new dictionary. At its end nobody waits and nothing is damaged.
+/// Gives each test a new dictionary. At the end, no waiter may remain and nothing may be damaged.
 class DeathTest : public ::testing::TestWithParam<Way> {
  protected:
   DeathTest();
@@ -78,11 +79,13 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops it (SIGSTOP) outside the dictionary: inside a mutex it would keep everybody out, which other tests cover.
+  /// Stops the process (SIGSTOP) outside the dictionary. Inside a mutex it would block everyone, which other tests
+  /// cover.
   void stop(const Child& child);
-  /// Each gets it, one after the other, and ends, in any order: what a dead process held goes to the first that polls.
+  /// Expects each process to get the key and end, in any order: the first process that polls gets what a dead process
+  /// held.
   static void expect_served(std::vector<Child*> waiting);
-  /// Returns the waiter blocks in all queues of the dictionary.
+  /// Returns the number of waiter blocks in all queues of the dictionary.
   std::uint32_t waiters();
 
   const std::string name;
@@ -91,7 +94,7 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
 std::string name_of_way(const ::testing::TestParamInfo<Way>& info);
 
-/// Whether the process has ended and its parent has not reaped it.
+/// Whether the process has ended and is not reaped.
 bool is_zombie(pid_t pid);
 
 }  // namespace holdfast::test

@@ -1,5 +1,5 @@
-// No convoy: a waiter in a slow event loop, which polls only every few milliseconds, does not keep the others from the
-// key, and still gets it.
+// Tests that there is no convoy: a waiter in a slow event loop, which polls only every few milliseconds, does not keep
+// other waiters from the key, and still gets it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace {
 constexpr double kHeld = 100e-6;  // seconds
 constexpr int kLearnt = 5;        // rounds after which loops are known to be slow
 
-/// Written by the processes of one run.
+/// Written by all processes of a run.
 struct Ledger {
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> held_ns{0};  // by all of them
-  std::atomic<std::uint32_t> slow{0};     // how often slow loops got it
-  std::atomic<double> longest{0};         // wait of a slow loop (s)
+  std::atomic<std::uint64_t> held_ns{0};  // sum over all processes
+  std::atomic<std::uint32_t> slow{0};     // how often slow loops got the key
+  std::atomic<double> longest{0};         // longest wait of a slow loop (s)
 };
 
 void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
@@ -33,8 +33,8 @@ void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
   way.release(dict, "k", &lease);
 }
 
-/// Wants the key all the time: as a thread that sleeps for it, or, if `round_ms` is given, as a loop that does other
-/// work for that long whenever it has to wait.
+/// Requests the key all the time. Sleeps for it in a thread or, if `round_ms` is given, in a loop that does other work
+/// for that long whenever it has to wait.
 int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
@@ -60,14 +60,14 @@ int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
 }
 
 struct Outcome {
-  double in_use;  // share of the time that somebody held the key
+  double in_use;  // share of the time in which the key was held
   double longest;
   std::uint32_t slow;
 };
 
 class ConvoyTest : public DeathTest {
  protected:
-  /// Measures from the round `from` on; 0: for a second from the first hold on.
+  /// Measures from round `from` on; 0: for a second after the first hold.
   Outcome run(int slow_loops, int round_ms, int from) {
     auto& ledger = crash::make_shared_memory<Ledger>();
     std::vector<std::unique_ptr<Child>> children;
@@ -91,7 +91,7 @@ class ConvoyTest : public DeathTest {
   /// A stall of the machine may spoil a run, but not each of several.
   void expect_no_convoy(int slow_loops, int round_ms, int from = kLearnt) {
     constexpr int kRuns = 4;
-    // Nearly 1 if the processes have processors; it was 0.03 to 0.5 when the key was kept for absent waiters.
+    // Nearly 1 if the processes have processors. It was 0.03 to 0.5 when the key was kept for absent waiters.
     constexpr double kInUse = 0.6;
     const double kWaitMax = std::max(1.0, 0.02 * round_ms);
     for (int i = 1;; ++i) {
@@ -107,17 +107,17 @@ class ConvoyTest : public DeathTest {
   }
 };
 
-// Without fair locks: strict order makes all wait for each.
+// Excludes fair locks: strict order makes each waiter wait for all earlier ones.
 constexpr Way kWays[] = {kExclusiveWays[0], kExclusiveWays[2], kExclusiveWays[3]};
 INSTANTIATE_TEST_SUITE_P(, ConvoyTest, ::testing::ValuesIn(kWays), name_of_way);
 
-TEST_P(ConvoyTest, a_loop_that_polls_every_30_ms_does_not_make_the_others_wait) { expect_no_convoy(1, 30); }
-TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
-TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
-TEST_P(ConvoyTest, a_loop_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_30_ms_does_not_delay_the_others) { expect_no_convoy(1, 30); }
+TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_delay_the_others) { expect_no_convoy(4, 30); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_delay_the_others) { expect_no_convoy(1, 5); }
+TEST_P(ConvoyTest, a_loop_slower_than_a_claim_delays_nobody_and_gets_its_turn) { expect_no_convoy(1, 100); }
 
-// Fails if the key is kept for 50 ms for each of them before anything is known about their loops.
-TEST_P(ConvoyTest, eight_loops_that_come_together_do_not_in_their_first_second) { expect_no_convoy(8, 100, 0); }
+// Fails if the key is kept for 50 ms for each loop whose speed is not known yet.
+TEST_P(ConvoyTest, eight_new_loops_delay_nobody_in_their_first_second) { expect_no_convoy(8, 100, 0); }
 
 }  // namespace
 }  // namespace holdfast::test

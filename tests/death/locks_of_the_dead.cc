@@ -1,5 +1,6 @@
-// Two processes at a time take locks that never expire, each under a new key, and are killed by SIGKILL at random;
-// others follow. No attempt may fail: memory that dead processes hold can be used again, however much it is.
+// Two concurrent processes take locks that never expire, each under a new key. SIGKILL ends them at random moments, and
+// new processes replace them. No attempt may fail: memory that dead processes hold must be reusable, however much it
+// is.
 
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kSize = 100 << 10;
 constexpr std::size_t kProcesses = 2;
-/// Locks of one process. About 700 fit into the dictionary, and live processes keep theirs.
+/// Locks of one process. About 700 fit into the dictionary, and live processes keep their locks.
 constexpr std::uint64_t kLocksMax = 300;
 constexpr int kAttemptsMax = 100;
 
@@ -31,7 +32,7 @@ struct Settings {
   std::uint64_t locks = 100'000;
 };
 
-/// Shared by the processes of a run, beside the dictionary.
+/// Shared by the processes of a run, outside the dictionary.
 struct Ledger {
   std::atomic<std::uint64_t> begun;  // attempts, and the number in the next key
   std::atomic<std::uint64_t> taken;
@@ -69,7 +70,7 @@ class Run {
     holdfast_lease lease{};
     const std::uint64_t begin = platform::monotonic_ns();
     int code = HOLDFAST_TIMEOUT;
-    // A stall of the machine may stop one process inside for longer than the other waits.
+    // A stall of the machine may stop one process inside for longer than the other process waits.
     for (int attempts = 0; code == HOLDFAST_TIMEOUT && attempts < kAttemptsMax; ++attempts)
       code = dict_.try_lock(key, 0, &lease);
     const std::uint64_t ns = platform::monotonic_ns() - begin;
@@ -83,17 +84,17 @@ class Run {
     }
   }
 
-  /// Returns soon enough that the process is in the middle of a call.
+  /// Returns soon enough that the process is still in the middle of a call.
   void await_locks(std::size_t i, std::uint64_t count) {
     const auto has_them = [&] { return ledger_.taken_by_each[i] >= count || ledger_.violations.count != 0; };
     for (int looks = 0; looks < 1000; ++looks) {
       if (has_them()) return;
       ::usleep(10);
     }
-    if (!eventually(has_them)) ledger_.violations.add("a process takes no more locks");
+    if (!eventually(has_them)) ledger_.violations.add("a process can take no more locks");
   }
 
-  /// Kills the process of that number after it has taken some locks, and starts the next one.
+  /// Kills the process of that number after it has taken some locks, and starts the next process.
   void replace(std::size_t i) {
     if (processes_[i] != nullptr) {
       await_locks(i, 1 + random_() % kLocksMax);
@@ -109,10 +110,10 @@ class Run {
     });
   }
 
-  /// In a new process: this one never enters the world.
+  /// Runs in a new process: this process never enters the world.
   void finish() {
     Child last([this](Channel& parent) {
-      // A process may have been killed inside: the next one repairs.
+      // A process may have been killed inside: the next process repairs the dictionary.
       if (dict_.set("next", "one") != HOLDFAST_OK) ledger_.violations.add("after the end: %s", holdfast_error());
       if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
         ledger_.violations.add("left damaged: %s", wrong.c_str());

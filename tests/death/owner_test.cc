@@ -1,5 +1,5 @@
-// Every way in which a holder ends: whatever happens to its pid, its parent and its children, the next waiter gets the
-// key when the process is gone, and not before.
+// Tests every way in which a holder ends. Whatever happens to its pid, its parent and its children, the next waiter
+// gets the key when the process is gone, and not earlier.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -24,7 +24,7 @@ namespace {
 
 class OwnerTest : public DeathTest {
  protected:
-  /// Takes the key, reports, and runs `rest` when it gets a line.
+  /// Takes the key, reports, and runs `rest` on the next line.
   template <class Rest>
   std::unique_ptr<Child> holder_that(Rest rest) {
     return std::make_unique<Child>([this, rest](Channel& channel) {
@@ -38,34 +38,34 @@ class OwnerTest : public DeathTest {
 
 INSTANTIATE_TEST_SUITE_P(, OwnerTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// A process that nobody waits for or kills ends by itself.
+/// A process that nobody waits for or kills ends after this time.
 constexpr unsigned kOrphanSeconds = 60;
 
-[[noreturn]] void become_another_program() {
+[[noreturn]] void execute_another_program() {
   ::execl("/bin/sleep", "sleep", "60", nullptr);
   ::_exit(127);
 }
 
-TEST_P(OwnerTest, a_process_that_becomes_another_program_holds_nothing) {
-  const auto first = holder_that([](Channel&, Contender&) -> int { become_another_program(); });
+TEST_P(OwnerTest, a_process_that_executes_another_program_holds_nothing) {
+  const auto first = holder_that([](Channel&, Contender&) -> int { execute_another_program(); });
   ASSERT_EQ(first->hear(), kOk);
   const auto next = waiter();
   ASSERT_EQ(next->hear(), kLocked);
   first->say("exec");
   EXPECT_EQ(next->hear(), kOk);
   EXPECT_EQ(::kill(first->pid(), 0), 0);
-  EXPECT_FALSE(is_zombie(first->pid())) << "it continues to live as another program";
+  EXPECT_FALSE(is_zombie(first->pid())) << "the process continues as another program";
   EXPECT_EQ(next->ask("release"), kOk);
 }
 
-TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_still_dead) {
+TEST_P(OwnerTest, a_holder_that_nobody_reaps_counts_as_dead) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto next = waiter();
   ASSERT_EQ(next->hear(), kLocked);
   first->kill();
   EXPECT_EQ(next->hear(), kOk);
-  // It loses what it held a moment before it becomes a zombie.
+  // The process loses its locks a moment before it becomes a zombie.
   EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); }));
   EXPECT_EQ(next->ask("release"), kOk);
   Contender late(GetParam(), dict);
@@ -73,7 +73,7 @@ TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_still_dead) {
   EXPECT_TRUE(is_zombie(first->pid()));
 }
 
-TEST_P(OwnerTest, it_does_not_matter_how_a_holder_ends) {
+TEST_P(OwnerTest, the_way_a_holder_ends_does_not_matter) {
   const std::pair<const char*, void (*)()> kEnds[] = {
       {"returns from main", [] {}},
       {"exits at once", [] { std::_Exit(3); }},
@@ -94,7 +94,7 @@ TEST_P(OwnerTest, it_does_not_matter_how_a_holder_ends) {
   }
 }
 
-TEST_P(OwnerTest, a_death_is_detected_though_wake_ups_for_others_cut_each_sleep_short) {
+TEST_P(OwnerTest, a_death_is_detected_even_if_wake_ups_for_others_interrupt_each_sleep) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   Child next([this](Channel& channel) {
@@ -102,7 +102,7 @@ TEST_P(OwnerTest, a_death_is_detected_though_wake_ups_for_others_cut_each_sleep_
     const int queued = mine.queue();
     channel.say(std::to_string((*World::current())->token()));
     channel.hear();
-    // No call except the sleep: the test shows that it detects the death by itself.
+    // Makes no call except the sleep: the test shows that the sleep itself detects the death.
     channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "slept on");
     channel.say(outcome(mine.wait(kLong)));
     return mine.release() == HOLDFAST_OK ? 0 : 1;
@@ -135,7 +135,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
       channel.hear();
       ::_exit(0);
     });
-    ::syscall(SYS_exit, 0);  // only this thread, the first of the process
+    ::syscall(SYS_exit, 0);  // ends only this thread, the first of the process
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);
@@ -176,7 +176,7 @@ TEST_P(OwnerTest, a_child_of_fork_neither_holds_nor_ends_what_its_parent_has) {
   EXPECT_EQ(mine.release(), HOLDFAST_OK);
 }
 
-TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_that_releases_it_or_dies) {
+TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_the_parent_releases_it_or_dies) {
   for (const bool dies : {false, true}) {
     const auto parent = holder_that([this](Channel& channel, Contender& mine) {
       if (::fork() == 0) {
@@ -203,7 +203,7 @@ TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_that_releases_it_or
   }
 }
 
-TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
+TEST_P(OwnerTest, a_dead_processs_lock_is_free_while_its_children_live) {
   const auto parent = holder_that([](Channel& channel, Contender&) {
     const pid_t forked = ::fork();
     if (forked == 0) {
@@ -211,7 +211,7 @@ TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
       for (;;) ::pause();
     }
     const pid_t becomes = ::fork();
-    if (becomes == 0) become_another_program();
+    if (becomes == 0) execute_another_program();
     pid_t spawned = -1;
     const char* const arguments[] = {"sleep", "60", nullptr};
     ::posix_spawn(&spawned, "/bin/sleep", nullptr, nullptr, const_cast<char**>(arguments), environ);

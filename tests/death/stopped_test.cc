@@ -1,5 +1,5 @@
-// Stopped processes (SIGSTOP, a debugger, a frozen container) are alive, so nobody takes their locks, and only
-// processes that need those locks wait for them.
+// Stopped processes (SIGSTOP, a debugger, a frozen container) are alive. Nobody takes their locks, and only processes
+// that need those locks wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -14,27 +14,27 @@ class StoppedTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, StoppedTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-TEST_P(StoppedTest, an_endless_holder_is_never_robbed_and_waiters_keep_to_their_timeouts) {
+TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_time_out) {
   const auto stopped = holder();
   ASSERT_EQ(stopped->hear(), kOk);
   stop(*stopped);
   const auto patient = waiter();
   ASSERT_EQ(patient->hear(), kLocked);
   std::vector<std::unique_ptr<Child>> others;
-  // The longest is longer than a waiter that does not come stays in the queue.
+  // The longest timeout exceeds the time for which an absent waiter stays in the queue.
   for (const double timeout : {0.0, 0.1, 1.0, 3.5}) others.push_back(waiter(timeout));
   for (const auto& other : others) {
     EXPECT_EQ(other->hear(), kLocked) << "queued";
     EXPECT_EQ(other->hear(), kLocked) << "gave up";
   }
-  EXPECT_EQ(waiters(), 1U) << "the one that gave up has left";
+  EXPECT_EQ(waiters(), 1U) << "the waiter that gave up has left";
   stopped->signal(SIGCONT);
-  EXPECT_EQ(stopped->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(stopped->ask("release"), kOk) << "it lost the key";
   EXPECT_EQ(patient->hear(), kOk);
   EXPECT_EQ(patient->ask("release"), kOk);
 }
 
-TEST_P(StoppedTest, a_holder_with_an_exptime_is_not_robbed_before_it_expires) {
+TEST_P(StoppedTest, a_stopped_holder_with_an_exptime_keeps_its_lock_until_it_expires) {
   constexpr double kExptime = 1;
   const double taken = now();
   const auto stopped = holder(kExptime);
@@ -42,7 +42,7 @@ TEST_P(StoppedTest, a_holder_with_an_exptime_is_not_robbed_before_it_expires) {
   stop(*stopped);
   const auto impatient = waiter(0.2);
   const auto patient = waiter();
-  // On a busy machine either may be so late that the lock has expired.
+  // On a busy machine either process may be so late that the lock has expired.
   const auto gets_it = [&](Child& one) {
     bool got = false;
     for (int said = 0; said < 2; ++said) {
@@ -85,7 +85,7 @@ TEST_P(StoppedTest, a_waiter_chosen_while_it_is_stopped_delays_nobody_for_long) 
   }
 }
 
-TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_delays_nobody_for_long) {
+TEST_P(StoppedTest, a_stopped_waiter_in_mid_queue_delays_nobody_for_long) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   constexpr std::size_t kWaiters = 5;
@@ -106,7 +106,7 @@ TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_delays_nobody_fo
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_the_lock_of_another) {
+TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_the_lock) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto stopped = waiter();
@@ -121,7 +121,7 @@ TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_
   const auto third = waiter(0.1);
   EXPECT_EQ(third->hear(), kLocked);
   EXPECT_EQ(third->hear(), kLocked);
-  EXPECT_EQ(other->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(other->ask("release"), kOk) << "it lost the key";
   EXPECT_EQ(stopped->hear(), kOk);
   EXPECT_EQ(stopped->ask("release"), kOk);
 }

@@ -1,5 +1,5 @@
-// Kills the holder of a key for which ten other processes wait, again and again. Each of the ten gets it, one at a
-// time, and the program reports the time from the kill to the first of them.
+// Repeatedly kills the holder of a key for which ten other processes wait. The ten must get the key one at a time.
+// Reports the time from the kill until the first of them has the key.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,11 +25,11 @@ struct Settings {
   double seconds = 300;
 };
 
-/// Shared by the processes of a run, beside the dictionary.
+/// Shared by the processes of a run, outside the dictionary.
 struct Ledger {
   std::atomic<std::uint64_t> inside;    // token of the process in the critical section; 0: empty
-  std::atomic<std::uint64_t> doomed;    // token of the process that is killed inside
-  std::atomic<std::uint64_t> first_ns;  // when the first process after the kill was inside
+  std::atomic<std::uint64_t> doomed;    // token of the process to be killed inside
+  std::atomic<std::uint64_t> first_ns;  // when the first process after the kill entered
   std::atomic<std::uint32_t> entered;
   crash::Violations violations;
 };
@@ -77,12 +77,12 @@ class Takeover {
     const std::uint64_t doomed = ledger_.doomed.load();
     if (before != 0 && before != doomed) ledger_.violations.add("two processes hold the key");
     if (before != 0 && (*World::current())->judge(before) == Liveness::alive)
-      ledger_.violations.add("it was taken from a living process");
+      ledger_.violations.add("the key was taken from a live process");
     if (dies_inside) return ledger_.doomed.store(lease.owner);
     std::uint64_t nobody = 0;
     ledger_.first_ns.compare_exchange_strong(nobody, platform::monotonic_ns());
     ledger_.entered.fetch_add(1);
-    sleep_ms(static_cast<int>(lease.sequence % 2));  // sometimes long enough for the others to run
+    sleep_ms(static_cast<int>(lease.sequence % 2));  // sometimes long enough for other processes to run
     std::uint64_t self = lease.owner;
     if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another process got in between");
   }
@@ -124,7 +124,7 @@ class Takeover {
       processes_[i]->say("wait");
       expect(*processes_[i], kLocked, ledger_);
     }
-    // At a random moment of the waiters' periodic work.
+    // Sleeps until a random moment of the waiters' periodic work.
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     ledger_.first_ns.store(0);
     ledger_.entered.store(0);
@@ -132,7 +132,7 @@ class Takeover {
     doomed.kill();
     for (int i = 0; i < kWaiters; ++i) expect(*processes_[i], "served", ledger_);
     if (ledger_.entered.load() != kWaiters) ledger_.violations.add("%u got it", ledger_.entered.load());
-    if (ledger_.first_ns.load() < killed) ledger_.violations.add("a living holder was robbed");
+    if (ledger_.first_ns.load() < killed) ledger_.violations.add("a live holder lost the key");
     times_ms_.push_back(static_cast<double>(ledger_.first_ns.load() - killed) / 1e6);
     if (doomed.wait() != 128 + SIGKILL) ledger_.violations.add("the holder ended by itself");
     processes_.back() = start();

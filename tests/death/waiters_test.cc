@@ -1,4 +1,4 @@
-// Waiters that die, anywhere in the queue, chosen or not: the others get the key, and nothing is left behind.
+// Waiters that die anywhere in the queue, chosen or not: the other waiters get the key, and nothing is left behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class WaitersTest : public DeathTest {
  protected:
-  /// Queues this many, one after the other.
+  /// Queues this many waiters in order.
   std::vector<std::unique_ptr<Child>> queue_of(std::size_t count) {
     std::vector<std::unique_ptr<Child>> all;
     for (std::size_t i = 0; i < count; ++i) {
@@ -39,7 +39,7 @@ TEST_P(WaitersTest, dead_waiters_in_a_queue_delay_nobody) {
     for (std::size_t i = 0; i < kWaiters; ++i)
       if (dead.count(i) == 0) alive.push_back(all[i].get());
     expect_served(alive);
-    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "it is not kept for a dead process";
+    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "the lock is not kept for a dead process";
     EXPECT_EQ(first.release(), HOLDFAST_OK);
   }
 }
@@ -53,7 +53,7 @@ TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
     EXPECT_EQ(waiters(), kWaiters);
   }
   EXPECT_EQ(first.release(), HOLDFAST_OK);
-  // Some uses pass the first of them, which might still come.
+  // Some uses pass the first dead waiter, which might still come.
   for (int uses = 0; waiters() != 0; ++uses) {
     ASSERT_LT(uses, 1000);
     ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
@@ -99,7 +99,7 @@ TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_l
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // A waiter that is held up during its turn for longer than this is passed over, and comes back when it can.
+  // A waiter that is held up during its turn for longer than this is passed over, and comes back later.
   bool in_time = true;
   double killed = now();
   first->kill();

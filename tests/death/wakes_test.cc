@@ -1,4 +1,4 @@
-// The cost of a release: one wake-up if processes wait, however many there are, and no system call if none does.
+// The cost of a release: one wake-up if any processes wait, and no system call if none does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ class WakesTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, WakesTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// Returns the posts to all live processes (sync/mailbox.h): each post is a wake-up.
+/// Returns the number of posts to all live processes (sync/mailbox.h): each post is a wake-up.
 std::uint64_t posts() {
   World& world = **World::current();
   std::uint64_t sum = 0;
@@ -35,7 +35,7 @@ std::uint64_t posts() {
   return sum;
 }
 
-/// Whether the process has gone to sleep on its mailbox since the last post to it.
+/// Whether the process has gone to sleep on its mailbox since the last post to the mailbox.
 bool is_asleep(pid_t pid) {
   constexpr std::uint32_t kAsleep = 1;
   World& world = **World::current();
@@ -47,13 +47,14 @@ bool is_asleep(pid_t pid) {
   return false;
 }
 
-/// One event loop with many waiters for one key, each of which wants it `times` times. Returns the number of grants.
+/// Runs one event loop with many waiters for one key. Each waiter wants the key `times` times. Returns the number of
+/// grants.
 int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters, int times) {
   const OwnedParker parker(holdfast_parker_new());
   struct One {
     std::uint32_t waiter;
     int left;
-    double again;  // when it polls by itself
+    double again;  // when the loop polls on its own
   };
   std::vector<One> crowd;
   int grants = 0;
@@ -85,9 +86,9 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
   return grants;
 }
 
-TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
+TEST_P(WakesTest, a_release_wakes_only_one_of_a_hundred_waiters) {
   constexpr int kProcesses = 4;
-  constexpr std::size_t kWaiters = 25;  // each
+  constexpr std::size_t kWaiters = 25;  // per loop
   constexpr int kTimes = 5;
   constexpr int kGrants = kProcesses * static_cast<int>(kWaiters) * kTimes;
   Contender first(GetParam(), dict);
@@ -110,8 +111,8 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   const double per_release = static_cast<double>(posts() - before) / (kGrants + 1);
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
-  // A waiter that is held up for that long does not come. Then the next one is woken, or detects it. That is rare,
-  // except on a busy machine or with a sanitizer.
+  // A waiter that is held up for that long does not come. Then the next waiter is woken, or detects the absence. That
+  // is rare, except on a busy machine or with a sanitizer.
 #ifdef HOLDFAST_SANITIZED
   constexpr double kSeldom = 0.5;
 #else
@@ -121,7 +122,7 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   const double slack = kSeldom + 2 * held_up / (kGrants + 1);
   EXPECT_LE(per_release, 1 + slack);
   EXPECT_LE(counted, 1 + slack);
-  // On a machine that stalls, some come by themselves before the wake-up reaches them.
+  // On a machine that stalls, some waiters come by themselves before the wake-up reaches them.
   constexpr double kSeen = 0.5;
   EXPECT_GE(counted, kSeen);
   EXPECT_GE(per_release, kSeen) << "they were not woken before they came: this test shows nothing";
@@ -130,7 +131,7 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
 
 // --- system calls ---
 
-/// Returns the system calls that `body` makes, by number. `problem` is not empty if they cannot be recorded.
+/// Returns the number of each system call that `body` makes. `problem` is not empty if the calls cannot be recorded.
 struct Calls {
   std::vector<std::uint64_t> numbers;
   std::string problem;
@@ -138,7 +139,7 @@ struct Calls {
   bool has(std::uint64_t number) const { return std::count(numbers.begin(), numbers.end(), number) != 0; }
 };
 
-/// In a forked process, from the first mark to the second.
+/// Records in a forked process, from the first mark to the second.
 Calls calls_of(const std::function<void()>& prepare, const std::function<void()>& body) {
   constexpr std::uint64_t kMark = SYS_getppid;
   const pid_t child = ::fork();
@@ -178,7 +179,7 @@ Calls calls_of(const std::function<void()>& prepare, const std::function<void()>
   return calls;
 }
 
-TEST_P(WakesTest, a_release_that_nobody_waits_for_makes_no_system_call_and_one_with_a_sleeping_waiter_does) {
+TEST_P(WakesTest, a_release_makes_a_system_call_only_if_a_waiter_sleeps) {
   std::unique_ptr<Contender> mine;
   const auto prepare = [&] {
     mine = std::make_unique<Contender>(GetParam(), dict);
@@ -196,7 +197,7 @@ TEST_P(WakesTest, a_release_that_nobody_waits_for_makes_no_system_call_and_one_w
   ASSERT_EQ(alone.problem, "");
   EXPECT_THAT(alone.numbers, ::testing::IsEmpty());
 
-  // The same method detects a wake-up if there is one.
+  // Shows that the same method detects a wake-up.
   std::unique_ptr<Child> sleeper;
   const Calls watched = calls_of(
       [&] {

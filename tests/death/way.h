@@ -1,4 +1,4 @@
-// Ways to hold a key. Each test about the death of an owner runs for each way.
+// Ways to hold a key. Each test of an owner's death runs for each way.
 #pragma once
 
 #include <ostream>
@@ -8,14 +8,14 @@
 
 namespace holdfast::test {
 
-/// One primitive, as one contender uses it. All calls of this folder's tests to a primitive are here.
+/// One primitive, as one contender uses it. All calls that this folder's tests make to a primitive are here.
 struct Way {
   static constexpr int kLock = -1;
 
   const char* name;
-  int fair;                 // waiters are served in order of arrival
+  int fair;                 // whether waiters are served in order of arrival
   int kind = kLock;         // or a holdfast_permits_kind
-  std::uint32_t total = 1;  // permits; the holder has all of them
+  std::uint32_t total = 1;  // number of permits; the holder has all of them
 
   int take(Dict& dict, const std::string& key, double exptime, holdfast_lease* lease) const {
     if (kind != kLock)

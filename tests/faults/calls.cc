@@ -20,14 +20,14 @@ namespace holdfast::faults {
 
 namespace {
 
-/// Not a real system call: the victim uses it to talk to the process that answers.
+/// Not a real system call: the victim uses it to talk to the answering process.
 constexpr int kMark = 0x4F46;
 
 struct Named {
   int number;
   const char* name;
 };
-/// Calls that fail in the same two ways. The second error is 0 if there is only one.
+/// Calls that can fail with the same one or two errors. The second error is 0 if there is only one.
 struct Ways {
   int error;
   int other_error;
@@ -37,8 +37,8 @@ struct Ways {
 #define CALL(call) \
   Named { SYS_##call, #call }
 
-// Calls that are missing here cannot fail as they are used, or are not made by the library: those that end, signal or
-// wait for a process, masks of signals, and closing a descriptor (which is gone even if close fails).
+// Calls that are missing here cannot fail as they are used, or the library does not make them: calls that end, signal
+// or wait for a process, signal masks, and closing a descriptor (which is gone even if close fails).
 constexpr Ways kWays[] = {
 #ifdef SYS_open
     {EMFILE, EACCES, {CALL(open)}},
@@ -85,14 +85,15 @@ constexpr Ways kWays[] = {
 };
 #undef CALL
 
-// A lock that another process has (EAGAIN) is waited for by design, so this fails only once.
+// Waiting for a lock that another process holds (EAGAIN) is by design, so this fails only once.
 Call way_of_fcntl(int command) {
   if (command == F_OFD_SETLK) return {"fcntl(F_OFD_SETLK)", ENOLCK, EAGAIN};
   if (command == F_OFD_GETLK) return {"fcntl(F_OFD_GETLK)", ENOLCK, EINTR};
   return {"fcntl", EINTR, EMFILE};
 }
 
-// Futexes within one process are the C library's: no kernel refuses its wake-ups. A sandbox may refuse ours.
+// Futexes within one process belong to the C library: no kernel refuses their wake-ups. A sandbox may refuse the
+// library's own.
 Call way_of_futex(std::uint64_t operation) {
   if ((operation & FUTEX_CMD_MASK) == FUTEX_WAKE_OP) return {"futex(wake and change)", EFAULT, EINTR};
   const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
@@ -109,7 +110,7 @@ Call way_of(int number, const std::uint64_t* arguments) {
   return {};
 }
 
-/// A message of one byte, and room for the descriptor that it carries.
+/// A message of one byte, with room for the descriptor that it carries.
 struct DescriptorMessage {
   char byte = 'd';
   iovec part{&byte, 1};
@@ -139,7 +140,7 @@ int send_descriptor(int channel, int fd) noexcept {
 }  // namespace
 
 int ask_about_calls(int channel) noexcept {
-  // sendmsg sends the descriptor to the process that answers, so that process cannot be asked about it.
+  // sendmsg sends the descriptor to the answering process, so that process cannot be asked about it.
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),
@@ -169,7 +170,7 @@ int receive_descriptor(int channel) noexcept {
   return fd;
 }
 
-// Returns the errno value to give, 0 to let the call continue, -1 if this function has answered it.
+// Returns the errno value for the call, 0 to let the call continue, or -1 if this function has answered it.
 int CallJudge::judge(int number, const std::uint64_t* arguments) {
   if (number == kMark) {
     armed_ = arguments[0] != 0;
@@ -194,7 +195,7 @@ bool CallJudge::answer() {
   response.id = question.id;
   if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
   if (error > 0) response.error = -error;
-  // The process that asked may have been killed or interrupted in the meantime.
+  // In the meantime, the asking process may have been killed or interrupted.
   ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
   return true;
 }

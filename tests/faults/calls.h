@@ -1,5 +1,5 @@
-// Makes system calls of another process fail on demand, by seccomp's notifications. It does not matter whether the C
-// library or the library makes the call, in which thread, or in a forked child.
+// Makes system calls of a different process fail on demand through seccomp notifications. The call may come from the C
+// library or this library, from any thread, or from a forked child.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace holdfast::faults {
 /// In the victim: asks another process about all later system calls, through a descriptor that it sends over `channel`
 /// (a socket). Returns 0 or an errno value.
 int ask_about_calls(int channel) noexcept;
-/// In the victim: from here on calls count and may fail; or no longer.
+/// In the victim: starts or stops counting calls and letting them fail.
 void arm_calls() noexcept;
 void disarm_calls() noexcept;
 
@@ -21,19 +21,19 @@ int receive_descriptor(int channel) noexcept;
 /// A call that was made, and the ways in which it can fail.
 struct Call {
   const char* name;
-  int error;        // in the way that was chosen
-  int other_error;  // another way; 0: there is none
+  int error;        // the chosen error
+  int other_error;  // a second possible error; 0: none
 };
 
-/// Answers for one victim.
+/// Answers the questions of one victim.
 class CallJudge {
  public:
-  /// Call number `first` (counted from 1) fails, and with `from_then_on` all later ones; 0: none. `other`: with the
-  /// second error.
+  /// Call number `first` (counted from 1) fails, and with `from_then_on` all later calls; 0: none. `other`: fail with
+  /// the second error.
   CallJudge(int listener, std::uint64_t first, bool from_then_on, bool other) noexcept
       : listener_(listener), first_(first), from_then_on_(from_then_on), other_(other) {}
 
-  /// Answers the present question; returns false when nobody is left to ask.
+  /// Answers the current question; returns false when there is no process left to ask.
   bool answer();
 
   /// Returns the calls that were counted.

@@ -1,5 +1,5 @@
-// In every scenario, every allocation or every system call fails, one after the other, once or from then on. After
-// each, when nothing fails any more, everything must work: in that process, beside it, and after its end.
+// In every scenario, makes every allocation or every system call fail in turn, either once or from then on. After each
+// fault, when nothing fails any more, everything must work: in that process, in other processes, and after its end.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ struct Plan {
   bool list = false;
 };
 
-/// In runs beyond the last one of the undisturbed run, more allocations or calls of a scenario may fail than this.
+/// After the undisturbed run's last allocation or call, a scenario may make at most this many more that fail.
 constexpr std::uint64_t kMoreThanUndisturbed = 200;
 
 std::string name_of(const Module& module, const Case& one) {
@@ -51,7 +51,7 @@ class Faults {
       run_one(one);
     }
     // A failure may cause more calls than the undisturbed run makes.
-    if (plan_.repeat.empty() && !is_over()) go_on_behind();
+    if (plan_.repeat.empty() && !is_over()) continue_after_undisturbed();
     std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong\n", runs_, cases_.size(), faults_,
                 wrong_);
     return wrong_ == 0 && faults_ != 0 ? 0 : 1;
@@ -64,7 +64,7 @@ class Faults {
     return plan_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin_).count() > plan_.seconds;
   }
 
-  /// The undisturbed run shows what can fail.
+  /// The undisturbed run shows which calls can fail.
   void look_at(Case one) {
     if (name_of(module_, one).find(plan_.only) == std::string::npos) return;
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
@@ -107,7 +107,7 @@ class Faults {
     return outcome.failed;
   }
 
-  /// There may be fewer than at the end of the undisturbed run, but not more.
+  /// There may be fewer open descriptors and mappings than at the end of the undisturbed run, but not more.
   std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
     const std::vector<std::string>& least = kept_.at(name_of(module_, one));
@@ -118,7 +118,7 @@ class Faults {
     return text;
   }
 
-  void go_on_behind() {
+  void continue_after_undisturbed() {
     for (const auto& [undisturbed, counted] : undisturbed_) {
       for (const bool from_then_on : {false, true}) {
         Case one = undisturbed;
@@ -141,8 +141,8 @@ class Faults {
   const Plan& plan_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
-  std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex, as the next
-  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with its counts
+  std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex, as in the next member
+  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with the number of calls
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;
   int wrong_ = 0;
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", app.settings.repeat, "repeats one run by its name: \"12\", \"12 on\", \"12 on other\"");
   app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {
-    // In this process nothing fails and nobody enters a world: it only forks.
+    // In this process nothing fails, and it never enters a world: it only forks.
     const Module* const module = load_module();
     return module != nullptr ? Faults(*module, plan).run() : 1;
   });

@@ -15,13 +15,13 @@ inline constexpr const char* kMutexNames[kMutexCount] = {"futex", "spin", "file"
 
 struct Scenario {
   const char* name;
-  int mutexes;          // one bit for each kind of mutex that it runs with
-  Neighbour neighbour;  // another process in the world that holds, or held, what the victim wants
-  void (*prepare)();    // nothing fails
-  void (*act)();        // calls fail
-  /// Nothing fails any more. Returns the first thing that is wrong, as a sentence; "" if nothing is.
+  int mutexes;          // one bit for each kind of mutex that the scenario runs with
+  Neighbour neighbour;  // another process in the world that holds, or held, what the victim needs
+  void (*prepare)();    // runs while nothing fails
+  void (*act)();        // runs while calls fail
+  /// Runs when nothing fails any more. Returns the first fault as a sentence, or "".
   const char* (*settle)();
-  bool ends_armed = false;  // the process ends by exit() while calls fail, not by a signal
+  bool ends_armed = false;  // the process ends with exit() while calls fail, not with a signal
 };
 
 /// The module's interface to the program, which finds it by name.
@@ -30,10 +30,11 @@ struct Module {
   std::size_t count;
   /// Runs the scenario's `prepare` in the victim, with that kind of mutex. `without_memory`: allocations will fail.
   void (*prepare)(const Scenario& scenario, int mutex, bool without_memory);
-  /// Runs in a process that holds locks until it is killed. Returns when it has them; null if that failed.
+  /// Runs in a process that holds locks until it is killed. Returns when it holds them; null on failure.
   const char* (*hold_things)();
-  /// Judges as a newcomer to the world, while the victim lives, and after its end. Returns "" if all is right.
-  const char* (*judge_beside_victim)(Neighbour neighbour);
+  /// Judges as a process that is new to the world, while the victim lives and after its end. Returns "" if all is
+  /// correct.
+  const char* (*judge_during_victim)(Neighbour neighbour);
   const char* (*judge_after_victim)(Neighbour neighbour);
 };
 

@@ -23,7 +23,7 @@ constexpr int kMutexes[kMutexCount] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN
 constexpr auto& kNames = kMutexNames;
 constexpr std::uint64_t kSize = 65536;
 /// The longest wait of a call for other processes, and of the next holder for a dead process's lock, on a machine that
-/// may stand still for a second.
+/// may stall for a second.
 constexpr double kPatience = 5;
 
 char sentence[512];
@@ -71,7 +71,7 @@ struct Dict {
     return holdfast_permits_try(handle, key, std::strlen(key), HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, 0, 0,
                                 lease);
   }
-  /// Tries until it has the lock, or until kPatience is over.
+  /// Tries until it gets the lock or kPatience is over.
   int lock_soon(const char* key, holdfast_lease* lease) const {
     const double end = holdfast_now() + kPatience;
     int code = lock(key, lease);
@@ -87,7 +87,7 @@ const char* failed(const char* what, int code) {
   return say("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// Returns "" if nobody else gets the lock, or this many permits.
+/// Returns "" if no other process gets the lock or this many permits.
 const char* refused(const Dict& dict, const char* lock, const char* what, const char* semaphore, std::uint32_t permits,
                     const char* what_permits) {
   holdfast_lease lease{};
@@ -138,7 +138,7 @@ const char* locks_work(const Dict& dict) {
   return "";
 }
 
-/// Waits for a lock that this process itself holds, is woken by its release, and gets it.
+/// Waits for a lock that this process itself holds, is woken by the release, and gets the lock.
 const char* waits_work(const Dict& dict) {
   holdfast_lease lease{};
   holdfast_lease second{};
@@ -201,7 +201,7 @@ const char* first_wrong(std::initializer_list<const char* (*)(const Dict&)> chec
   return "";
 }
 
-/// Opens a dictionary with each kind of mutex, in which everything must work.
+/// Opens a dictionary with each kind of mutex, and checks that everything works in it.
 const char* everything_works() {
   if (holdfast_directory() == nullptr) return say("cannot enter the world: %s", holdfast_error());
   for (int i = 0; i < kMutexCount; ++i) {
@@ -216,7 +216,7 @@ const char* everything_works() {
 
 // --- other processes -------------------------------------------------------------------------------------
 
-/// In each dictionary: the lock "theirs", the permits "theirs too", and a value.
+/// Holds the lock "theirs", the permits "theirs too" and a value in each dictionary.
 const char* hold_things() {
   for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
@@ -237,7 +237,7 @@ const char* each_dictionary(const char* (*check)(const Dict&)) {
   return "";
 }
 
-/// Locks that the victim keeps after it has settled.
+/// Takes locks that the victim keeps after it has settled.
 const char* keep(const Dict& dict) {
   static holdfast_lease leases[6];
   static int count = 0;
@@ -247,7 +247,7 @@ const char* keep(const Dict& dict) {
   return "";
 }
 
-const char* judge_beside_victim(Neighbour neighbour) {
+const char* judge_during_victim(Neighbour neighbour) {
   if (const char* const wrong = everything_works(); *wrong != '\0') return wrong;
   const char* const wrong = each_dictionary([](const Dict& dict) {
     return refused(dict, "kept", "a lock that is held", "kept too", 2, "permits that are in use");
@@ -279,7 +279,7 @@ const char* judge_after_victim(Neighbour neighbour) {
 
 // --- scenarios -------------------------------------------------------------------------------------------
 
-// A victim runs one scenario, with one kind of mutex. Results of `act`, for `settle`:
+// A victim runs one scenario, with one kind of mutex. These are the results of `act` for `settle`:
 int mutex = 0;
 Dict mine;
 holdfast_lease lease;
@@ -289,10 +289,10 @@ holdfast_wait wait;
 int code = -1;
 int other_code = -1;
 
-bool is_memory_short = false;  // allocations fail, and nothing else
+bool is_memory_short = false;  // only allocations fail
 char wrong_answer[sizeof sentence];
 
-/// If memory is short a call returns one of these codes; otherwise this notes a wrong answer.
+/// If memory is short, a call must return one of these codes. Otherwise this function notes a wrong answer.
 void expect(const char* what, int given, std::initializer_list<int> codes) {
   if (!is_memory_short || wrong_answer[0] != '\0') return;
   for (const int wanted : codes)
@@ -302,7 +302,7 @@ void expect(const char* what, int given, std::initializer_list<int> codes) {
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(what, given));
 }
 void expect_ok(const char* what, int given) { expect(what, given, {HOLDFAST_OK}); }
-/// A call that fails for another reason says so, whatever memory there is.
+/// A call that fails for a different reason reports this reason, with or without memory.
 void expect_refused(int given, const char* why) {
   if (is_memory_short && (given != HOLDFAST_INVALID || std::strstr(holdfast_error(), why) == nullptr))
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(why, given));
@@ -317,7 +317,7 @@ const char* settle() {
   return each_dictionary(keep);
 }
 
-// Opens a dictionary, before or after the victim has entered the world.
+// Opens a dictionary before or after the victim enters the world.
 void act_open() {
   expect_ok("open", code = open_mine());
   if (code == HOLDFAST_OK) expect_ok("set", mine.set("key", "value"));
@@ -333,7 +333,7 @@ void attach() {
   expect("parse_size", holdfast_parse_size("12x", 3, &bytes), {HOLDFAST_INVALID});
 }
 
-// A change that fails has changed nothing.
+// A failed change has changed nothing.
 void prepare_values() {
   open();
   mine.set("stored", "old");
@@ -379,10 +379,10 @@ const char* settle_values() {
   return settle();
 }
 
-// A lock that was granted is held, and one that was not granted is free.
+// A lock that was granted is held, and a lock that was not granted is free.
 void act_locks() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
-  // Without the lock they fail for that reason.
+  // Without the lock, these calls fail for that reason.
   const std::initializer_list<int> held_or_not = {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND};
   expect_ok("lock", code = mine.lock("mine", &lease));
   expect_ok("permits", other_code = mine.permits("mine too", 2, &permits));
@@ -422,7 +422,7 @@ const char* settle_locks() {
   return *wrong != '\0' ? wrong : settle();
 }
 
-// Everything that a parker can do; what it could make is closed when nothing fails.
+// Does everything that a parker can do. Whatever it created is closed when nothing fails.
 void act_parkers() {
   const auto wait_for_lock = [](const char* key) {
     holdfast_lease none{};
@@ -440,7 +440,7 @@ void act_parkers() {
   wait.holds = 1;
   holdfast_parker_fd(parker);
   holdfast_parker_timer(parker, 0.001);
-  if (is_memory_short) {  // a socket whose removal fails too would stay
+  if (is_memory_short) {  // a socket would stay if its removal failed too
     char path[HOLDFAST_PATH_MAX];
     expect_ok("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
   }
@@ -475,7 +475,7 @@ const char* settle_parkers() {
   return settle();
 }
 
-// Waits in a call for a lock that another process holds or held: a grant is held, and a failed wait leaves no trace.
+// Waits in a call for a lock that another process holds or held. A grant is held, and a failed wait leaves no trace.
 void act_blocking() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
   expect("lock", code = holdfast_lock(mine.handle, "theirs", 6, 0.005, 0, &lease), held_or_free);
@@ -501,8 +501,9 @@ void act_remove() {
   mine.unlock("removed with it", &lease);
 }
 
-// The same in a process with several threads. Others may be inside the dictionary, so it is freed only when the kernel
-// has passed a barrier in each. If the kernel refused that, the next removal frees what was left.
+// Does the same in a process with several threads. Other threads may be inside the dictionary, so it is freed only
+// after the kernel has passed a barrier in each of them. If the kernel refused the barrier, the next removal frees the
+// dictionary.
 void prepare_remove_among_threads() {
   open();
   parker = holdfast_parker_new();
@@ -523,7 +524,7 @@ int reap(pid_t child) {
   return status;
 }
 
-// Forks a child while calls fail. They also fail in the child.
+// Forks a child while calls fail, in the child too.
 void act_fork() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -585,8 +586,8 @@ const char* settle_evict() {
   return settle();
 }
 
-// A dictionary of several shards, whose memory is reserved as it is used. A change that fails for lack of memory has
-// changed nothing.
+// A dictionary of several shards, whose memory is reserved on use. A change that fails for lack of memory has changed
+// nothing.
 int stored[200];
 
 int open_large() { return mine.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }
@@ -627,7 +628,7 @@ const char* settle_large() {
   return settle();
 }
 
-// Calls of a new thread: nothing is allocated for it yet.
+// Calls of a new thread, for which nothing is allocated yet.
 std::atomic<bool> may_call{false};
 std::atomic<bool> has_called{false};
 pthread_t thread;
@@ -702,6 +703,6 @@ void prepare(const Scenario& scenario, int with_mutex, bool without_memory) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Module holdfast_faults_module = {
-    kScenarios, std::size(kScenarios), prepare, hold_things, judge_beside_victim, judge_after_victim};
+    kScenarios, std::size(kScenarios), prepare, hold_things, judge_during_victim, judge_after_victim};
 
 }  // namespace holdfast::faults

@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Filled by victim and judge for the program.
+/// Filled by the victim and the judge for the program.
 struct Shared {
   AllocationPlan plan;
   char problem[600];
@@ -40,7 +40,7 @@ struct Shared {
 
 void tell(Shared& shared, const char* problem) { std::snprintf(shared.problem, sizeof shared.problem, "%s", problem); }
 
-/// A process with a socket to it, in its own process group. The destructor kills and reaps it.
+/// A process with a socket to it, in its own process group. The destructor kills and reaps the process.
 class Process {
  public:
   explicit Process(const std::function<void(int socket)>& body) {
@@ -69,7 +69,7 @@ class Process {
   pid_t pid() const { return pid_; }
   int socket() const { return socket_; }
   void go_on() const { ::send(socket_, "g", 1, MSG_NOSIGNAL); }
-  /// Kills it and its children, and reaps it. Returns its exit status.
+  /// Kills the process and its children, and reaps it. Returns its exit status.
   int end() {
     if (!reaped_) {
       ::kill(-pid_, SIGKILL);
@@ -78,9 +78,9 @@ class Process {
     }
     return status_;
   }
-  /// REQUIRES: its socket is at its end.
+  /// REQUIRES: the process's socket is at its end.
   std::string how_it_ended() {
-    ::usleep(20'000);  // its socket closes before it is a zombie
+    ::usleep(20'000);  // the socket closes before the process is a zombie
     if (!reaped_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) reaped_ = true;
     if (!reaped_) return "closed its socket";
     if (WIFSIGNALED(status_)) return std::string("died of ") + ::strsignal(WTERMSIG(status_));
@@ -94,7 +94,7 @@ class Process {
   bool reaped_ = false;
 };
 
-/// In these processes: sends one byte and waits for one.
+/// Sends one byte and waits for one. Runs in the victim, the neighbour and the judge.
 void report_and_wait(int socket) {
   char byte = 'r';
   while (::write(socket, &byte, 1) < 0 && errno == EINTR) {
@@ -121,8 +121,8 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
   std::exit(0);
 }
 
-/// Returns the descriptors that the process has open, by name if they have one (all sockets and pipes are alike). Also
-/// returns the files of the directory that it has mapped, each once.
+/// Returns the process's open descriptors, by name if they have one (all sockets and pipes look alike). Also returns
+/// the files of the directory that the process has mapped, each once.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
   std::map<std::string, std::string> listed;  // by inode
@@ -138,7 +138,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
     if (at == std::string::npos) continue;
     std::string addresses, rights, offset, device, inode;
     std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
-    // The kernel shows a number for a file that the process created itself, until it has been given a name.
+    // The kernel shows a number for a file that the process created itself until the file has a name.
     const auto known = listed.find(inode);
     const std::string name = known != listed.end() ? known->second : line.substr(at + directory.size() + 1);
     const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
@@ -153,7 +153,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   return names;
 }
 
-/// Returns the number of slots of the process table in use.
+/// Returns the number of used slots of the process table.
 int count_slots(const std::string& table) {
   const int fd = ::open(table.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -169,7 +169,7 @@ int count_slots(const std::string& table) {
   return count;
 }
 
-/// Returns a file that should not exist; "" if there is none.
+/// Returns a file that should not exist, or "".
 std::string strange_file(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
@@ -232,9 +232,9 @@ class Run {
     if (std::string wrong = wait_for(*victim_, "while something fails, or after"); !wrong.empty()) return wrong;
     if (shared_.problem[0] != '\0') return std::string("afterwards: ") + shared_.problem;
     outcome.kept = kept_by(victim_->pid(), directory_);
-    if (std::string wrong = look_at_files(); !wrong.empty()) return wrong;
+    if (std::string wrong = check_files(); !wrong.empty()) return wrong;
     if (scenario_.ends_armed) return end_victim_by_itself();
-    return judge_beside_and_after();
+    return judge_during_and_after();
   }
 
   bool start_neighbour() {
@@ -253,7 +253,7 @@ class Run {
     return true;
   }
 
-  std::string look_at_files() const {
+  std::string check_files() const {
     const int expected = scenario_.neighbour == Neighbour::alive ? 2 : 1;
     const int slots = count_slots(std::string(directory_) + "/processes");
     if (slots != expected)
@@ -263,9 +263,9 @@ class Run {
     return strange.empty() ? "" : "a file is left: " + strange;
   }
 
-  std::string judge_beside_and_after() {
+  std::string judge_during_and_after() {
     judge_ = std::make_unique<Process>([this](int socket) {
-      tell(shared_, module_.judge_beside_victim(scenario_.neighbour));
+      tell(shared_, module_.judge_during_victim(scenario_.neighbour));
       report_and_wait(socket);
       tell(shared_, module_.judge_after_victim(scenario_.neighbour));
       report_and_wait(socket);

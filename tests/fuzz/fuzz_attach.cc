@@ -1,5 +1,5 @@
-// The input is a file under the name of a dictionary or of the process table: any bytes, or a good file with some
-// words and the size changed. It is refused with a message, or it can be used.
+// The input is a file under the name of a dictionary or of the process table: arbitrary bytes, or a valid file with
+// some words and the size changed. The file must be refused with a message, or be usable.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ Bytes read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The good files, and a folder for the table of another world.
+/// The valid files, and a folder for the table of a different world.
 struct Templates {
   Templates() {
     World& world = world_of_one();
@@ -52,7 +52,7 @@ struct Templates {
 Bytes changed(Bytes bytes, Input& input) {
   const auto size = input.take<std::uint32_t>();
   while (!input.empty()) {
-    // Most words that decide are in the header page.
+    // Most of the words that decide are in the header page.
     const auto where = input.take<std::uint16_t>();
     const std::size_t words = where % 2 == 0 ? 128 : bytes.size() / 4;
     const auto value = input.take<std::uint32_t>();

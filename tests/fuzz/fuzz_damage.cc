@@ -1,5 +1,5 @@
-// The input is a program: calls, and words of the dictionary or of the process table that are overwritten between
-// them. The dictionary is the one of damage/box.h, restored before each input.
+// The input is a program: calls, with words of the dictionary or of the process table overwritten between them. The
+// dictionary is the one of damage/box.h, restored before each input.
 #include <memory>
 
 #include "damage/box.h"
@@ -56,7 +56,7 @@ class Program {
     const std::uint64_t repairs = dict_.stats().repairs;
     for (int steps = 0; steps < kStepsMax && !input_.empty(); ++steps) step();
     leave();
-    if (dict_.dictionary().segment() == nullptr) return;  // a call said that it is removed
+    if (dict_.dictionary().segment() == nullptr) return;  // a call reported the removal
     if (!damaged_) {
       const Shard& shard = dict_.segment().shards().front();
       require(dict_.stats().repairs == repairs, "a repair without damage");
@@ -99,8 +99,8 @@ class Program {
     damage::Damage damage = places_.at(input_.take<std::uint32_t>() % places_.count());
     // Bit 0: a value that leads nowhere.
     if (const auto value = input_.take<std::uint32_t>(); (value & 1) != 0) damage.value = value >> 1;
-    // These words may make the dictionary unusable, and a new box takes as long as a hundred inputs. The sweep covers
-    // them.
+    // These words may make the dictionary unusable, and making a new box takes as long as a hundred inputs. The sweep
+    // covers these words.
     if (!damage.in_table && damage.offset < sizeof(FileHeader)) return;
     std::memcpy((damage.in_table ? box_.table() : box_.bytes()) + damage.offset, &damage.value, damage.bytes);
   }
@@ -158,7 +158,7 @@ class Program {
     }
   }
 
-  // A waiter waits for one key at a time.
+  // A waiter waits for only one key at a time.
   void wait_for(const std::string& name) {
     if (!waits_for_.empty() && waits_for_ != name) leave();
     holdfast_wait wait{};

@@ -1,5 +1,5 @@
 // The input is text: a size, a name, declarations, options of holdfast_open, or a command line. A refusal has a
-// message that can be printed; whatever is accepted means what it says.
+// printable message. Accepted text has the meaning that it states.
 #include <array>
 #include <cstdlib>
 
@@ -43,7 +43,7 @@ void parse_declarations(Input& input) {
           "a name is another when it is declared again");
 }
 
-// Any bytes may be a name, and any may be the name of a dictionary's file: one name, one file.
+// Any bytes may be a name, and any bytes may be the name of a dictionary's file: one name, one file.
 void encode_names(const std::string& text) {
   const Status good = check_name(text);
   if (!good.ok()) require_sentence(good.message);
@@ -57,7 +57,7 @@ void encode_names(const std::string& text) {
   require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with what cannot be printed");
 }
 
-// Through the environment, as a program gets it. Undeclared dictionaries do not exist.
+// Declares dictionaries through the environment, as for a program. Undeclared dictionaries do not exist.
 void attach_declared(const std::string& text) {
   const std::string declared = text.substr(0, text.find('\0'));
   if (find_declaration(declared, "\"none\"")) return;
@@ -75,7 +75,7 @@ void open_with(Input& input) {
   options.mutex = input.take<std::int32_t>();
   options.persist = input.take<std::int32_t>();
   options.mode = input.take<std::uint32_t>();
-  // A handle lives as long as the process, so there are few good names.
+  // A handle lives as long as the process, so there are only a few valid names.
   std::string name = input.rest();
   if (check_name(name).ok()) name = name.substr(0, 1);
   if (options.size > kAffordable && options.size <= kSizeMax) options.size %= kAffordable;
@@ -100,7 +100,7 @@ void parse_commands(const std::string& text) try {
   const cli::RunOptions options = cli::read_run_options(command_line);
   require(options.workers >= 1 && options.workers <= cli::kWorkersMax, "a number of workers out of its range");
   require(options.grace.count() >= 0 && options.grace.count() <= cli::kGraceMax, "a time of grace out of its range");
-} catch (const cli::Exit&) {  // it was refused
+} catch (const cli::Exit&) {  // refused
 }
 
 }  // namespace

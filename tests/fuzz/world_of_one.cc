@@ -11,7 +11,7 @@ namespace holdfast::fuzz {
 
 namespace {
 
-/// libFuzzer's -close_fd_mask closes the other one, where messages about bad command lines go.
+/// libFuzzer's -close_fd_mask closes stderr, which gets messages about bad command lines.
 const int report_fd = ::dup(STDERR_FILENO);
 
 }  // namespace
@@ -28,7 +28,7 @@ World& world_of_one() {
 
 test::CallLimit& call_limit() {
   static std::atomic<const char*> current{nullptr};
-  static auto* const limit = new test::CallLimit(current);  // its thread uses it until the process ends
+  static auto* const limit = new test::CallLimit(current);  // the watching thread uses this until the process ends
   return *limit;
 }
 

@@ -1,4 +1,4 @@
-// Shared by the fuzz targets: a private world, the limit of a call, and the input as numbers.
+// Shared by the fuzz targets: a private world, the time limit of a call, and the input as numbers.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace holdfast::fuzz {
 
 /// Enters the world in $HOLDFAST_DIR, or in a folder in /dev/shm that is removed with the process.
 World& world_of_one();
-/// For the one thread that makes calls.
+/// Returns the limit for the one thread that makes calls.
 test::CallLimit& call_limit();
 
 /// Prints the message and ends the process, so that libFuzzer keeps the input.
@@ -23,7 +23,7 @@ inline void require(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-/// Splits the input into numbers; behind its end everything is 0.
+/// Splits the input into numbers. After the input's end every number is 0.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

@@ -1,5 +1,5 @@
 // Several copies of the library in one process, as when two programs are linked into one, or a rock and a package are
-// both loaded. Each copy is a separate process to the others, and a lock has one holder.
+// both loaded. Other processes see each copy as a separate process, and a lock has one holder.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Calls of another copy than the one that this program is linked with.
+/// Calls a copy of the library other than the one that this program is linked with.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -44,7 +44,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies, and reports why it could not.
+  /// Opens two more copies, and reports the reason on failure.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);
@@ -79,7 +79,7 @@ TEST_F(IdentityCopies, exclude_each_other_in_one_process) {
   EXPECT_EQ(said, "done\nexit 0");
 }
 
-TEST_F(IdentityCopies, own_nothing_of_their_parents_in_a_forked_child) {
+TEST_F(IdentityCopies, own_none_of_their_parents_locks_in_a_forked_child) {
   const std::string said = run(second_, [](Copy& one, Copy& other, Channel& test) {
     if (one.lock() != "ok") return test.say("parent");
     Child child([&](Channel& parent) {

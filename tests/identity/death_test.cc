@@ -1,4 +1,4 @@
-// The next process that wants a lock detects that its holder is dead, whatever has happened to this process in the
+// The next process that requests a lock detects that the holder is dead, whatever has happened to this process in the
 // meantime.
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ void close_all_but(const Channel& channel) {
 
 std::string error_now() { return std::strerror(errno); }
 
-/// A change that a process makes to itself after it has entered. Returns "" or the error.
+/// A change that a process makes to itself after entering. Returns "" or the error.
 using Change = std::function<std::string(const Channel&)>;
 
 std::string run_out_of_descriptors(const Channel&) {
@@ -53,8 +53,8 @@ std::string close_everything(const Channel& channel) {
   return "";
 }
 
-// As a program that becomes a daemon and locks a pid file: the number of our descriptor now names another file, all of
-// which is locked.
+// Acts like a program that becomes a daemon and locks a pid file: the library's descriptor number now names a different
+// file, all of which is locked.
 std::string lock_other_files_instead(const Channel& channel) {
   close_all_but(channel);
   for (int i = 0; i < 64; ++i) {
@@ -66,8 +66,8 @@ std::string lock_other_files_instead(const Channel& channel) {
 
 class DeathSeenAfter : public testing::Test {
  protected:
-  /// A process enters, changes itself, and then detects that a holder dies.
-  static void expect_found_out(const Change& change) {
+  /// A process enters, changes itself, and then detects a holder's death.
+  static void expect_death_detected(const Change& change) {
     Started seeker("ok", [&](Channel& parent) {
       Dict dict("dict");
       parent.say(in_words(dict.set("value", "there")));
@@ -84,21 +84,23 @@ class DeathSeenAfter : public testing::Test {
     Started holder("ready", [](Channel& parent) { return obey(parent); });
     ASSERT_EQ(holder.ask("lock"), "ok");
     EXPECT_EQ(seeker.ask("lock"), "locked");
-    holder.kill_and_wait();  // all of it is removed
+    holder.kill_and_wait();  // all of the directory is removed
     EXPECT_EQ(seeker.ask("lock"), "ok");
   }
 
   const ScratchDirectory directory_;
 };
 
-TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_found_out(run_out_of_descriptors); }
-TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_found_out(close_everything); }
-TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) { expect_found_out(lock_other_files_instead); }
-TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
-TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
+TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_death_detected(run_out_of_descriptors); }
+TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_death_detected(close_everything); }
+TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) {
+  expect_death_detected(lock_other_files_instead);
+}
+TEST_F(DeathSeenAfter, changing_the_user) { expect_death_detected(become_nobody); }
+TEST_F(DeathSeenAfter, changing_the_root) { expect_death_detected(change_root); }
 
 TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
-  // With the descriptors closed and the paths gone, nothing is left to ask.
+  // With the descriptors closed and the paths gone, there is no way left to ask the kernel.
   Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("value", "there")));
@@ -108,7 +110,7 @@ TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
     holdfast_lease lease{};
     parent.hear();
     parent.say(in_words(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
-    // A wait continues, because the holder may release the lock, and gives the same error when it is given up.
+    // A wait continues, because the holder may release the lock. When the wait is abandoned, it returns the same error.
     holdfast_parker* const parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
     double sleep = 0;

@@ -1,5 +1,5 @@
-// A dictionary's file is deleted, moved or replaced by hand while processes use it. Newcomers are refused until these
-// end, so that a lock never has two holders. A dictionary that was removed in order is in nobody's way.
+// A dictionary's file is deleted, moved or replaced by hand while processes use it. New processes are refused until
+// these users end, so that a lock never has two holders. A dictionary that was removed properly blocks nobody.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class IdentityName : public testing::TestWithParam<bool> {
     ASSERT_EQ(holder_.hear(), "ready");
     ASSERT_EQ(holder_.ask("lock"), "ok");
   }
-  /// Nobody else gets it while the holder lives, and afterwards somebody does.
+  /// Expects that no other process gets the lock while the holder lives, and that one does afterwards.
   void expect_one_holder() {
     expect_refused(take_part, kRefusal);
     EXPECT_EQ(holder_.ask("held"), "yes");
@@ -47,7 +47,7 @@ class IdentityName : public testing::TestWithParam<bool> {
       if (is_name_file(entry.path().filename().string())) files.push_back(entry.path());
     return files;
   }
-  /// The only file, as there is one dictionary.
+  /// Returns the only such file, as there is one dictionary.
   std::string file_of_names() const { return files_of_names().at(0); }
 
   const ScratchDirectory directory_;
@@ -55,7 +55,7 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
-/// For a dictionary that outlives its processes.
+/// The name of a dictionary that outlives its processes.
 class IdentityPersistentName : public IdentityName {};
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
@@ -63,12 +63,12 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
   expect_one_holder();
 }
 
-TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_was_replaced_by_its_copy) {
   replace_by_copy(file_);
   expect_one_holder();
 }
 
-TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_dictionarys_file_replaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_was_replaced_by_another_dictionarys_file) {
   Started other("ok", [](Channel& parent) {
     Dict dict("other", {.persist = GetParam()});
     parent.say(in_words(dict.status));
@@ -105,7 +105,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
 }
 
 // The users' locks are on the deleted file of names, where nobody could see them.
-TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_names_was_deleted_too) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_even_without_the_file_of_names) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
   expect_refused(take_part, "was deleted, moved or replaced while processes used this directory");
@@ -128,8 +128,8 @@ TEST_P(IdentityPersistentName, may_look_like_the_name_of_a_file_of_names) {
   Started("ok x", store).kill_and_wait();
 }
 
-// A removal to free memory must not need any.
-TEST_P(IdentityPersistentName, needs_no_file_of_names_to_be_removed) {
+// A removal that should free memory must not need memory.
+TEST_P(IdentityPersistentName, can_be_removed_without_a_file_of_names) {
   const std::string names = file_of_names();
   holder_.kill_and_wait();
   ::unlink(names.c_str());
@@ -141,16 +141,16 @@ TEST_P(IdentityPersistentName, needs_no_file_of_names_to_be_removed) {
   });
 }
 
-TEST_P(IdentityName, is_kept_though_the_file_of_names_was_replaced) {
+TEST_P(IdentityName, is_kept_although_the_file_of_names_was_replaced) {
   replace_by_copy(file_of_names());
   expect_refused(take_part, "names-");
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
+TEST_P(IdentityName, is_kept_although_another_file_of_names_was_moved_there) {
   const std::string names = file_of_names();
   Started other("ready", [](Channel& parent) {
-    std::vector<std::unique_ptr<Dict>> many;  // one of them has another file
+    std::vector<std::unique_ptr<Dict>> many;  // one of these names belongs to a different file
     for (int i = 0; i < 20; ++i) many.push_back(std::make_unique<Dict>("other" + std::to_string(i)));
     parent.say(in_words(many.back()->status) == "ok" ? "ready" : in_words(many.back()->status));
     parent.hear();
@@ -164,7 +164,7 @@ TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_noticed_it) {
+TEST_P(IdentityName, is_free_after_a_removal_that_users_have_not_noticed) {
   for (int i = 0; i < 3; ++i) {
     Started remover("ok", [](Channel& parent) {
       parent.say(in_words(holdfast_remove("dict", 4)));
@@ -176,7 +176,7 @@ TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_noticed_it) {
   EXPECT_EQ(holder_.ask("held"), "no");
 }
 
-TEST_P(IdentityName, is_free_however_many_users_of_removed_files_are_left) {
+TEST_P(IdentityName, is_free_however_many_users_of_removed_files_remain) {
   std::vector<std::unique_ptr<Child>> idle;
   for (int i = 0; i < 100; ++i) {
     idle.push_back(std::make_unique<Child>(remove_and_take_part));
@@ -193,8 +193,9 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
   EXPECT_EQ(second.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_the_next_one_late) {
-  // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
+TEST_P(IdentityName, is_refused_to_a_process_with_the_removed_file_that_opens_its_successor_late) {
+  // The holder's file is removed, and the successor file deleted while it is in use: now the holder, too, counts as
+  // new.
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);

@@ -1,5 +1,5 @@
-// Processes of other namespaces: process ids and user ids mean something else there, and so does the clock in a time
-// namespace. Two processes never hold one lock.
+// Processes of different namespaces: process ids and user ids mean something else there, and so does the clock in a
+// time namespace. Two processes never hold the same lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ bool be_root_as_outside() {
 bool be_ahead_by_a_day() { return write_to("/proc/self/timens_offsets", "monotonic 86400 0"); }
 bool be_as_it_is() { return true; }
 
-/// A participant in a new namespace, and between it and the test a process that forwards orders and answers. "kill"
-/// kills the participant. It begins with "skip: ..." if the kernel refuses the namespace.
-int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
+/// Runs a participant in a new namespace, and forwards orders and answers between the test and the participant. "kill"
+/// kills the participant. Says "skip: ..." first if the kernel refuses the namespace.
+int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
   if (::unshare(kind) != 0 || !prepare()) {
     test.say(std::string("skip: ") + std::strerror(errno));
     return 0;
@@ -55,9 +55,9 @@ int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
 
 class IdentityNamespace : public testing::Test {
  protected:
-  /// They share what they use, and detect each other's death.
+  /// Expects that both share the dictionary and detect each other's death.
   void expect_one_world(int kind, const std::function<bool()>& prepare) {
-    Child inside([&](Channel& test) { return hand_on(test, kind, prepare); });
+    Child inside([&](Channel& test) { return forward(test, kind, prepare); });
     const std::string ready = inside.hear();
     if (ready.starts_with("skip")) GTEST_SKIP() << ready;
     ASSERT_EQ(ready, "ready");
@@ -68,7 +68,7 @@ class IdentityNamespace : public testing::Test {
     ASSERT_EQ(inside.ask("kill"), "killed");
     EXPECT_EQ(outside_.ask("lock"), "ok");
 
-    Started next("ready", [&](Channel& test) { return hand_on(test, kind, prepare); });
+    Started next("ready", [&](Channel& test) { return forward(test, kind, prepare); });
     EXPECT_EQ(next.ask("lock"), "locked");
     outside_.kill_and_wait();
     EXPECT_EQ(next.ask("lock"), "ok");
@@ -90,9 +90,9 @@ TEST_F(IdentityNamespace, of_users_without_a_map_is_no_border_for_the_same_user)
   expect_one_world(CLONE_NEWUSER, be_as_it_is);
 }
 
-TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_makes_its_own_afterwards) {
+TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_gets_its_own_world_afterwards) {
   ASSERT_EQ(outside_.ask("lock"), "ok");
-  const auto in_another_time = [](Channel& test) { return hand_on(test, kNewTime, be_ahead_by_a_day); };
+  const auto in_another_time = [](Channel& test) { return forward(test, kNewTime, be_ahead_by_a_day); };
   {
     Child newcomer(in_another_time);
     const std::string refused = newcomer.hear();

@@ -26,8 +26,8 @@ inline std::string in_words(int code) {
   return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
 }
 
-/// Says "ready" after it has opened the dictionary, or the error. Then obeys: lock, unlock, held, get, set, remake
-/// (remove the dictionary and open it again), end. "lock" answers "ok" and keeps the lease.
+/// Opens the dictionary and says "ready", or the error. Then obeys: lock, unlock, held, get, set, remake (remove the
+/// dictionary and open it again), end. "lock" answers "ok" and keeps the lease.
 inline int obey(Channel& parent, const Options& options = {}) {
   Dict dict("dict", options);
   parent.say(dict.status == HOLDFAST_OK ? "ready" : in_words(dict.status));
@@ -55,7 +55,7 @@ inline int obey(Channel& parent, const Options& options = {}) {
   }
 }
 
-/// A newcomer is refused, with a reason.
+/// Expects that a new process is refused, with a reason.
 inline void expect_refused(const std::function<int(Channel&)>& newcomer, const std::string& why) {
   Child child(newcomer);
   EXPECT_THAT(child.hear(), testing::HasSubstr(why));
@@ -67,7 +67,7 @@ inline void replace_by_copy(const std::string& file) {
   std::filesystem::rename(file + ".copy", file);
 }
 
-/// `other` cannot get the lock that `holder` has until it is released; then `other` has it.
+/// Expects that `other` gets the lock only after `holder` has released it.
 inline void expect_passed_on(Child& holder, Child& other) {
   EXPECT_EQ(other.ask("lock"), "locked");
   EXPECT_EQ(holder.ask("held"), "yes");

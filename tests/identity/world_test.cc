@@ -1,4 +1,4 @@
-// Which processes share a dictionary, and which must not: two processes never hold one lock.
+// Tests which processes share a dictionary, and which must not: two processes never hold the same lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class IdentityWorld : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) {
+TEST_F(IdentityWorld, processes_with_different_boot_ids_share_a_dictionary) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
@@ -66,7 +66,7 @@ TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) 
   }
 }
 
-TEST_F(IdentityWorld, newcomers_are_refused_and_the_lock_stays_held_after_the_table_was_deleted) {
+TEST_F(IdentityWorld, after_the_table_was_deleted_new_processes_are_refused_and_the_lock_stays_held) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
@@ -74,7 +74,7 @@ TEST_F(IdentityWorld, newcomers_are_refused_and_the_lock_stays_held_after_the_ta
     expect_refused(body, "is used by processes of another process table");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
-    // A child of the old world, without an identity yet, gets an error.
+    // A child of the old world without an identity yet gets an error.
     holder.say("end");
     EXPECT_EQ(holder.wait(), 0);
     Started later("ready", body);
@@ -82,7 +82,7 @@ TEST_F(IdentityWorld, newcomers_are_refused_and_the_lock_stays_held_after_the_ta
   }
 }
 
-TEST_F(IdentityWorld, a_persistent_dictionary_keeps_only_data_of_a_world_that_is_gone) {
+TEST_F(IdentityWorld, a_persistent_dictionary_keeps_only_the_data_of_a_past_world) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("set"), "ok");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -95,7 +95,7 @@ TEST_F(IdentityWorld, a_persistent_dictionary_keeps_only_data_of_a_world_that_is
   EXPECT_GT(std::stoull(next.ask("number")), std::stoull(number));
 }
 
-TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
+TEST_F(IdentityWorld, a_copy_of_the_table_is_not_accepted_as_the_table) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("lock"), "ok");
   replace_by_copy(directory_ / "processes");
@@ -123,7 +123,7 @@ TEST_F(IdentityWorld, a_recreated_dictionary_does_not_reissue_an_old_lease) {
   }
 }
 
-TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_start_again) {
+TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_restart) {
   Started child("ready", obey_as_ever);
   std::uint64_t last = 0;
   constexpr std::size_t kInDictionary[] = {192, 200, 208, 216};  // docs/format.md
@@ -150,8 +150,8 @@ TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_start_again) {
   }
 }
 
-// Each key had another number, so none of them can tell from its own number that the count went back.
-TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_two_keys) {
+// Each key had a different number, so no key can tell from its own number that the count went back.
+TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_twice) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
       Dict dict("dict", {.size = size});
@@ -179,7 +179,7 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number
   }
 }
 
-TEST_F(IdentityWorld, an_overwritten_generation_takes_nobodys_lock_and_is_repaired) {
+TEST_F(IdentityWorld, an_overwritten_generation_loses_no_lock_and_is_repaired) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   Started other("ready", obey_as_ever);
@@ -208,7 +208,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
       parent.say(std::string("skip: ") + std::strerror(errno));
       return 0;
     }
-    // Its clock is ahead by a day: each lease would seem to have expired.
+    // The child's clock is ahead by a day: each lease would seem to have expired.
     const platform::FileDescriptor offsets(::open("/proc/self/timens_offsets", O_WRONLY));
     if (::write(offsets.get(), "monotonic 86400 0", 17) != 17) {
       parent.say(std::string("skip: ") + std::strerror(errno));
@@ -232,7 +232,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_learns_why_it_cannot_change_anything) {
+TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_is_told_why_it_cannot_change_anything) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -241,7 +241,7 @@ TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_learns_why_it_can
     Child child([&](Channel& up) {
       up.say(dict.get("value").text);
       up.say(in_words(dict.set("value", "changed")));
-      // While this failure is remembered, the table is not even checked.
+      // While this failure is remembered, the process does not even check the table.
       holdfast_lease lease{};
       up.say(in_words(dict.try_lock("key", 0, &lease)));
       up.say(dict.get("value").text);
@@ -263,7 +263,7 @@ TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lo
     const platform::FileDescriptor table(::open((directory_ / "processes").c_str(), O_RDWR | O_CLOEXEC));
     platform::try_record_lock(table.get(), kTableLock);
     Child child([&](Channel& up) {
-      // Each of these waited for 5 s.
+      // Each of these calls used to wait for 5 s.
       const double start = holdfast_now();
       int found = 0;
       for (int i = 0; i < 1000; ++i) found += dict.get("value").code == HOLDFAST_OK ? 1 : 0;
@@ -280,8 +280,8 @@ TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lo
   EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
 }
 
-// Fails if all of them try to get the table's lock again and again: then its holder hardly gets a processor.
-TEST_F(IdentityWorld, hundreds_of_children_forked_at_once_all_enter) {
+// Fails if all children keep trying to get the table's lock: then the holder hardly gets a processor.
+TEST_F(IdentityWorld, hundreds_of_children_forked_together_all_enter) {
   in_process([] {
     constexpr int kChildren = 600;
     Dict dict("dict", {.size = 4 << 20});
@@ -313,8 +313,8 @@ TEST_F(IdentityWorld, hundreds_of_children_forked_at_once_all_enter) {
   });
 }
 
-// A newcomer with another seed would search the lock elsewhere, and find it free.
-TEST_F(IdentityWorld, nobody_else_can_open_a_dictionary_with_an_overwritten_seed) {
+// A new process with a different seed would search for the lock elsewhere, and find it free.
+TEST_F(IdentityWorld, no_new_process_can_open_a_dictionary_with_an_overwritten_seed) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sets up a root with Debian 12, for the tests of this folder, which source this file.
+# Sets up a root with Debian 12. The tests in this folder source this file.
 
-# The machine's own sources that contain Debian, and its network settings.
+# Prints the machine's own sources that contain Debian, and its network settings.
 debian_sources() {
   find /etc/apt/sources.list /etc/apt/sources.list.d \( -name '*.list' -o -name '*.sources' \) -size +0 \
     -exec grep -lE '^[^#]*/debian' {} + 2>/dev/null || true
@@ -10,7 +10,7 @@ ways_to_get_there() {
   apt-config dump --no-empty --format '%F "%v";%n' Acquire | grep -E '^Acquire::(http|https|Check-[A-Za-z-]*)\>' || true
 }
 
-# ROOT CONFIGURATION OPTION...: needs root, mmdebstrap, and a machine that can download Debian.
+# make_debian ROOT CONFIGURATION OPTION...: needs root, mmdebstrap, and a machine that can download Debian.
 make_debian() {
   local root=$1 configuration=$2 sources
   shift 2

@@ -1,4 +1,4 @@
--- A user's first steps: a dictionary, a lock that excludes another one, and a wait that a release ends.
+-- Tries a user's first steps: a dictionary, a lock that excludes another lock object, and a wait that a release ends.
 local shdict = require "resty.shdict"
 local lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -7,7 +7,7 @@ local core = require "resty.holdfast.core"
 local dict = assert(shdict.open("smoke", { size = "100k" }))
 assert(dict:incr("runs", 1, 0))
 
--- A key for each process: the workers of one run may run this at the same time.
+-- A key for each process, because the workers of one run may run this file at the same time.
 local key = "key " .. tostring(dict)
 local held = assert(lock:new("smoke", { exptime = 5 }))
 assert(held:lock(key))

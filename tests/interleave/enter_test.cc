@@ -1,4 +1,4 @@
-// Entering the world and making files, with a process held or killed between two steps.
+// Tests entering the world and creating files, with a process held or killed between two steps.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Leaves one slot of the process table to newcomers: the test itself has the record locks of all others.
+/// Leaves one slot of the process table to new processes: the test holds the record locks of all other slots.
 class OneSlot {
  public:
   OneSlot(const std::string& table, std::uint32_t slot) : fd_(::open(table.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -28,7 +28,7 @@ class OneSlot {
   OneSlot& operator=(const OneSlot&) = delete;
 
  private:
-  // Locks one by one: live processes hold some of them.
+  // Locks slots one by one: live processes hold some of them.
   void take(std::uint32_t first, std::uint32_t end) const {
     for (std::uint32_t slot = first; slot < end; ++slot) platform::try_record_lock(fd_, kSlotLocks + slot);
   }
@@ -49,7 +49,7 @@ Body with_dict(const Options& options, const std::function<std::string(Dict&)>& 
 std::string code_of(Dict& dict) { return holdfast_code_text(dict.status); }
 std::string ready_or_not(Dict& dict) { return dict.status == HOLDFAST_OK ? "ready" : holdfast_error(); }
 
-/// Enters, and is held the next time that it reaches the failpoint.
+/// Enters, and stops the next time that it reaches the failpoint.
 Body held_at(const std::string& place, const Body& body) {
   return [=](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
@@ -61,7 +61,7 @@ int remove_it(Channel&) { return holdfast_remove("dict", 4); }
 
 class InterleaveEnter : public testing::Test {
  protected:
-  /// Takes the lock for good and reports its slot.
+  /// Takes the lock for ever and reports its own slot.
   static int hold(Channel& parent) {
     Dict dict("dict");
     holdfast_lease lease{};
@@ -70,7 +70,7 @@ class InterleaveEnter : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Tries to take the lock for each line that it gets, and reports the result.
+  /// Tries to take the lock on each line, and reports the result.
   static int look(Channel& parent) {
     Dict dict("dict");
     parent.say(dict.set("value", "there") == HOLDFAST_OK ? "ready" : holdfast_error());
@@ -80,7 +80,7 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
-  /// Is held before it gives the file its name, and reports whether it got the file of another process.
+  /// Stops before it names the file. Reports whether it got a different process's file.
   const Body open = held_at("new_file.publish", with_dict({}, [](Dict& dict) {
                               return dict.get("value") == text("there") ? "attached" : holdfast_error();
                             }));
@@ -105,8 +105,8 @@ TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_sl
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-// A process that takes over the slot of a dead one does not make the dead one look alive, wherever it is stopped.
-TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecessor_alive) {
+// A process that takes over a dead process's slot does not make the dead process look alive, wherever it is stopped.
+TEST_F(InterleaveEnter, a_stopped_successor_does_not_make_its_predecessor_look_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
     Started looker("ready", look);
     Child holder(hold);
@@ -123,7 +123,7 @@ TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecesso
   }
 }
 
-// A half-made file never has a name, and a file that nobody finished is in nobody's way.
+// An incomplete file never has a name, and an abandoned file blocks nobody.
 TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing) {
   Started first("at new_file.publish", open);
   Started second("ready", look);
@@ -132,18 +132,18 @@ TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-TEST_F(InterleaveEnter, the_second_of_two_that_make_a_dictionary_at_once_attaches_to_the_firsts) {
+TEST_F(InterleaveEnter, the_second_of_two_concurrent_creators_attaches_to_the_firsts_dictionary) {
   Started slow("at new_file.publish", open);
   Started quick("ready", look);
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
-// Another dictionary had the name, and granted numbers, while this one was about to be published.
-TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers_than_those_before_it) {
+// A different dictionary had the name, and granted numbers, before this dictionary was published.
+TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_grants_larger_numbers_than_its_predecessors) {
   const auto number = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     if (parent.hear() == "slowly") {
-      const Dict earlier("dict");  // makes the file with the names in use, which is published like a dictionary
+      const Dict earlier("dict");  // makes the file of names in use, which is published like a dictionary
       if (holdfast_remove("dict", 4) != HOLDFAST_OK) return 3;
       pause_at("new_file.publish", parent);
     }
@@ -165,8 +165,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers
   EXPECT_GT(std::stoull(slow.ask("go on")), before);
 }
 
-// Its users see it as removed from the first step on; the name is freed by the second.
-TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
+// The first step makes users see the dictionary as removed; the second step frees the name.
+TEST_F(InterleaveEnter, a_death_in_mid_removal_leaves_name_and_world_usable) {
   Started user("ready", look);
   Started remover("at remove.retired", held_at("remove.retired", remove_it));
   remover.kill_and_wait();
@@ -174,8 +174,8 @@ TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leave
   EXPECT_EQ(next.ask("try"), "ok");
 }
 
-// The removal found no file of names, and the user has made it in the meantime.
-TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
+// The removal found no file of names, and the user has made the file in the meantime.
+TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_block_its_name) {
   const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
   for (std::size_t number = 0; number < kNameFiles; ++number) ::unlink((directory_ / name_file_name(number)).c_str());
@@ -188,21 +188,21 @@ TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_keeps_nobod
 
 const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
 const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
-/// Is held when it has the file alone and knows that no process uses it.
+/// Stops when it has the file exclusively and knows that no process uses the file.
 const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
-TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_as_it_was) {
+TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_unchanged) {
   Started("ok", keep_small).kill_and_wait();
   Started("at unused.judged", keep_large_slowly).kill_and_wait();
   Started user("ok", keep_small);
   Started("mismatch", keep_large);
 }
 
-TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_does_not_get_the_old_file) {
+TEST_F(InterleaveEnter, a_user_that_opens_an_unused_dictionary_during_its_replacement_does_not_get_the_old_file) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.judged", keep_large_slowly);
   Child user(keep_small);
-  ::usleep(20'000);  // it waits, if it has got that far
+  ::usleep(20'000);  // waits if it has got that far
   replacer.say("go on");
   const std::string got = replacer.hear();
   const std::string other = user.hear();
@@ -210,16 +210,16 @@ TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
-/// Opens that kept dictionary for good, and stores a value.
+/// Opens that kept dictionary for the rest of its life, and stores a value.
 const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
   return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
 });
-/// Opens the existing dictionary, and reports what it finds.
+/// Opens the existing dictionary, and reports its content.
 const Body find_small = with_dict({.size = 65536, .kept = true}, [](Dict& dict) {
   return dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status);
 });
 
-TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_is_not_replaced_by_a_process_that_checked_before) {
+TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_after_the_check_is_not_replaced) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.found", held_at("unused.found", keep_large));
   Started("stored", keep_small_for_good).kill_and_wait();
@@ -228,7 +228,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_is_not_replaced_by_
   Started user("found", find_small);
 }
 
-/// Expects that a process that opens a dictionary of another world finds it, even if it is held at `place` while the
+/// Expects that a process can open a dictionary of a different world. The process is held at `place` while the
 /// dictionary's last user asks to keep it and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
@@ -249,11 +249,11 @@ void expect_that_it_is_found(const ScratchDirectory& directory, const char* plac
   EXPECT_EQ(next.hear(), "found");
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_opening_it) {
+TEST_F(InterleaveEnter, opening_does_not_retire_a_dictionary_of_another_world_that_becomes_persistent) {
   expect_that_it_is_found(directory_, "use.judged", true);
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_entering) {
+TEST_F(InterleaveEnter, entering_does_not_retire_a_dictionary_of_another_world_that_becomes_persistent) {
   expect_that_it_is_found(directory_, "leftover.judged", false);
 }
 

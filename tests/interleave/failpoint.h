@@ -8,10 +8,10 @@
 
 namespace holdfast::test {
 
-/// The next time that this process reaches the failpoint, it runs `action` there, once.
+/// Runs `action` once, the next time that this process reaches the failpoint.
 void at_failpoint(const std::string& name, std::function<void()> action);
 
-/// The next time that this process reaches the failpoint, it says "at NAME" and waits for a line.
+/// Says "at NAME" and waits for a line, the next time that this process reaches the failpoint.
 void pause_at(const std::string& name, Channel& channel);
 
 }  // namespace holdfast::test

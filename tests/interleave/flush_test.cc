@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
 
-// Fails if a flush advances an epoch that another flush has changed since the first checked whether to sweep.
+// Fails if a flush advances an epoch that a different flush has changed since the first flush checked whether to sweep.
 TEST(interleave_flush, the_epoch_never_advances_without_its_sweep) {
   const ScratchDirectory directory;
   Dict dict("dict");

@@ -1,5 +1,5 @@
-// A thread is in the middle of a step of a wait while its dictionary is removed, by its process or by a child that is
-// forked at that moment.
+// A thread is in the middle of a step of a wait while its process, or a child that is forked at that moment, removes
+// its dictionary.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Mappings of files of dictionaries, removed or not.
+/// Returns the number of mappings of dictionary files, removed or not.
 int mapped_dictionaries() {
   int count = 0;
   std::ifstream maps("/proc/self/maps");
@@ -69,7 +69,7 @@ class StoppedWaiter {
 
 class InterleaveFork : public testing::TestWithParam<Step> {
  protected:
-  /// The process that makes the dictionary, so that others have it mapped by its name.
+  /// The process that makes the dictionary, so that other processes map it by its name.
   static Started hold_both() {
     return {"holds them", [](Channel& parent) {
               Dict dict("forked");

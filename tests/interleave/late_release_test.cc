@@ -1,4 +1,4 @@
-// A release that was refused, and that no thread repeats.
+// A release that was refused and that no thread repeats.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Holds the mutex of the only part of the dictionary, until it is told to end.
+/// Holds the mutex of the dictionary's only part until it is told to end.
 int hold_mutex(Channel& parent) {
   Dict dict("dict", {.size = 32768});
   const ShardGuard guard(dict.segment().shards()[0]);
@@ -26,8 +26,8 @@ int hold_mutex(Channel& parent) {
   return 0;
 }
 
-// Fails if only the thread tries again: it may not have been started.
-TEST(interleave_late_release, the_next_call_that_finds_it_held_makes_up_for_it) {
+// Fails if only the thread tries again: the thread may not have been started.
+TEST(interleave_late_release, the_next_call_that_finds_the_lock_held_releases_it) {
   const ScratchDirectory directory;
   in_process([] {
     Dict dict("dict", {.size = 32768});  // one shard
@@ -59,7 +59,7 @@ bool runs_unlock_thread() {
   return false;
 }
 
-/// Polls every 10 ms, for 10 s.
+/// Polls every 10 ms for up to 10 s.
 template <class Condition>
 bool comes_true(Condition&& condition) {
   for (int looks = 0; looks < 1000; ++looks) {
@@ -69,8 +69,8 @@ bool comes_true(Condition&& condition) {
   return false;
 }
 
-// The thread checks while the call has taken all leases out of the list, and finds nothing left to do.
-TEST(interleave_late_release, a_call_that_cannot_make_up_for_it_leaves_it_to_a_thread) {
+// The thread checks while the call has taken all leases out of the list, and finds nothing to do.
+TEST(interleave_late_release, a_call_that_cannot_release_the_lock_leaves_it_to_a_thread) {
   const ScratchDirectory directory;
   in_process([] {
     Dict dict("dict", {.size = 32768});  // one shard

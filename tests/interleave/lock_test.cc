@@ -1,4 +1,4 @@
-// Locks that are taken and released by one compare-and-swap, with the process held before it or after it.
+// Locks that one compare-and-swap takes and releases, with the process held before or after it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ class TheDict : public Dict {
   TheDict() : Dict("locks", {.size = 32768}) {}  // one shard
 
   Shard& shard() { return segment().shards()[0]; }
-  /// The entry of the key; block 0 if it does not exist.
+  /// Returns the entry of the key, or block 0 if there is none.
   Position position_of(const std::string& key) {
     Position position{};
     shard().find(Key(key, segment().seed()), position);
@@ -37,8 +37,8 @@ class TheDict : public Dict {
   int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
   int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
 
-  /// Makes a free lock under "key", behind an entry that a sweep removes, so that the lock can be moved. Its last
-  /// lease has expired.
+  /// Makes a free lock under "key", behind an entry that a sweep removes, so that the lock can be moved. Its last lease
+  /// has expired.
   bool make_lock() {
     const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
                       unlock("key") == HOLDFAST_OK;
@@ -52,7 +52,7 @@ class TheDict : public Dict {
 class InterleaveLock : public testing::Test {
  protected:
   /// Runs the steps in a new process.
-  static void meanwhile(const std::function<void(TheDict&)>& steps) {
+  static void in_new_process(const std::function<void(TheDict&)>& steps) {
     in_process([&] {
       TheDict dict;
       ASSERT_EQ(dict.status, HOLDFAST_OK);
@@ -61,8 +61,8 @@ class InterleaveLock : public testing::Test {
   }
   static void expect_sound(TheDict& dict) { EXPECT_EQ(check_segment(dict.segment()), ""); }
 
-  /// A process that makes the lock and is held when it takes it. Then it reports the result, and releases the lock
-  /// when it gets a line.
+  /// A process that makes the lock and is held while it takes the lock. Then it reports the result, and releases the
+  /// lock when it gets a line.
   static Started taker_at(const std::string& failpoint) {
     return {"at " + failpoint, [failpoint](Channel& parent) {
               TheDict dict;
@@ -75,7 +75,7 @@ class InterleaveLock : public testing::Test {
               return 0;
             }};
   }
-  /// A process that holds the lock for `exptime` seconds, and is held when it releases it.
+  /// A process that holds the lock for `exptime` seconds, and is held while it releases the lock.
   static Started releaser(double exptime = 0) {
     return {"at fast_path.checked", [exptime](Channel& parent) {
               TheDict dict;
@@ -88,7 +88,8 @@ class InterleaveLock : public testing::Test {
             }};
   }
 
-  /// Deletes the key, then fills memory with values made of the lock's word, until one covers the place of the lock.
+  /// Deletes the key, then fills memory with values that consist of copies of the lock's word, until one covers the
+  /// lock's old position.
   static void put_words_in_place_of(TheDict& dict, const std::string& key) {
     const Word64& word = dict.lock(key).word;
     const std::uint64_t bits = word.load();
@@ -134,7 +135,7 @@ class InterleaveLock : public testing::Test {
 
 // --- before the compare-and-swap ---
 
-TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_the_lock_in_its_place) {
+TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_replacement) {
   Started taker = taker_at("fast_path.found");
   Started other("has another", [](Channel& parent) {
     TheDict dict;
@@ -150,7 +151,7 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_the_lock_
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
   EXPECT_EQ(other.ask("look"), "unchanged");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.try_lock("yek"), HOLDFAST_OK);
     expect_sound(dict);
@@ -158,12 +159,12 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_the_lock_
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if the taker does not check the epoch again, or leaves the value as it changed it.
-TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
+// Fails if the taker does not check the epoch again, or does not restore the value that it changed.
+TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started taker = taker_at("fast_path.found");
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     expect_sound(dict);
@@ -171,28 +172,28 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_mistake_a_valu
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
+TEST_F(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started owner = releaser();
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(owner.ask("go on"), "not owner");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     expect_sound(dict);
   });
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lock_that_just_moved_releases_it_in_its_new_place) {
+TEST_F(InterleaveLock, a_release_finds_a_lock_that_has_just_moved) {
   Started owner = releaser();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const std::uint32_t before = dict.block_of("key");
     for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
     ASSERT_NE(dict.block_of("key"), before);
   });
   EXPECT_EQ(owner.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-TEST_F(InterleaveLock, a_release_counts_though_the_lock_is_then_moved_and_taken) {
+TEST_F(InterleaveLock, a_release_counts_even_if_the_lock_is_then_moved_and_taken) {
   Started owner("at fast_path.released", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
@@ -226,13 +227,13 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_nex
     return 0;
   });
   EXPECT_EQ(owner.ask("go on"), "not owner");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
 // Fails if the lock is not MUTEX_OWNED when the waiter queues, or if the release does not detect that. The test counts
-// the wake-up, because without it the waiter would soon find the lock by itself.
-TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
+// wake-ups, because the waiter would soon find the lock without one.
+TEST_F(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
@@ -245,7 +246,7 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   EXPECT_EQ(owner.ask("go on"), "ok");
   EXPECT_EQ(waiter.hear(), "woken");
   EXPECT_EQ(waiter.hear(), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
 }
 
 TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
@@ -263,7 +264,7 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
     static bool polled_again = false;
     at_failpoint("fast_path.loaded", [&parent] {      // the attempt before the spin
       at_failpoint("fast_path.loaded", [&parent] {    // the spin finds the lock
-        at_failpoint("fast_path.loaded", [&parent] {  // its first poll
+        at_failpoint("fast_path.loaded", [&parent] {  // the spin's first poll
           at_failpoint("fast_path.loaded", [] { polled_again = true; });
           parent.say("polls");
           parent.hear();
@@ -278,9 +279,9 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
     return 0;
   });
   EXPECT_EQ(holder.ask("unlock"), "ok");
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(waiter.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     expect_sound(dict);
   });
@@ -292,7 +293,7 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
 TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
   Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.get("key"), nothing());
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     expect_sound(dict);
@@ -323,7 +324,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
     return 0;
   });
   taker.kill_and_wait();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
     }
     EXPECT_EQ(dict.block_of("key"), 0U);
@@ -331,9 +332,9 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
   });
 }
 
-TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.get("key"), boolean(true));
@@ -348,20 +349,20 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_has_it_and_nobody_to
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("unlock"), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-// Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if anybody
-// can read the lease.
-TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
+// Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if another
+// process can read the lease.
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_through_its_lease) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
     const holdfast_lease lease{dict.segment().world().token_of(word.owner()), sequence_of(dict.lock("key"), word)};
     EXPECT_EQ(holdfast_lock_break(dict.handle, "key", 3, &lease), HOLDFAST_TIMEOUT);
@@ -370,7 +371,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its
     EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
     EXPECT_EQ(holder.owner, lease.owner);
     EXPECT_EQ(holder.sequence, 0U);
-    EXPECT_EQ(holder.remaining, 0) << "it has no end yet";
+    EXPECT_EQ(holder.remaining, 0) << "the grant has no end yet";
     std::uint32_t holders = 0;
     std::uint32_t waiters = 0;
     EXPECT_EQ(holdfast_look(dict.handle, "key", 3, &holder, 1, &holders, nullptr, sizeof(holdfast_waiter), 0, &waiters),
@@ -383,7 +384,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
     holdfast_holder holder{};
@@ -393,9 +394,9 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// The same from other threads of its process, which may have guessed the lease.
+// The same for other threads of the process, which may have guessed the lease.
 TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     constexpr std::uint32_t kTask = 77;
     std::vector<int> codes(4, HOLDFAST_OK);
@@ -418,7 +419,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   });
 }
 
-TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
   Started taker = taker_at("fast_path.taken");
   Started breaker("at settle.alive", [](Channel& parent) {
     TheDict dict;
@@ -435,9 +436,9 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_its_process
   EXPECT_EQ(breaker.wait(), 0);
 }
 
-// Its owner checks twice, and memory is freed each time. Another process takes the grant for an overwritten one, and
-// then the mutex is not available.
-TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
+// The grant's owner checks twice, and memory is freed each time. Another process takes the grant for an overwritten
+// grant, and then the mutex is not available.
+TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
   Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock()) return 1;
@@ -455,11 +456,11 @@ TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
     parent.hear();
     return 0;
   });
-  meanwhile(release_memory);
+  in_new_process(release_memory);
   EXPECT_EQ(taker.ask("go on"), "at fast_path.loaded");
-  meanwhile(release_memory);
+  in_new_process(release_memory);
   EXPECT_EQ(taker.ask("go on"), "at fast_path.undo");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
   Started inside("has the mutex", [](Channel& parent) {
     TheDict dict;
     const ShardGuard guard(dict.shard());
@@ -477,11 +478,11 @@ TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
     parent.hear();
     return 0;
   });
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
   EXPECT_EQ(next.ask("go on"), "ok");
 }
 
-TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
   struct Change {
     std::function<int(TheDict&)> run;
     std::string result;
@@ -508,7 +509,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_its_proces
 
 TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     {
       const ShardGuard guard(dict.shard());
       ASSERT_TRUE(guard.held());
@@ -518,16 +519,16 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
   });
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if release_word() leaves `granted` as it is.
-TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
-  meanwhile([](TheDict& dict) {
+// Fails if release_word() does not reset `granted`.
+TEST_F(InterleaveLock, a_grant_whose_owner_died_before_storing_the_word_completes_no_other_grant) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     LockFields& lock = dict.lock("key");
     const LockWord word = take_over(lock);
@@ -547,8 +548,8 @@ TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
 
 class InterleaveRelease : public InterleaveLock {
  protected:
-  /// Releases the lock, and returns whether it took the fast path.
-  static bool releases_quietly(TheDict& dict) {
+  /// Releases the lock, and returns whether the release took the fast path.
+  static bool releases_on_fast_path(TheDict& dict) {
     bool quiet = false;
     at_failpoint("fast_path.released", [&quiet] { quiet = true; });
     EXPECT_EQ(dict.unlock("key"), HOLDFAST_OK);
@@ -558,24 +559,24 @@ class InterleaveRelease : public InterleaveLock {
 };
 
 TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_quietly(dict)) << "at the noted place";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "at the noted place";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     const std::uint32_t before = dict.block_of("key");
     for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
     ASSERT_NE(dict.block_of("key"), before);
-    EXPECT_TRUE(releases_quietly(dict)) << "after a walk";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "after a walk";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_quietly(dict)) << "at the place noted last";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "at the place noted last";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     expect_sound(dict);
   });
 }
 
 TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     const holdfast_lease held = dict.lease;
@@ -588,13 +589,13 @@ TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
     EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
     ASSERT_EQ(second.leave(dict, "key"), HOLDFAST_OK);
     dict.lease = held;
-    EXPECT_TRUE(releases_quietly(dict));
+    EXPECT_TRUE(releases_on_fast_path(dict));
   });
 }
 
 // Fails if a sweep releases the word of a lock that it has not taken over itself.
 TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
@@ -602,7 +603,7 @@ TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
     dict.shard().header().hand.store(dict.block_of("key"));
     ASSERT_EQ(dict.explain("key", dict.lease, std::string(kReasonMax, 'r')), HOLDFAST_OK);
     EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
-    EXPECT_FALSE(releases_quietly(dict));
+    EXPECT_FALSE(releases_on_fast_path(dict));
     EXPECT_EQ(dict.lock("key").reason.load(), 0U);
     expect_sound(dict);
   });

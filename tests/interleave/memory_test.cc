@@ -1,4 +1,4 @@
-// Memory of dead processes, while other processes take it and die in the middle of an attempt.
+// Memory of dead processes that other processes reuse, some of which die in mid-attempt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class InterleaveMemory : public testing::Test {
  protected:
-  /// Takes locks under its own keys until there is no memory, and reports.
+  /// Takes locks under its own keys until memory is full, and reports.
   static int take_all(Channel& parent, const std::string& prefix) {
     Dict dict("locks", {.size = 65536});
     holdfast_lease lease{};
@@ -94,14 +94,14 @@ class InterleaveMemory : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found_too) {
+TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found) {
   Started living("ready", [](Channel& parent) {
     Dict dict("locks", {.size = 65536});
     parent.say("ready");
     parent.hear();
     pause_at("reclaim.done", parent);
     holdfast_lease lease{};
-    // A key as long as theirs: it does not fit where theirs did not.
+    // A key of the same length as the dead processes' keys: it does not fit where theirs did not.
     parent.say(holdfast_code_text(dict.try_lock("third 1000", 0, &lease)));
     return 0;
   });
@@ -111,8 +111,8 @@ TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found_too) {
   EXPECT_EQ(living.ask("go on"), "ok");
 }
 
-// A search covers the whole shard with its mutex held, so all others wait for it.
-TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_at_each_call) {
+// A search covers the whole shard with its mutex held, so all other processes wait for it.
+TEST_F(InterleaveMemory, is_not_searched_again_on_each_call_after_a_refusal) {
   Dict dict("locks", {.size = 65536});
   holdfast_lease lease{};
   ASSERT_EQ(dict.set("neighbour", "one"), HOLDFAST_OK);
@@ -132,9 +132,9 @@ TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_at_each_call) {
   searches.expect_few();
 }
 
-// Permits and a lock are taken and released all the time: before each refused call a grant ends and memory is freed,
+// Permits and a lock are taken and released all the time. Before each refused call a grant ends and memory is freed,
 // but not enough for that call.
-TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_while_too_little_of_it_is_freed) {
+TEST_F(InterleaveMemory, is_not_searched_again_while_too_little_is_freed) {
   Dict dict("beside-cycles", {.size = 65536});
   // The semaphore's entry is as long as a lock, so entries that are moved leave gaps that are long enough. One permit
   // stays taken, because a search removes an entry that nobody holds, and a new entry needs one run with its holder.
@@ -164,8 +164,8 @@ TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_while_too_little
   searches.expect_few();
 }
 
-// The entry between two gaps is longer than each gap: one short entry can be moved, which does not help.
-TEST_F(InterleaveMemory, between_entries_that_cannot_be_moved_is_not_searched_at_each_call) {
+// The entry between two gaps is longer than each gap. One short entry can be moved, which does not help.
+TEST_F(InterleaveMemory, between_immovable_entries_is_not_searched_on_each_call) {
   Dict dict("in-pieces", {.size = 65536});
   const auto key = [](int i) { return "key " + std::to_string(1000 + i); };
   const auto safe_set = [&](const std::string& name, const std::string& bytes) {
@@ -187,9 +187,9 @@ TEST_F(InterleaveMemory, between_entries_that_cannot_be_moved_is_not_searched_at
   searches.expect_few();
 }
 
-// A refused process finds the one lock that ended, without a search of the shard with its mutex held, also after a
-// complete search.
-TEST_F(InterleaveMemory, of_a_lock_that_ended_is_found_without_a_search_with_the_mutex) {
+// A refused process finds the one lock that ended without searching the shard under its mutex, even after a complete
+// search.
+TEST_F(InterleaveMemory, of_a_lock_that_ended_is_found_without_a_search_under_the_mutex) {
   Dict dict("but-one", {.size = 65536});
   holdfast_lease lease{};
   int taken = 0;

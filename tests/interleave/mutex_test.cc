@@ -1,4 +1,4 @@
-// The mutex inside a segment, with a process held between two of its steps.
+// The mutex inside a segment, with a process held between two steps of the protocol.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 class Interleave : public testing::TestWithParam<MutexStrategy> {
  protected:
   Shmtx mutex() { return {state_, GetParam(), enter(), nullptr, 0}; }
-  /// A process that locks, reports the result, and obeys orders: "unlock", "end".
+  /// Locks, reports the result, and obeys orders: "unlock", "end".
   int contend(Channel& parent, std::uint64_t patience_ns) {
     Shmtx mine = mutex();
     parent.say(text_of(mine.lock_for(patience_ns)));
@@ -28,7 +28,7 @@ class Interleave : public testing::TestWithParam<MutexStrategy> {
     }
     return 0;
   }
-  /// The same, but it is held at the failpoint on its way.
+  /// Does the same, but is held at the failpoint on the way.
   int contend_by(const std::string& failpoint, Channel& parent, std::uint64_t patience_ns) {
     pause_at(failpoint, parent);
     return contend(parent, patience_ns);
@@ -55,8 +55,8 @@ INSTANTIATE_TEST_SUITE_P(strategies, Interleave, testing::Values(MutexStrategy::
 INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStrategy::futex),
                          [](const auto&) { return "futex"; });
 
-// Fails if the word of the dead process is taken without a comparison.
-TEST_P(Interleave, two_processes_that_detect_one_death_do_not_both_get_the_mutex) {
+// Fails if the dead process's word is replaced without a comparison.
+TEST_P(Interleave, two_processes_that_detect_the_same_death_do_not_both_get_the_mutex) {
   Started owner = contender("acquired");
   owner.kill_and_wait();
 
@@ -77,9 +77,8 @@ TEST_P(Interleave, a_death_between_detection_and_takeover_leaves_the_mutex_to_th
   Started second = contender("owner died");
 }
 
-// Fails if a timeout leaves no waiters bit: the wake-up that came to the waiter that gives up belongs to another
-// waiter.
-TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_other_sleepers) {
+// Fails if a timeout leaves no waiters bit: the wake-up that reached the leaving waiter belongs to another waiter.
+TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_others) {
   Started owner = contender("acquired");
   Started waiter("waits", [&](Channel& parent) {
     const std::uint64_t deadline = monotonic_ns() + 1000 * kNsPerMs;
@@ -101,15 +100,15 @@ TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
-TEST_P(InterleaveAsleep, a_release_between_waiters_bit_and_sleep_is_not_slept_over) {
+TEST_P(InterleaveAsleep, a_release_between_waiters_bit_and_sleep_is_not_missed) {
   Started owner = contender("acquired");
   Started waiter = contender_at("shmtx.waiters_bit");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(waiter.ask("go on"), "acquired");
 }
 
-// Fails if it takes the mutex without the waiters bit: then another sleeper would not be woken.
-TEST_P(InterleaveAsleep, a_waiter_that_may_have_slept_takes_the_mutex_with_the_waiters_bit_of_others) {
+// Fails if the waiter takes the mutex without the waiters bit: then another sleeper would not be woken.
+TEST_P(InterleaveAsleep, a_waiter_that_may_have_slept_keeps_the_waiters_bit_for_others) {
   Started owner = contender("acquired");
   Started waiter = contender_at("shmtx.waiters_bit");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
@@ -127,13 +126,13 @@ TEST_P(InterleaveAsleep, a_death_between_waiters_bit_and_sleep_harms_nobody) {
   Started next = contender("acquired");
 }
 
-TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_delays_a_sleeper_by_one_slice_at_most) {
+TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_delays_a_sleeper_by_at_most_one_interval) {
   Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
   });
   Started waiter = contender_at("shmtx.waiters_bit");
-  // Its slice of sleep may have woken it in the meantime, and it has set the waiters bit again.
+  // The end of its sleep interval may have woken the waiter in the meantime, and it has set the waiters bit again.
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   waiter.say("go on");
   owner.kill();
@@ -148,7 +147,7 @@ TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_insi
     return contend(parent, kLongNs);
   });
   const std::uint64_t held = state_.word.load();
-  state_.word.store(held | kShmtxWaiters);  // so that it takes the slow path
+  state_.word.store(held | kShmtxWaiters);  // forces the slow path
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   state_.word.store(held);
   Started impatient("timeout", [&](Channel& parent) { return contend(parent, 100 * kNsPerMs); });
@@ -156,7 +155,8 @@ TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_insi
   Started next = contender("owner died");
 }
 
-// For this kind the record lock is the mutex; the word only tells the next owner whether the last one died inside.
+// For this kind of mutex the record lock is the mutex. The word only tells the next owner whether the last owner died
+// inside.
 TEST(interleave_file, a_death_between_record_lock_and_word_leaves_the_mutex_free) {
   const ScratchDirectory directory;
   const auto store = [](Channel& parent, const char* failpoint) {

@@ -17,8 +17,7 @@ constexpr double kLong = 30;
 
 class InterleaveQueue : public testing::Test {
  protected:
-  /// Takes the lock, reports, and obeys orders: "unlock", "end". It is held at the failpoint when it releases the
-  /// lock.
+  /// Takes the lock, reports, and obeys orders: "unlock", "end". Is held at the failpoint while it releases the lock.
   static int hold(Channel& parent, const char* failpoint) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -28,7 +27,7 @@ class InterleaveQueue : public testing::Test {
     while (parent.hear() == "unlock") parent.say(dict.unlock("key", &lease) == HOLDFAST_OK ? "unlocked" : "not");
     return 0;
   }
-  /// Queues, reports, and waits for the lock when it gets a line.
+  /// Queues, reports, and waits for the lock on the next line.
   static int wait_for(Channel& parent) {
     Dict dict("locks");
     Waiting waiting;
@@ -40,7 +39,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Queues, reports, and waits for the end of the grant when it gets a line.
+  /// Queues, reports, and waits for the end of the grant on the next line.
   static int watch(Channel& parent) {
     Dict dict("locks");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
@@ -62,7 +61,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// The holder dies at `failpoint` while it releases the lock. Returns what a queued waiter reports after its wait.
+  /// Lets the holder die at `failpoint` while it releases the lock. Returns a queued waiter's report after its wait.
   static void expect_survives_death_at(const char* failpoint, int (*queue)(Channel&), const std::string& result) {
     Started holder("held", [failpoint](Channel& parent) { return hold(parent, failpoint); });
     Started queued("queued", queue);
@@ -78,18 +77,18 @@ TEST_F(InterleaveQueue, a_death_between_release_and_wake_up_loses_no_waiter) {
   expect_survives_death_at("wake.post", wait_for, "has it");
 }
 
-TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_none) {
+TEST_F(InterleaveQueue, a_death_between_release_and_the_wake_up_of_watchers_loses_no_watcher) {
   expect_survives_death_at("watchers.post", watch, "went on");
 }
 
-// The waiter lost its position while it did nothing, and its block merged with a free one before it. Then only the
-// owner in the block's words shows that. Fails if removing a waiter from the queue leaves the owner in the block.
-TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_again) {
+// The waiter lost its position while it was idle, and its block merged with the free block before it. Then only the
+// owner in the block's words shows the loss. Fails if removing a waiter from the queue leaves the owner in the block.
+TEST_F(InterleaveQueue, a_waiter_dropped_from_the_queue_queues_again) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};
     if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 1;
-    Waiting neighbour;  // its block lies before
+    Waiting neighbour;  // its block comes before the waiter's
     holdfast_lease none{};
     if (neighbour.once(dict, "key", &none) != HOLDFAST_LOCKED) return 2;
     holdfast_parker* const parker = holdfast_parker_new();
@@ -104,7 +103,7 @@ TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_again) {
     };
     if (step() != HOLDFAST_LOCKED || waiters() != 2) return 3;
     if (neighbour.leave(dict, "key") != HOLDFAST_OK || waiters() != 1) return 4;
-    // When its timeout is over, the release that reaches it takes it out of the queue.
+    // After its timeout, the release that reaches the waiter removes it from the queue.
     sleep_ms(50);
     if (dict.unlock("key", &lease) != HOLDFAST_OK || dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 5;
     if (waiters() != 0) return 6;

@@ -1,4 +1,4 @@
-// Readers of large values, while writers change other keys, or this one, during the copy.
+// Readers of large values, while writers change other keys or the same key during the copy.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class InterleaveRead : public ::testing::Test {
     static Dict opened("dict", {.size = kSize});
     return opened;
   }
-  /// Stops when it has found the key. Reports what it read.
+  /// Stops after finding the key. Reports what it read.
   static int read_in_two_steps(const std::string& key, Channel& parent) {
     pause_at("read.found", parent);
     parent.say("stored");
@@ -38,8 +38,8 @@ class InterleaveRead : public ::testing::Test {
   const ScratchDirectory directory_;
 };
 
-// Fails if a reader starts again because of any change in the shard: large values would be read many times over.
-TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_during_it) {
+// Fails if a reader starts again after any change in the shard: large values would be read many times over.
+TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_even_if_other_keys_change_during_it) {
   Started reader("stored", [](Channel& parent) {
     // The last set frees memory. So the large value was filled in an earlier epoch, and the reader can tell when.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
@@ -64,8 +64,8 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_cha
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
 }
 
-// Fails if an expiry that was loaded before it was changed is compared with a clock that is read later.
-TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_slept_past_the_old_end) {
+// Fails if an expiry that was loaded before a change is compared with a clock that is read after it.
+TEST_F(InterleaveRead, a_key_renewed_in_time_exists_for_a_reader_that_slept_past_its_old_expiry) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;
     return read_in_two_steps("key", parent);
@@ -80,8 +80,8 @@ TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_
   EXPECT_EQ(reader.ask("go on"), "5 of several");
 }
 
-// The entry is in the same place, with the same key and size. Fails if the reader does not check its stamp.
-TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_made_again_in_the_same_place) {
+// The entry is at the same position, with the same key and size. Fails if the reader does not check the entry's stamp.
+TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_recreated_at_the_same_position) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
     pause_at("read.copied", parent);
@@ -110,15 +110,15 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_made_aga
   EXPECT_EQ(reader.ask("go on"), "20000 n");
 }
 
-// Fails if a repair clears the link of an entry that it cuts: a reader at that entry would not find the entries behind
-// it.
+// Fails if a repair clears the link of an entry that it cuts off: a reader at that entry would not find the entries
+// behind it.
 TEST_F(InterleaveRead, entries_that_a_repair_cuts_off_keep_their_links_until_readers_are_warned) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
     Shard& shard = segment.shards()[0];
     const auto key_of = [&](const std::string& name) { return Key(name, segment.seed()); };
     if (dict().push("list", 1, "element") != 1) return 1;
-    std::string behind;  // in the chain of the list
+    std::string behind;  // in the list's chain
     for (int i = 0; behind.empty(); ++i)
       if (const std::string name = "key-" + std::to_string(i);
           &shard.bucket_of(key_of(name).short_hash()) == &shard.bucket_of(key_of("list").short_hash()))

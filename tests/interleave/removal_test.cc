@@ -25,7 +25,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
     if (GetParam() == Kind::permits) return dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &lease);
     return dict.try_lock("key", 0, &lease);
   }
-  /// The process is held after its check whether the dictionary was removed, and before its grant.
+  /// The process is held between its check whether the dictionary was removed and its grant.
   static const char* place() { return GetParam() == Kind::quiet ? "fast_path.found" : "shmtx.waiters_bit"; }
 
   static Started taker() {
@@ -43,7 +43,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
               return 0;
             }};
   }
-  /// A process that has the mutex until it gets a line, and then answers.
+  /// A process that holds the mutex until it gets a line, and then answers.
   static Started holder() {
     return {"has the mutex", [](Channel& parent) {
               TheDict dict;
@@ -65,8 +65,8 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
       }
     });
   }
-  /// Removes the dictionary under the taker. Returns the taker's report.
-  static std::string said_after_a_removal(Started& taker, bool make_it_again) {
+  /// Removes the dictionary that the taker uses. Returns the taker's report.
+  static std::string report_after_removal(Started& taker, bool make_it_again) {
     if (GetParam() == Kind::quiet) {
       EXPECT_EQ(taker.ask("go"), "at fast_path.found");
       remove_it(make_it_again);
@@ -84,14 +84,14 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(grants, InterleaveRemoval, testing::Values(Kind::quiet, Kind::lock, Kind::permits));
 
-TEST_P(InterleaveRemoval, a_grant_of_a_dictionary_that_was_removed_before_it_is_refused) {
+TEST_P(InterleaveRemoval, a_grant_is_refused_if_the_dictionary_was_removed_before) {
   Started one = taker();
-  EXPECT_EQ(said_after_a_removal(one, false), "removed");
+  EXPECT_EQ(report_after_removal(one, false), "removed");
 }
 
-TEST_P(InterleaveRemoval, a_dictionary_that_was_made_in_its_place_grants_instead) {
+TEST_P(InterleaveRemoval, the_dictionary_that_replaced_it_grants_instead) {
   Started one = taker();
-  ASSERT_EQ(said_after_a_removal(one, true), "ok");
+  ASSERT_EQ(report_after_removal(one, true), "ok");
   in_process([] {
     TheDict dict;
     holdfast_lease lease{};

@@ -1,4 +1,4 @@
-// Readers without a lock, while a writer dies and another process repairs.
+// Readers without a lock, while a writer dies and another process repairs the dictionary.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kSize = 32768;  // one shard
 
-/// Fills the free memory, and evicts nothing.
+/// Fills the free memory without evicting anything.
 int fill_with(Dict& dict, char byte) {
   constexpr std::size_t kPiece = 1000;
   for (int i = 0; dict.free_space() > 4 * kPiece; ++i)
@@ -22,10 +22,10 @@ int fill_with(Dict& dict, char byte) {
   return HOLDFAST_OK;
 }
 
-// The writer cut the entry off, and died before it announced the cut to readers at that entry. The repair finds
-// nothing to cut. Fails if the repair does not announce the cut itself before it overwrites the entry: "a repair
-// without its first epoch".
-TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_sees_what_came_after_it) {
+// The writer cut the entry off, and died before it announced the cut to readers at that entry. The repair finds nothing
+// to cut. Fails if the repair does not announce the cut itself before it overwrites the entry ("a repair without its
+// first epoch").
+TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_sees_the_reused_memory) {
   const ScratchDirectory directory;
   const std::string old(4000, 'o');
   Dict* opened = nullptr;

@@ -1,4 +1,4 @@
-// Processes are held or killed while they reserve memory, and others need it too.
+// Processes are held or killed while they reserve memory that other processes need too.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -43,7 +43,7 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
     parent.hear();
     return 0;
   }
-  /// The dictionary can be read, changed and added to, and is sound.
+  /// Checks that the dictionary is valid and can be read, changed and added to.
   static void use(int repairs) {
     in_process([&] {
       Dict dict("d", {.size = kSize});
@@ -57,21 +57,21 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
   }
   const ScratchDirectory directory_;
   Started living_{"in the world", [](Channel& parent) {
-                    const Dict dict("d", {.size = kSize});  // which would end with the last process
+                    const Dict dict("d", {.size = kSize});  // keeps the dictionary alive
                     parent.say("in the world");
                     parent.hear();
                     return 0;
                   }};
 };
 
-TEST_P(InterleaveReserved, a_process_that_dies_there_leaves_everything_usable) {
+TEST_P(InterleaveReserved, a_process_that_dies_at_a_failpoint_leaves_everything_usable) {
   const char* const at = GetParam().failpoint;
   Started dying(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   dying.kill_and_wait();
   use(GetParam().inside ? 1 : 0);
 }
 
-TEST_P(InterleaveReserved, a_held_process_and_others_that_continue_agree) {
+TEST_P(InterleaveReserved, a_held_process_agrees_with_processes_that_continue) {
   const char* const at = GetParam().failpoint;
   Started slow(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   if (GetParam().inside) {

@@ -1,5 +1,5 @@
-// Files in use are cut short or overwritten by others. With the guard, their users see the dictionary as removed, and
-// faults of the host stay the host's. Without the guard the process ends, as the header says.
+// Files in use are truncated or overwritten by other processes. With the guard, users see the dictionary as removed,
+// and the host's own faults still reach the host. Without the guard the process ends, as the header says.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,11 +34,11 @@ void truncate_to(const char* file, std::uint64_t size) {
   EXPECT_EQ(::truncate(path_of(file).c_str(), static_cast<off_t>(size)), 0);
 }
 
-/// A dictionary, mostly "d", as a host uses it.
+/// A dictionary, usually "d", as a host uses it.
 struct InUse {
   explicit InUse(const std::string& name = "d") : dict(name, {.size = kSize}) { EXPECT_EQ(use_all(), HOLDFAST_OK); }
 
-  /// Touches all of it: the values need more memory than there is. Returns the code of the last change.
+  /// Uses all memory of the dictionary: the values need more than there is. Returns the code of the last change.
   int use_all() {
     const std::string value(400, 'v');
     int code = HOLDFAST_OK;
@@ -57,7 +57,7 @@ struct InUse {
     EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
     EXPECT_EQ(lock("l"), HOLDFAST_REMOVED) << "no lock is given there";
   }
-  void begin_anew() {
+  void begin_again() {
     holdfast_remove("d", 1);
     *this = InUse();
   }
@@ -69,7 +69,7 @@ struct InUse {
   Dict dict;
 };
 
-/// Threads that use all of it, again and again, until this object ends.
+/// Threads that use the whole dictionary in a loop until this object ends.
 class Users {
  public:
   Users(InUse& used, int count) {
@@ -110,7 +110,7 @@ class Host : public Child {
         }) {}
 };
 
-// --- files that are cut short ---
+// --- truncated files ---
 
 struct TakenAway {
   const char* name;
@@ -126,7 +126,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     const Users users(used, 4);
     used.cut_to(8192);
   }
-  /// A loop waits for a lock, so a thread of the library checks the dictionary now and then.
+  /// A loop waits for a lock, so a thread of the library checks the dictionary from time to time.
   static void beneath_our_thread(InUse& used) {
     const Holder holder(used.dict);
     LoopWaiting waiting;
@@ -151,7 +151,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     truncate_to("d.dict", 0);
     waits.join();
   }
-  /// Does what `cp` does: replaces the bytes by another file's; for a moment there are none.
+  /// Does what `cp` does: replaces the bytes by those of a different file. For a moment the file is empty.
   static void by_a_copy(InUse& used) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
     EXPECT_TRUE(fd);
@@ -178,7 +178,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
   static void all_pages(InUse& used) { lose_pages(used, 0); }
 
  protected:
-  /// From there on the memory belongs to a file that takes every access.
+  /// From there on the memory belongs to a file in which every access succeeds.
   static void lose_pages(InUse& used, std::uint64_t begin) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_CLOEXEC));
     constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -187,12 +187,12 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     used.expect_removed();
     empty_it();
   }
-  /// Returns how the process ends. If it does not end, returns the answer to `used`.
+  /// Returns how the process ends or, if it lives on, its answer to `used`.
   static int end(bool guarded) {
     return Host(guarded,
                 [](InUse& used, Channel&) {
                   GetParam().way(used);
-                  if (GetParam().way != the_table) used.begin_anew();
+                  if (GetParam().way != the_table) used.begin_again();
                 })
         .wait();
   }
@@ -203,7 +203,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
   }
 };
 
-TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) { expect_end(true, 0); }
+TEST_P(FilesTakenAway, count_as_removed_dictionaries_with_the_guard) { expect_end(true, 0); }
 
 TEST_P(FilesTakenAway, end_the_process_without_the_guard) { expect_end(false, kBusError); }
 
@@ -226,8 +226,8 @@ class FilesOfMany : public ::testing::Test {
   const ScratchDirectory scratch_;
 };
 
-// They touch no memory that is gone.
-TEST_F(FilesOfMany, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
+// These processes touch no memory that is gone.
+TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_the_file) {
   Host other(false, [](InUse& used, Channel& test) {
     test.say("ready");
     test.hear();
@@ -242,7 +242,7 @@ TEST_F(FilesOfMany, are_removed_for_processes_without_the_guard_by_the_mark_in_t
   Host cuts(true, [&](InUse& used, Channel&) {
     used.cut_to(8192);
     EXPECT_EQ(other.ask("go on"), "removed");
-    used.begin_anew();
+    used.begin_again();
     EXPECT_EQ(other.ask("go on"), "anew");
     EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both have the same one";
   });
@@ -250,13 +250,13 @@ TEST_F(FilesOfMany, are_removed_for_processes_without_the_guard_by_the_mark_in_t
   EXPECT_EQ(other.wait(), 0);
 }
 
-TEST_F(FilesOfMany, are_removed_in_a_forked_child_and_its_parent) {
+TEST_F(FilesOfMany, count_as_removed_in_a_forked_child_and_its_parent) {
   Host parent(true, [](InUse& used, Channel&) {
     const Users users(used, 2);
     for (const std::uint64_t size : {kSize / 2, std::uint64_t{0}}) {
       in_process([&] {
         used.cut_to(size);
-        used.begin_anew();
+        used.begin_again();
       });
       EXPECT_EQ(used.use_all(), HOLDFAST_OK) << "what the child has made";
     }
@@ -268,7 +268,7 @@ TEST_F(FilesOfMany, are_removed_in_a_forked_child_and_its_parent) {
 
 class FilesReplacedByImages : public FilesOfMany {
  protected:
-  /// Another dictionary with the same keys, and a lock, in other places.
+  /// A different dictionary with the same keys and a lock, at other positions.
   static Started image_in(const std::string& directory) {
     return {"ready", [directory](Channel& test) {
               ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
@@ -281,7 +281,7 @@ class FilesReplacedByImages : public FilesOfMany {
   static void copy(const std::string& image) {
     std::filesystem::copy_file(image, path_of("d.dict"), std::filesystem::copy_options::overwrite_existing);
   }
-  /// Nobody is inside the dictionary while it is overwritten: its users continue with the new content, as with any
+  /// No process is inside the dictionary while it is overwritten: the users continue with the new content, as with any
   /// damage.
   static void copy_unnoticed(InUse& used, const std::string& image, Child& newcomer) {
     copy(image);
@@ -290,9 +290,9 @@ class FilesReplacedByImages : public FilesOfMany {
     holdfast_lease lease{};
     EXPECT_EQ(used.dict.try_lock("another", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
-    // A newcomer would not know who uses it.
+    // A new process could not know who uses the dictionary.
     EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced"));
-    used.begin_anew();
+    used.begin_again();
     EXPECT_EQ(newcomer.ask("open"), "ok");
     newcomer.say("end");
   }
@@ -304,7 +304,7 @@ class FilesReplacedByImages : public FilesOfMany {
         users.await_rounds(3);
       }
       EXPECT_THAT(used.use_all(), testing::AnyOf(HOLDFAST_OK, HOLDFAST_REMOVED));
-      used.begin_anew();
+      used.begin_again();
     }
   }
   void expect_no_end(const std::string& directory) {
@@ -322,7 +322,7 @@ class FilesReplacedByImages : public FilesOfMany {
   }
 };
 
-// An image of the same size: whatever its users find is damage.
+// An image of the same size: users see its content as damage.
 TEST_F(FilesReplacedByImages, of_the_same_world_end_nobody) { expect_no_end(scratch_.path()); }
 
 TEST_F(FilesReplacedByImages, of_another_world_end_nobody) {
@@ -375,7 +375,7 @@ std::function<void()> handler_with(int flags) {
   };
 }
 
-/// The host's own fault reaches its handler.
+/// Expects that the host's handler gets the host's own fault.
 void expect_own_fault(char* place, bool has_address = true) {
   caught = 0;
   faulted = nullptr;
@@ -390,7 +390,7 @@ void expect_own_fault(char* place, bool has_address = true) {
 
 void cut(InUse& used) {
   used.cut_to(0);
-  used.begin_anew();
+  used.begin_again();
 }
 
 void between_faults_of_both(InUse& used, bool has_address = true) {
@@ -408,7 +408,7 @@ class TheGuardAndTheHost : public FilesOfMany {
         true, [&](InUse& used, Channel&) { way(used); }, before);
     EXPECT_EQ(host.wait(), 0);
   }
-  /// It ends by the signal, after this output.
+  /// Expects that the process ends by the signal, after this output.
   static void expect_bus_error(const std::function<void()>& before, const Host::Way& way, const std::string& said) {
     Host host(true, way, before);
     EXPECT_EQ(host.hear(), said);
@@ -416,16 +416,16 @@ class TheGuardAndTheHost : public FilesOfMany {
   }
 };
 
-TEST_F(TheGuardAndTheHost, each_get_their_own) {
+TEST_F(TheGuardAndTheHost, each_get_their_own_faults) {
   expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) { between_faults_of_both(used); });
 }
 
-TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_without_siginfo) {
+TEST_F(TheGuardAndTheHost, each_get_their_own_faults_with_a_handler_without_siginfo) {
   expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
 }
 
-// SA_ONSTACK: the host's handler, and with it the guard, run on the stack that was made for them.
-TEST_F(TheGuardAndTheHost, each_get_their_own_on_the_hosts_stack) {
+// SA_ONSTACK: the host's handler, and with it the guard, runs on the alternative stack.
+TEST_F(TheGuardAndTheHost, each_get_their_own_faults_on_the_hosts_stack) {
   expect_good_end(handler_with(SA_SIGINFO | SA_ONSTACK), [](InUse& used) {
     static std::array<char, 65536> stack;
     const stack_t other{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
@@ -436,16 +436,15 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_on_the_hosts_stack) {
   });
 }
 
-TEST_F(TheGuardAndTheHost, each_get_their_own_in_a_forked_child_too) {
+TEST_F(TheGuardAndTheHost, each_get_their_own_faults_in_a_forked_child) {
   expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) {
     in_process([&] { between_faults_of_both(used); });
     between_faults_of_both(used);
   });
 }
 
-// SA_RESETHAND: faults of the dictionary do not reset the host's handler; the second fault of the host ends the
-// process.
-TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
+// SA_RESETHAND: faults of the dictionary do not reset the host's handler. The host's second own fault ends the process.
+TEST_F(TheGuardAndTheHost, share_a_handler_that_handles_only_one_signal) {
   const auto way = [](InUse& used, Channel& test) {
     char* const page = own_page();
     cut(used);
@@ -457,7 +456,7 @@ TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
   expect_bus_error(handler_with(SA_SIGINFO | SA_RESETHAND), way, "once");
 }
 
-TEST_F(TheGuardAndTheHost, end_by_foreign_faults_and_where_the_signal_is_blocked) {
+TEST_F(TheGuardAndTheHost, end_the_process_on_foreign_faults_and_while_the_signal_is_blocked) {
   const auto nothing = [] {};
   expect_bus_error(
       nothing, [](InUse&, Channel&) { own_page()[0] = 1; }, "(end)");
@@ -473,7 +472,7 @@ TEST_F(TheGuardAndTheHost, end_by_foreign_faults_and_where_the_signal_is_blocked
   expect_bus_error(nothing, block, "(end)");
 }
 
-TEST_F(TheGuardAndTheHost, ignore_what_the_host_ignores_but_no_access) {
+TEST_F(TheGuardAndTheHost, ignore_sent_signals_that_the_host_ignores_but_no_faults) {
   const auto way = [](InUse&, Channel& test) {
     ::raise(SIGBUS);
     test.say("ignored");

@@ -1,4 +1,5 @@
-// Makes calls where a host may make its last ones. Reports where each succeeded; exits with 1 if one failed.
+// Makes calls at the last moments at which a host can make them. Reports each successful call; exits with 1 if a call
+// failed.
 //
 //   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend, death
 #include <pthread.h>
@@ -59,7 +60,7 @@ int set(int op, double exptime) {
   return holdfast_store(dict, op, "key", 3, HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
 }
 
-/// Each way in which a call keeps something for its thread: fixed and formatted messages; lists of keys.
+/// Makes every call that keeps something for its thread: fixed and formatted messages; lists of keys.
 void call() {
   check(set(HOLDFAST_SET, 0) == HOLDFAST_OK, "set");
   check(set(99, 0) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad op") != nullptr, "a bad op");
@@ -131,7 +132,7 @@ struct AtEndOfThread {
   }
   bool used = false;
 };
-// Made before and after the first call of the thread.
+// Created before and after the thread's first call.
 thread_local AtEndOfThread made_before;
 thread_local AtEndOfThread made_after;
 
@@ -159,7 +160,7 @@ int try_lock(const char* key, holdfast_lease* lease) {
   return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
 }
 
-/// Another process finds everything held that this process held before it began to exit, and that it has locked since.
+/// A second process still finds held what this process held before it began to exit, and what it has locked since.
 void hold_at_the_end() {
   holdfast_lease late{};
   check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
@@ -177,7 +178,7 @@ void hold_at_the_end() {
   say("held\n");
 }
 
-/// Waits for a lock. The process that holds it is killed during the wait, long before the wait's end.
+/// Waits for a lock. The lock's holder is killed during the wait, long before the timeout.
 void wait_for_a_dead_holder() {
   int ready[2];
   check(::pipe(ready) == 0, "pipe");
@@ -191,7 +192,7 @@ void wait_for_a_dead_holder() {
   char said = 'n';
   check(::read(ready[0], &said, 1) == 1 && said == 'y', "the holder");
   std::thread killer([holder] {
-    ::usleep(1'300'000);  // the wait has begun, and has slept once
+    ::usleep(1'300'000);  // the wait has begun and slept once
     ::kill(holder, SIGKILL);
   });
   holdfast_lease lease{};
@@ -211,7 +212,7 @@ struct AtEndOfProcess {
     if (where == "holds") hold_at_the_end();
   }
 };
-// Before the library's own destructors are registered, and after.
+// Created before and after the library registers its own destructors.
 AtEndOfProcess made_when_loaded __attribute__((init_priority(101)));
 AtEndOfProcess made_later;
 
@@ -247,7 +248,7 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // its wait registers the exit handler that ends all checks of holders, so that handler comes first
+    call();  // its wait registers the exit handler that ends all checks of holders, so that handler runs first
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");

@@ -1,5 +1,4 @@
-// A call may come at any time in the life of a thread or process: it gives its result, and leaves the host's memory
-// alone.
+// A call may come at any time in the life of a thread or process. It must succeed and must not touch the host's memory.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -32,33 +31,35 @@ void expect_calls(const std::string& place, const std::string& output) {
 
 }  // namespace
 
-// Two threads; three keys, and the first one three times more.
-TEST(late_calls, go_well_in_destructors_of_pthread_keys) { expect_calls("key", times(12, "key")); }
+// Two threads, three keys, and the first key three more times.
+TEST(late_calls, succeed_in_destructors_of_pthread_keys) { expect_calls("key", times(12, "key")); }
 
-TEST(late_calls, go_well_in_destructors_of_thread_local_objects) {
+TEST(late_calls, succeed_in_destructors_of_thread_local_objects) {
   expect_calls("thread_local", times(4, "thread_local"));
 }
 
-TEST(late_calls, go_well_in_destructors_of_static_objects) { expect_calls("static", times(2, "static")); }
+TEST(late_calls, succeed_in_destructors_of_static_objects) { expect_calls("static", times(2, "static")); }
 
-TEST(late_calls, go_well_in_functions_of_atexit) {
+TEST(late_calls, succeed_in_functions_of_atexit) {
   expect_calls("atexit", times(1, "atexit") + times(1, "atexit, set before the library was used"));
 }
 
-TEST(late_calls, go_well_in_functions_of_on_exit) { expect_calls("on_exit", times(1, "on_exit")); }
+TEST(late_calls, succeed_in_functions_of_on_exit) { expect_calls("on_exit", times(1, "on_exit")); }
 
-TEST(late_calls, go_well_in_functions_of_quick_exit) { expect_calls("quick_exit", times(1, "at_quick_exit")); }
+TEST(late_calls, succeed_in_functions_of_quick_exit) { expect_calls("quick_exit", times(1, "at_quick_exit")); }
 
-TEST(late_calls, go_well_in_a_thread_that_outlives_main) { expect_calls("outlive", times(1, "after main has ended")); }
+TEST(late_calls, succeed_in_a_thread_that_outlives_main) { expect_calls("outlive", times(1, "after main has ended")); }
 
-TEST(late_calls, go_well_in_a_forked_child_and_at_its_end) {
+TEST(late_calls, succeed_in_a_forked_child_until_its_end) {
   expect_calls("fork", times(1, "child") + times(1, "exit of the child"));
 }
 
-// In two static destructors, of which one comes after the functions of atexit.
-TEST(late_calls, find_every_lock_held_that_a_process_holds_while_it_exits) { expect_calls("holds", times(2, "held")); }
+// Checks in two static destructors, one of which runs after the functions of atexit.
+TEST(late_calls, find_every_lock_held_that_an_exiting_process_holds) { expect_calls("holds", times(2, "held")); }
 
-// The wait lasts for 8 s at most.
-TEST(late_calls, find_in_functions_of_atexit_that_a_holder_was_killed) { expect_calls("death", times(1, "inherited")); }
+// The wait lasts for at most 8 s.
+TEST(late_calls, detect_in_functions_of_atexit_that_a_holder_was_killed) {
+  expect_calls("death", times(1, "inherited"));
+}
 
 }  // namespace holdfast::test

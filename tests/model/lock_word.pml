@@ -1,70 +1,68 @@
-/* The word of a lock: taken and released without the shard's mutex, over deaths, moves and reuse of memory
-   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
+/* Models the word of a lock. It is taken and released without the shard's mutex, despite deaths, moves and reuse of
+   memory (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
    src/dict/clock_sweep.cc).
 
-   Up to two keys, with entries in up to two places of memory. PROCESSES processes take and release the lock of a key
-   ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values over locks and
-   into free memory, and ends grants of others by their lease. Fate kills, ends leases and makes waiters time out, at
-   any step of any of them. Every access to a word that is used without the mutex is a separate step. Accesses that only
-   the owner of the mutex makes (queues, chains as it sees them, free memory) belong to the step beside them. A killed
-   process is followed by a new one with the next generation. A comment beside a step names the function that it stands
-   for.
-
-   SLOW is MUTEX_OWNED of the sources; freeze and thaw are take_over() and release_word().
+   The model has up to two keys, with entries in up to two slots of memory. PROCESSES processes take and release the
+   lock of a key ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values
+   over locks and into free memory, and ends other processes' grants by their lease. Fate kills processes, ends leases
+   and makes waiters time out, at any step of any process. Every access to a word that is used without the mutex is a
+   separate step. Accesses that only the mutex's owner makes (queues, chains as it sees them, free memory) are part of
+   the adjacent step. A new process with the next generation replaces each killed one. A comment next to a step names
+   the function that the step stands for.
 
    The model shows:
 
    - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. A process that gets a lease
-     finds none. Nobody is robbed: a process that releases its lease still has it, or the lease had ended.
-   - Numbers rise, for each key; with -DNUMBERS: no number is granted twice, whatever the key.
+     finds `inside` empty. Nobody loses a lease early: a releasing process still has its lease unless the lease ended.
+   - Numbers rise for each key. With -DNUMBERS, no number is granted twice, whatever the key.
    - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was freed
-     or moved; and it finds no reservation there, which would make the grant look like another.
-   - An expiry that is read counts for the turn that it is read with (look_if_expired).
-   - No release is lost to waiters: time passes only when no process can take a step, and each such tick must be paid
-     for by a death, which pays for two.
-   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without SLOW.
-   - With -DLIES: values that look like a free lock are whole again afterwards.
+     or moved. It finds no reservation there: a reservation would make the grant look like a different one.
+   - An expiry counts only for the grant whose turn number was read with it (look_if_expired).
+   - Waiters miss no release: time passes only when no process can take a step. Each such tick must be paid for by a
+     death, and a death pays for two ticks.
+   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without MUTEX_OWNED.
+   - With -DLIES, values that look like a free lock are intact again afterwards.
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found.
+   -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
    Left out: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); the reason and watchers,
-   which hold SLOW as waiters do; flushes; the wrap of the turn; and memory ordering (tests/weak/lock_word_test.cc),
-   because Spin's memory is sequentially consistent. A repair is one step. */
+   which hold MUTEX_OWNED as waiters do; flushes; the wrap of the turn number; and memory ordering
+   (tests/weak/lock_word_test.cc), because Spin's memory is sequentially consistent. A repair is one step. */
 
 #ifndef PROCESSES
 #define PROCESSES 2
 #endif
 #ifndef ROUNDS
-#define ROUNDS 1 /* of each process */
+#define ROUNDS 1 /* per process */
 #endif
 #ifndef KEYS
 #define KEYS 1
 #endif
 #ifndef PLACES
-#define PLACES 1 /* each has room for one entry */
+#define PLACES 1 /* slots of memory; each has room for one entry */
 #endif
 #ifndef BLOCK
 #define BLOCK 8 /* kBlockNumbers */
 #endif
 #ifndef SHORT
-#define SHORT 0 /* whether a block may have one number only */
+#define SHORT 0 /* whether a block may have only one number */
 #endif
 #ifndef WAITS
-#define WAITS 0 /* whether a process that is refused may queue */
+#define WAITS 0 /* whether a refused process may queue */
 #endif
 #ifndef RENEWS
-#define RENEWS 0 /* whether a holder may give its lease another end */
+#define RENEWS 0 /* whether a holder may change the end of its lease */
 #endif
 
-/* How often Fate, or the Sweeper, does each thing, in total. */
+/* How often Fate or the Sweeper does each thing, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases, and grants that are not claimed yet, that expire */
+#define ENDS 0 /* expiries of leases and of unclaimed grants */
 #endif
 #ifndef LEAVES
-#define LEAVES 0 /* waits that are given up */
+#define LEAVES 0 /* abandoned waits */
 #endif
 #ifndef THREADS
 #define THREADS 0 /* leases that another thread of the holder's process ends on the fast path */
@@ -76,13 +74,13 @@
 #define MOVES 0 /* entries that a sweep moves */
 #endif
 #ifndef REMOVALS
-#define REMOVALS 0 /* entries of locks that are free, expired or held by dead processes, which a sweep removes */
+#define REMOVALS 0 /* entries that a sweep removes: their locks are free, expired or held by dead processes */
 #endif
 #ifndef SETS
-#define SETS 0 /* values stored over a lock, held or not, and removed */
+#define SETS 0 /* values stored over a lock, held or not, and then removed */
 #endif
 #ifndef VALUES
-#define VALUES 0 /* values that come into free memory or go */
+#define VALUES 0 /* values that appear in free memory or disappear */
 #endif
 #ifndef BREAKS
 #define BREAKS 0 /* grants that another process ends by their lease */
@@ -93,26 +91,26 @@
 #endif
 
 #define FREE 0     /* kFreeOwner */
-#define STRANGE 63 /* the bits of a value: no owner, and not FREE */
+#define STRANGE 63 /* the bits of a value: neither an owner nor FREE */
 #define SWEEPER 3
 #define TOKEN(p) ((p) + 1 + 4 * gen[p])
 #define SELF TOKEN(me)
 #define LIVES(token) (gen[((token)-1) % 4] == ((token)-1) / 4)
 #define OWNED(at) (content[at] == 1 && own[at] != FREE)
 
-/* By place; place 0 stands for none. The first three are the word. */
-bit slow[PLACES + 1];
+/* By slot of memory; slot 0 stands for none. The first three variables are the word. */
+bit mutex_owned[PLACES + 1];
 byte own[PLACES + 1];
 byte turn[PLACES + 1];
 byte granted[PLACES + 1];
 byte limit[PLACES + 1];
-byte fields[PLACES + 1];  /* the turn to which Entry::expiry, since, task and generation_high belong */
+byte fields[PLACES + 1];  /* the turn number to which Entry::expiry, since, task and generation_high belong */
 bit expired[PLACES + 1];
 bit reserved[PLACES + 1];
 byte content[PLACES + 1]; /* 0: free memory; 1: an entry of a lock; 2: a value */
 
 /* The shard, and the dictionary's count of numbers. */
-byte chain[KEYS]; /* the place of the key's entry */
+byte chain[KEYS]; /* the slot of the key's entry */
 byte epoch = 0;   /* reuse_epoch */
 byte count = 0;
 byte mutex = 0;   /* its owner */
@@ -127,13 +125,13 @@ bit doomed[4];
 bit leaving[PROCESSES];
 bit over[4];
 
-/* Variables of the proof alone. */
+/* Variables of the proof only. */
 byte inside[KEYS];
 byte lease[PROCESSES];
 byte last[KEYS];
 int given = 0;
 byte finished = 0;
-byte paid = 0; /* ticks */
+byte paid = 0; /* for ticks */
 byte kills = 0, ends = 0, leaves = 0;
 
 hidden byte i;
@@ -159,8 +157,8 @@ hidden byte i;
 
 /* --- under the mutex --- */
 
-/* A death with the mutex held is followed by a repair: it freezes all locks, empties the queues, and frees memory that
-   no chain reaches. */
+/* A death with the mutex held is followed by a repair. The repair takes over all locks, empties the queues, and frees
+   memory that no chain reaches. */
 inline take_mutex() {
   d_step {
     (mutex == 0 || !LIVES(mutex)) ->
@@ -171,7 +169,7 @@ inline take_mutex() {
        do
        :: i <= PLACES && content[i] == 1 ->
           if
-          :: IN_CHAIN(i) -> slow[i] = 1
+          :: IN_CHAIN(i) -> mutex_owned[i] = 1
           :: else -> content[i] = 0
           fi;
           i++
@@ -191,15 +189,15 @@ inline take_mutex() {
 }
 
 inline give_mutex() {
-  d_step { mutex = 0; slow_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
+  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
 }
 
-/* From here on the word is `owner` and `number`, and SLOW, until the owner of the mutex stores another. */
-inline freeze() {
+/* From here on the word is `owner`, `number` and MUTEX_OWNED, until the mutex's owner stores a new word. */
+inline take_over() {
   d_step {
-    slow_before = slow[at];
-#ifndef MUTANT_NO_FREEZE
-    slow[at] = 1;
+    owned_before = mutex_owned[at];
+#ifndef MUTANT_NO_TAKE_OVER
+    mutex_owned[at] = 1;
 #endif
     owner = own[at];
     number = turn[at]
@@ -207,20 +205,20 @@ inline freeze() {
 }
 
 inline end_grant_of() {
-  d_step { slow[at] = 1; own[at] = FREE; owner = FREE }
+  d_step { mutex_owned[at] = 1; own[at] = FREE; owner = FREE }
 }
 
-#ifdef MUTANT_SLOW_DROPPED
+#ifdef MUTANT_OWNED_DROPPED
 #define NEEDS_MUTEX(at) (reserved[at])
 #elif defined(MUTANT_RESERVATION_FORGOTTEN)
 #define NEEDS_MUTEX(at) (HAS_WAITERS(at) || (reserved[at] && owner != FREE))
-#elif defined(MUTANT_SLOW_STAYS)
-#define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at] || slow_before)
+#elif defined(MUTANT_OWNED_STAYS)
+#define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at] || owned_before)
 #else
 #define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at])
 #endif
 
-inline thaw(where) {
+inline release_word(where) {
   if
   :: NEEDS_MUTEX(where)
   :: !NEEDS_MUTEX(where) ->
@@ -232,7 +230,7 @@ inline thaw(where) {
        fi
      }
 #endif
-     d_step { slow[where] = 0; own[where] = owner; turn[where] = number }
+     d_step { mutex_owned[where] = 0; own[where] = owner; turn[where] = number }
   fi
 }
 
@@ -274,8 +272,8 @@ inline leave_lease() {
   fi
 }
 
-/* LockEntry::grant(). The store of the word commits it; the limit of another block of numbers comes after, so that no
-   death leaves the word of one block and the limit of another. */
+/* LockEntry::grant(). The store of the word commits the grant. The limit of a new block of numbers is stored
+   afterwards, so that a death never leaves the word of one block with the limit of another block. */
 inline slow_grant(to, reserve) {
   if
   :: d_step { HAS_NUMBER(limit[at], number) -> next = number + 1 }
@@ -301,7 +299,7 @@ inline slow_grant(to, reserve) {
   d_step { fields[at] = next; expired[at] = 0; reserved[at] = reserve }
   granted[at] = next;
   d_step {
-    slow[at] = 1;
+    mutex_owned[at] = 1;
     own[at] = to;
     turn[at] = next;
     owner = to;
@@ -315,7 +313,7 @@ inline slow_grant(to, reserve) {
   d_step { limit[at] = (until != 0 -> until : limit[at]); until = 0 }
 }
 
-/* A waiter is woken, or the lock is granted to it. REQUIRES: the lock is free. */
+/* Wakes a waiter, or grants the lock to it. REQUIRES: the lock is free. */
 inline offer() {
   if
   :: !HAS_WAITERS(at)
@@ -330,14 +328,15 @@ inline offer() {
 
 proctype Process(byte me) {
   byte round, key, at, epoch_before, owner, number, next, until, dead, mine, heir;
-  bit slow_before, complete, fits;
+  bit owned_before, complete, fits;
 
 life:
   {
     skip;
 next_round:
     atomic {
-      d_step { at = 0; key = 0; owner = 0; number = 0; dead = 0; mine = 0; slow_before = 0; fits = 0; epoch_before = 0 }
+      d_step { at = 0; key = 0; owner = 0; number = 0; dead = 0; mine = 0; owned_before = 0; fits = 0;
+        epoch_before = 0 }
       if
       :: round == ROUNDS -> over[me] = 1; finished++; goto end
       :: round < ROUNDS -> round++
@@ -351,24 +350,24 @@ next_round:
 #endif
     if
     :: skip
-    :: goto slow_way
+    :: goto slow_path
     fi;
 
     /* try_lock_fast() */
     atomic { /* find() */
       d_step { epoch_before = epoch; at = chain[key] }
       if
-      :: at == 0 -> goto slow_way
+      :: at == 0 -> goto slow_path
       :: else
       fi
     }
     atomic {
-      d_step { slow_before = slow[at]; owner = own[at]; number = turn[at] }
+      d_step { owned_before = mutex_owned[at]; owner = own[at]; number = turn[at] }
       if
-#ifdef MUTANT_QUIET_IGNORES_SLOW
-      :: owner != FREE -> goto slow_way
+#ifdef MUTANT_FAST_PATH_IGNORES_OWNED
+      :: owner != FREE -> goto slow_path
 #else
-      :: owner != FREE || slow_before -> goto slow_way
+      :: owner != FREE || owned_before -> goto slow_path
 #endif
       :: else
       fi
@@ -381,7 +380,7 @@ next_round:
 #endif
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
     atomic {
@@ -392,17 +391,17 @@ next_round:
 #endif
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
     atomic { /* the compare-and-swap */
       d_step {
-#ifdef MUTANT_QUIET_IGNORES_SLOW
+#ifdef MUTANT_FAST_PATH_IGNORES_OWNED
         fits = (own[at] == FREE && turn[at] == number);
 #else
-        fits = (own[at] == FREE && turn[at] == number && !slow[at]);
+        fits = (own[at] == FREE && turn[at] == number && !mutex_owned[at]);
 #endif
-        slow_before = 0;
+        owned_before = 0;
         owner = 0;
         if
         :: fits ->
@@ -419,7 +418,7 @@ next_round:
       }
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
 #ifndef MUTANT_NO_LOOK_AFTER
@@ -427,15 +426,15 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* is_still_there(), which may fail: memory may be freed all the time */
+    if /* is_still_there(), which may fail: memory may be freed at any time */
     :: STILL_THERE -> goto taken
     :: true
     fi;
     atomic { /* put_back() */
       if
-      :: own[at] == SELF && turn[at] == mine && !slow[at] ->
+      :: own[at] == SELF && turn[at] == mine && !mutex_owned[at] ->
          own[at] = FREE; turn[at] = mine - 1; mine = 0;
-         goto slow_way
+         goto slow_path
       :: else
       fi
     }
@@ -446,7 +445,7 @@ next_round:
       :: else
       fi
     }
-    atomic { give_mutex(); mine = 0; goto slow_way }
+    atomic { give_mutex(); mine = 0; goto slow_path }
 taken:
 #endif
 #ifdef MUTANT_GRANTED_BEFORE_FIELDS
@@ -464,10 +463,10 @@ taken:
     }
     goto hold;
 
-slow_way: /* attempt_lock() */
+slow_path: /* attempt_lock() */
     atomic {
       take_mutex();
-      d_step { fits = 0; epoch_before = 0; slow_before = 0; at = chain[key];
+      d_step { fits = 0; epoch_before = 0; owned_before = 0; at = chain[key];
                waiter[me] = 0; waits_at[me] = 0; woken[me] = 0 }
       if
       :: at == 0
@@ -484,14 +483,14 @@ slow_way: /* attempt_lock() */
       fi;
       d_step {
         content[at] = 1;
-        slow[at] = 1; own[at] = FREE; turn[at] = 0; granted[at] = 0; limit[at] = 0;
+        mutex_owned[at] = 1; own[at] = FREE; turn[at] = 0; granted[at] = 0; limit[at] = 0;
         fields[at] = 0; expired[at] = 0; reserved[at] = 0
       }
     }
     chain[key] = at;
 found:
     atomic {
-      freeze();
+      take_over();
       if
       :: owner == SELF && reserved[at]
       :: owner == FREE -> goto grant
@@ -500,7 +499,7 @@ found:
     }
     reserved[at] = 0; /* claim_reserved() */
     d_step { expired[at] = 0; mine = number; enter(mine) }
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto hold }
 
 held:
@@ -518,7 +517,7 @@ held:
     atomic { complete = 0; dead = 0; end_grant_of() }
 grant:
     slow_grant(SELF, 0);
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto hold }
 
 refused:
@@ -528,15 +527,15 @@ refused:
 #endif
     :: skip
     fi;
-#ifdef MUTANT_WAITS_WITHOUT_SLOW
-    slow[at] = slow_before;
+#ifdef MUTANT_WAITS_WITHOUT_OWNED
+    mutex_owned[at] = owned_before;
 #else
-    thaw(at);
+    release_word(at);
 #endif
     atomic { dead = owner; give_mutex() }
-    atomic { /* It asks the kernel outside the mutex. */
+    atomic { /* asks the kernel outside the mutex */
       if
-      :: !LIVES(dead) -> mine = 0; goto slow_way
+      :: !LIVES(dead) -> mine = 0; goto slow_path
       :: else -> dead = 0
       fi;
       if
@@ -547,7 +546,7 @@ refused:
     if
     :: d_step { woken[me] -> woken[me] = 0 }
     :: atomic { leaving[me] -> leaving[me] = 0; goto leave }
-    :: d_step { /* time passes: all slices of sleep end */
+    :: d_step { /* time passes: all sleep intervals end */
          timeout ->
          assert(paid > 0);
          paid--;
@@ -559,7 +558,7 @@ refused:
          i = 0
        }
     fi;
-    goto slow_way;
+    goto slow_path;
 
 hold:
     atomic { owner = 0; number = 0; fits = 0; epoch_before = 0 }
@@ -576,19 +575,19 @@ hold:
       :: else
       fi
     }
-    freeze();
+    take_over();
     if
     :: owner == SELF && number == mine && !expired[at] ->
-#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it SLOW, as it found it. */
-#ifdef MUTANT_SWEEP_THAWS
-       thaw(at);
+#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves its MUTEX_OWNED as it was. */
+#ifdef MUTANT_SWEEP_RELEASES
+       release_word(at);
 #endif
        skip;
 #endif
        d_step { expired[at] = 0; fields[at] = number }
     :: else
     fi;
-    thaw(at);
+    release_word(at);
     give_mutex();
 release:
 #endif
@@ -602,7 +601,7 @@ release:
       fi
     }
     atomic {
-      fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !slow[at]);
+      fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !mutex_owned[at]);
       if
       :: fits
       :: else -> goto slow_release
@@ -616,10 +615,10 @@ release:
     }
     atomic {
       d_step {
-#ifdef MUTANT_RELEASE_IGNORES_SLOW
+#ifdef MUTANT_RELEASE_IGNORES_OWNED
         fits = (own[at] == SELF && turn[at] == mine);
 #else
-        fits = (own[at] == SELF && turn[at] == mine && !slow[at]);
+        fits = (own[at] == SELF && turn[at] == mine && !mutex_owned[at]);
 #endif
         if
         :: fits ->
@@ -645,18 +644,18 @@ slow_release: /* unlock_slowly() */
       fi
     }
     atomic {
-      freeze();
+      take_over();
       if
       :: owner == SELF && number == mine
       :: else -> assert(inside[key] != SELF || lease[me] != mine); goto released /* not_owner */
       fi
     }
-    d_step { slow[at] = 1; own[at] = FREE; owner = FREE; leave_lease() }
+    d_step { mutex_owned[at] = 1; own[at] = FREE; owner = FREE; leave_lease() }
 #ifndef MUTANT_NO_OFFER
     offer();
 #endif
 released:
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto next_round }
 
 leave: /* lock_leave() */
@@ -668,7 +667,7 @@ leave: /* lock_leave() */
       :: else
       fi
     }
-    freeze();
+    take_over();
     if
     :: owner == SELF && reserved[at] -> end_grant_of()
     :: else
@@ -677,16 +676,16 @@ leave: /* lock_leave() */
     :: owner == FREE -> reserved[at] = 0; offer()
     :: else
     fi;
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto next_round }
   } unless { doomed[me] };
 
-  /* Killed: another process replaces it. */
+  /* Killed: a new process replaces this one. */
   d_step {
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
     at = 0; key = 0; epoch_before = 0; owner = 0; number = 0; next = 0; until = 0; dead = 0; mine = 0; heir = 0;
-    slow_before = 0; complete = 0; fits = 0
+    owned_before = 0; complete = 0; fits = 0
   }
   goto life;
 
@@ -697,7 +696,7 @@ end:
 #if SWEEPS
 proctype Sweeper() {
   byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values, breaks;
-  bit slow_before, complete;
+  bit owned_before, complete;
 
   {
     skip;
@@ -726,7 +725,7 @@ next_sweep:
          :: content[at] == 0 ->
             d_step {
               content[at] = 2;
-              slow[at] = 0; granted[at] = 0; limit[at] = 0; fields[at] = 0; expired[at] = 0; reserved[at] = 0;
+              mutex_owned[at] = 0; granted[at] = 0; limit[at] = 0; fields[at] = 0; expired[at] = 0; reserved[at] = 0;
 #ifdef LIES
               own[at] = FREE; turn[at] = 1
 #else
@@ -763,9 +762,9 @@ next_sweep:
       fi;
     }
     atomic {
-      freeze();
+      take_over();
       if
-      :: to == 0 -> thaw(at); give_mutex(); goto next_sweep
+      :: to == 0 -> release_word(at); give_mutex(); goto next_sweep
       :: to == 1 -> goto move
       :: to == 2 -> goto remove
       :: to == 3 -> goto set
@@ -794,16 +793,17 @@ move: /* ClockSweep::visit(), keep(), move() */
     }
     d_step {
       content[to] = 1;
-      slow[to] = slow[at]; own[to] = own[at]; turn[to] = turn[at]; granted[to] = granted[at]; limit[to] = limit[at];
+      mutex_owned[to] = mutex_owned[at]; own[to] = own[at]; turn[to] = turn[at]; granted[to] = granted[at];
+      limit[to] = limit[at];
       fields[to] = fields[at]; expired[to] = expired[at]; reserved[to] = reserved[at]
     }
     if
-    :: slow_before
-    :: !slow_before -> thaw(to)
+    :: owned_before
+    :: !owned_before -> release_word(to)
     fi;
     chain[key] = to;
-#ifdef MUTANT_OLD_PLACE_THAWED
-    slow[at] = 0;
+#ifdef MUTANT_OLD_ENTRY_RELEASED
+    mutex_owned[at] = 0;
 #endif
     epoch++;
     content[at] = 0;
@@ -831,13 +831,13 @@ set: /* Dictionary::store() over a lock, and remove() */
 #endif
       if
       :: complete
-      :: else -> slow_before = 0; goto leave_it /* is_settled(): it waits, outside */
+      :: else -> owned_before = 0; goto leave_it /* is_settled(): waits outside the mutex */
       fi
     }
 cut:
     atomic { chain[key] = 0; inside[key] = 0 }
-#ifdef MUTANT_REMOVED_WITHOUT_SLOW
-    slow[at] = 0;
+#ifdef MUTANT_REMOVED_WITHOUT_OWNED
+    mutex_owned[at] = 0;
 #endif
 #ifndef MUTANT_EPOCH_IGNORED
     epoch++;
@@ -858,7 +858,7 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
-break_grant: /* break_lease(); renew() and the others write where this ends the grant. It may be any lease. */
+break_grant: /* break_lease(); renew() and the like write where this ends the grant. Any lease may be chosen. */
     atomic {
 #ifdef MUTANT_INCOMPLETE_BROKEN
       complete = 1;
@@ -867,7 +867,7 @@ break_grant: /* break_lease(); renew() and the others write where this ends the 
 #endif
       if
       :: owner != FREE && complete
-      :: else -> slow_before = 0; goto leave_it /* judge_grant(): it waits, outside */
+      :: else -> owned_before = 0; goto leave_it /* judge_grant(): waits outside the mutex */
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
@@ -876,13 +876,13 @@ break_grant: /* break_lease(); renew() and the others write where this ends the 
       :: HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1
       :: else
       fi;
-      slow_before = 0
+      owned_before = 0
     }
 
-leave_it: /* A sweep thaws only locks that it has frozen itself. */
+leave_it: /* A sweep releases only the words of locks that it has taken over itself. */
     if
-    :: slow_before
-    :: !slow_before -> thaw(at)
+    :: owned_before
+    :: !owned_before -> release_word(at)
     fi;
     atomic { give_mutex(); goto next_sweep }
   } unless { doomed[me] };
@@ -890,7 +890,7 @@ end:
   atomic {
     d_step {
       doomed[me] = 0; over[me] = 1;
-      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; slow_before = 0; complete = 0;
+      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0;
       looks = 0; moves = 0; removals = 0; sets = 0; values = 0; breaks = 0
     }
   }
@@ -918,13 +918,13 @@ end:
 #define LEAVE(p) d_step { leaves < LEAVES && waiter[p] != 0 && !leaving[p] -> leaves++; leaving[p] = 1 }
 #define RELEASE_BY_THREAD(p)                                                                         \
   d_step {                                                                                           \
-    threads < THREADS && inside[0] == TOKEN(p) && !slow[chain[0]] && own[chain[0]] == TOKEN(p) &&    \
+    threads < THREADS && inside[0] == TOKEN(p) && !mutex_owned[chain[0]] && own[chain[0]] == TOKEN(p) &&    \
     turn[chain[0]] == lease[p] -> threads++; own[chain[0]] = FREE; inside[0] = 0                     \
   }
 
 proctype Fate() {
   byte me, key, at, owner, number, next, until, threads;
-  bit slow_before, complete;
+  bit owned_before, complete;
 
   do
 #if KILLS
@@ -961,12 +961,12 @@ proctype Fate() {
   at = chain[0];
   if
   :: at != 0 ->
-     freeze();
+     take_over();
      assert(owner == FREE || !LIVES(owner) || expired[at]);
      end_grant_of();
      reserved[at] = 0;
-     thaw(at);
-     assert(!slow[at])
+     release_word(at);
+     assert(!mutex_owned[at])
   :: else
   fi;
 #ifdef LIES

@@ -1,29 +1,29 @@
-/* shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, over the deaths of owners and waiters.
+/* Models shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, despite deaths of owners and waiters.
 
-   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep, makes waiters time out,
-   and overwrites a free word with the name of a live process, at any step of any process. A killed process is followed
-   by a new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot; the
-   generation in the slot grows with each owner. With THREADS=N the first N processes are threads of one process; then
-   none is killed.
+   PROCESSES processes take and release the mutex ROUNDS times each. Fate kills processes, ends sleep intervals, makes
+   waiters time out, and overwrites a free word with the name of a live process, at any step of any process. A new
+   process replaces each killed one and takes any free slot. While a process lives, the kernel holds a lock on its slot.
+   The generation in the slot grows with each owner. With THREADS=N the first N processes are threads of one process;
+   then none is killed.
 
-   The model shows, and how:
+   The model shows, with these means:
 
-   - Mutual exclusion: no process is `inside` when another comes in. Data that a dead process left inconsistent
-     (`dirty`) are seen only by the process that repairs them.
-   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step. Each such tick ends
-     all slices of sleep and must be paid for. A kill pays for one, and nothing else does.
+   - Mutual exclusion: no process is `inside` when another process enters. Only the process that repairs data sees the
+     inconsistent state that a dead process left (`dirty`).
+   - No wake-up is lost for longer than one bounded sleep. Time passes only when no process can take a step. Each such
+     tick ends all sleep intervals and must be paid for. A kill pays for one tick, and nothing else does.
    - Termination: there is no cycle of states at all, so every run ends (the runner has Spin search for cycles).
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found. */
+   -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault. */
 
 #ifndef PROCESSES
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, so that the dead one's may stay empty */
+#define SLOTS PROCESSES /* one more, so that the dead process's slot may stay empty */
 #endif
 #ifndef ROUNDS
-#define ROUNDS 1 /* of each process */
+#define ROUNDS 1 /* per process */
 #endif
 
 /* How often Fate does each thing. */
@@ -31,13 +31,13 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* slices of sleep that end before any process needs it */
+#define LOOKS 0 /* sleep intervals that end before a process needs it */
 #endif
 #ifndef LEAVES
 #define LEAVES 0 /* deadlines that pass */
 #endif
 #ifndef LIES
-#define LIES 0 /* words overwritten */
+#define LIES 0 /* overwritten words */
 #endif
 #ifndef TICKS_PER_LIE
 #define TICKS_PER_LIE 1
@@ -57,13 +57,13 @@
 /* ShmtxState::word */
 byte owner = NOBODY;
 bit waiters = 0;
-byte section = 0; /* its number */
+byte section = 0; /* the owner's section number */
 #define IS_SEEN (owner == seen && section == seen_section)
 
 /* The slots: the kernel's lock, the generation, and ProcessSlot::sections */
 bit held[SLOTS];
 byte gen[SLOTS];
-byte within[SLOTS]; /* threads that are in a section, or try to begin one */
+byte within[SLOTS]; /* threads that are in a section, or are trying to begin one */
 byte begun[SLOTS];
 
 /* By process. */
@@ -73,11 +73,11 @@ bit leaving[PROCESSES];
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 
-/* Variables of the proof alone. */
+/* Variables of the proof only. */
 byte inside = NOBODY;
 bit dirty = 0;
 byte finished = 0;
-byte paid = 0; /* ticks */
+byte paid = 0; /* for ticks */
 
 inline come_in() {
   assert(inside == NOBODY);
@@ -97,7 +97,7 @@ inline give_up() { /* LockResult::timeout */
   goto next_round
 }
 
-inline futex_wake() { /* one of them, or none */
+inline futex_wake() { /* wakes one sleeper, if there is any */
   if
   :: parked[0] -> parked[0] = 0
   :: parked[1] -> parked[1] = 0
@@ -150,7 +150,7 @@ next_round:
     :: d_step { else -> round++; with_waiters = 0 }
     fi;
 
-look: /* wait_on_futex(); the first time it is lock_fast() */
+look: /* wait_on_futex(); on the first attempt, lock_fast() */
     atomic { begun[slot]++; number = begun[slot] } /* take(): begin_section() */
 #ifndef MUTANT_COUNTED_TOO_LATE
     within[slot]++;
@@ -175,13 +175,13 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     fi;
     if
     :: saw_waiters
-    :: d_step { !saw_waiters && IS_SEEN && !waiters -> waiters = 1; saw_waiters = 1 } /* the exact word */
+    :: d_step { !saw_waiters && IS_SEEN && !waiters -> waiters = 1; saw_waiters = 1 } /* expects the exact word */
     :: d_step { !saw_waiters && !(IS_SEEN && !waiters) -> forget() } goto look
     fi;
 #ifndef MUTANT_WAITERS_BIT_FORGOTTEN
     with_waiters = 1;
 #endif
-    if /* futex_wait(): the kernel compares, and puts to sleep, in one step */
+    if /* futex_wait(): the kernel compares and sleeps in one step */
 #ifdef MUTANT_SLEEP_WITHOUT_COMPARING
     :: d_step { !leaving[me] -> parked[me] = 1 }
 #else
@@ -200,7 +200,7 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     :: d_step { else -> forget() } goto look
     fi;
 
-judge: /* take_from_dead(): the kernel is asked first, then the generation is read, then which process is inside */
+judge: /* take_from_dead(): asks the kernel first, then reads the generation, then who is inside */
     if
     :: d_step { seen == NOBODY -> forget() } goto look
     :: d_step { else -> dead = !held[SLOT(seen)] }
@@ -259,7 +259,7 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
     :: d_step { !leaving[me] -> forget() } goto look
     fi;
 
-repair: /* LockResult::owner_died; it may be killed here as anywhere */
+repair: /* LockResult::owner_died; a kill may come here as anywhere */
 #ifndef MUTANT_REPAIR_SKIPPED
     skip;
     dirty = 0;
@@ -275,7 +275,7 @@ hold:
 #ifdef MUTANT_COUNTED_TOO_SHORT
     within[slot]--;
 #endif
-    d_step { /* unlock(): the word becomes 0, and its old value is known */
+    d_step { /* unlock(): the word becomes 0, and the old value is returned */
       assert(owner == self);
       owner = NOBODY;
       saw_waiters = waiters;
@@ -293,7 +293,7 @@ hold:
     goto next_round
   } unless { doomed[me] };
 
-  /* Killed: takes no further step. A moment later the kernel releases its lock on the slot. */
+  /* Killed: takes no further step. Shortly afterwards the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     parked[me] = 0;
@@ -333,7 +333,7 @@ end:
 /* One line for each thing that Fate may do to one process. */
 #define KILL(p) \
   d_step { kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1; kills++; paid = paid + TICKS_PER_KILL }
-/* The newest number, of a section that is over. */
+/* The newest section number, of a section that has ended. */
 #define LIE(s)                                                                        \
   d_step {                                                                            \
     lies < LIES && owner == NOBODY && !waiters && held[s] && gen[s] > 0 ->            \

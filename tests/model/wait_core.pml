@@ -1,52 +1,53 @@
-/* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
-   (src/lock, src/wait, src/sync/mailbox.cc, src/dict/wait_queue.cc).
+/* Models the wait core for an exclusive lock: how a process waits for the lock and is woken, despite deaths (src/lock,
+   src/wait, src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
-   One lock. PROCESSES processes with one waiter each take the lock ROUNDS times. Fate kills, ends leases, ends slices
-   of sleep, makes waiters time out and has queues dropped, at any step of any process. Whatever a shmtx guards is one
-   step here; shmtx.pml shows that this is sound. A comment beside a step names the function that it stands for. A
-   killed process is followed by a new one, which takes any free slot, also the dead one's, and numbers its waiter as
-   the dead process did.
+   There is one lock. PROCESSES processes with one waiter each take the lock ROUNDS times. Fate kills processes, ends
+   leases and sleep intervals, makes waiters time out and has queues dropped, at any step of any process. Everything
+   that a shmtx guards is one step here; shmtx.pml shows that this is sound. A comment next to a step names the function
+   that the step stands for. A new process replaces each killed one, takes any free slot, even the dead process's, and
+   gives its waiter the same number.
 
-   The model shows, and how:
+   The model shows, with these means:
 
    - Mutual exclusion: `inside` is the process with a lease that has not ended. A process that takes or claims the lock
-     finds none.
-   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step (STANDSTILL); each
-     such tick ends all slices of sleep. If a process sleeps then though the lock is free, or has a dead owner, or is
-     granted and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks,
-     a repair that drops the queue for one, nothing else for any. So without a death no wait depends on the clock. After
-     a death it does at most twice: for a note or a wake-up that died with its process, and for a grant to a dead one.
-   - Termination: there is no cycle of states at all (the runner has Spin search for cycles), so every run ends, with
-     all rounds of all processes done or given up. With EARLY, slices end by themselves at any time, as often as they
-     like. Then there are cycles, and `every_wait_ends` is shown under weak fairness.
-   - The bound on overtakes: `overtaken` counts, for each waiter, takers that came later than it. The bound is
+     finds `inside` empty.
+   - No wake-up is lost for longer than one bounded sleep. Time passes only when no process can take a step
+     (STANDSTILL); each such tick ends all sleep intervals. A wake-up was lost if a process sleeps then although the
+     lock is free, has a dead owner, or is granted and not claimed. The tick must then be paid for. A kill pays for
+     TICKS_PER_KILL ticks, a repair that drops the queue for one, nothing else for any. So without a death no wait
+     depends on the clock. After a death a wait does at most twice: once for a note or a wake-up that died with its
+     process, and once for a grant to a dead process.
+   - Termination: there is no cycle of states at all (the runner has Spin search for cycles). So every run ends, and
+     all processes have finished or abandoned all rounds. With EARLY, sleep intervals end by themselves at any time, as
+     often as they like. Then there are cycles, and `every_wait_ends` is shown under weak fairness.
+   - The bound on overtakes: `overtaken` counts, for each waiter, the takers that arrived later. The bound is
      kOvertakesMax for each position in the queue, and kOvertakesMax plus one for each death, repair, end of a lease,
      and waiter that comes too late.
-   - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside. The lock is not kept
-     idle for them while another process sleeps for it, except when their turn is due (DUES), which is paid for like a
-     death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
+   - Slow waiters (SLOW) stay away for a long time between a wake-up and the attempt, so they stand aside. The lock is
+     not kept idle for them while another process sleeps for it, except when their turn is due (DUES), which is paid
+     for like a death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
    - At the end no live process owns the lock.
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found.
+   -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
-   Left out: several waiters of one process (each has its entry in the mailbox, and the parking lot's mutex guards which
-   one reads it); waiters without a position in the queue (they poll); permits; and memory ordering, because Spin's
+   Left out: several waiters of one process (each has its own mailbox entry, and the parking lot's mutex decides which
+   waiter reads it); waiters without a position in the queue (they poll); permits; and memory ordering, because Spin's
    memory is sequentially consistent. */
 
 #ifndef PROCESSES
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, so that the dead one's may stay empty */
+#define SLOTS PROCESSES /* one more, so that the dead process's slot may stay empty */
 #endif
 #ifndef ROUNDS
-#define ROUNDS 1 /* of each process */
+#define ROUNDS 1 /* per process */
 #endif
 #ifndef OVERTAKES_MAX
 #define OVERTAKES_MAX 1 /* kOvertakesMax */
 #endif
 #ifndef FAIR
-#define FAIR 0 /* bit s: the process in slot s asks for strict order */
+#define FAIR 0 /* bit s: the process in slot s requests strict order */
 #endif
 
 #ifndef SLOW
@@ -58,10 +59,10 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* slices of sleep that end before any process needs it */
+#define LOOKS 0 /* sleep intervals that end before a process needs it */
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases, and grants that are not claimed yet, that expire */
+#define ENDS 0 /* expiries of leases and of unclaimed grants */
 #endif
 #ifndef LEAVES
 #define LEAVES 0 /* waits that time out or are cancelled */
@@ -70,10 +71,10 @@
 #define REPAIRS 0 /* queues dropped by a repair of the shard */
 #endif
 #ifndef STALES
-#define STALES 0 /* waiters that come later than kClaimNs after they were woken, and have lost their position */
+#define STALES 0 /* waiters that come later than kClaimNs after their wake-up and have lost their position */
 #endif
 #ifndef RESTS
-#define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a slice of sleep */
+#define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a sleep interval */
 #endif
 #ifndef DUES
 #define DUES 0 /* times that the lock is kept for a slow waiter that is absent */
@@ -86,8 +87,8 @@
 #define TOKEN(slot, generation) (1 + (slot) + SLOTS * (generation))
 #define SLOT(token) (((token)-1) % SLOTS)
 #define GENERATION(token) (((token)-1) / SLOTS)
-#define SAME_GENERATION(token) (gen[SLOT(token)] == GENERATION(token)) /* World::slot() finds one */
-#define PLACES (PROCESSES + KILLS) /* dead waiters stay in the queue until another process finds them */
+#define SAME_GENERATION(token) (gen[SLOT(token)] == GENERATION(token)) /* World::slot() finds the slot */
+#define PLACES (PROCESSES + KILLS) /* dead waiters stay in the queue until a process finds them */
 
 #define LIVES(token) (held[SLOT(token)] && SAME_GENERATION(token))
 /* Detection of deaths: World::alive() */
@@ -111,8 +112,8 @@ bit ended = 0;    /* the owner's lease has expired */
 byte entries = 0;
 byte waiter[PLACES];
 byte since[PLACES];  /* arrival */
-byte overtakes[PLACES]; /* LockFields::overtakes less WaiterFields::overtakes */
-byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 longer than kOvertakeNs */
+byte overtakes[PLACES]; /* LockFields::overtakes minus WaiterFields::overtakes */
+byte turn[PLACES];   /* WaiterFields::first: 0 never first, 1 found to be first, 2 first for longer than kOvertakeNs */
 bit woken[PLACES];   /* a wake-up is under way */
 bit here[PLACES];    /* Waiter::present */
 
@@ -124,7 +125,7 @@ bit posted[SLOTS];   /* since mailbox_value() */
 bit asleep[SLOTS]; /* the signal word's bit ASLEEP */
 bit parked[SLOTS]; /* in futex_wait */
 
-/* By slot: when the wait began; 0: it does not wait. */
+/* By slot: when the wait began; 0: not waiting. */
 byte arrival[SLOTS];
 byte arrivals = 0;
 
@@ -135,20 +136,20 @@ bit resting[PROCESSES];
 bit slice_over[SLOTS];
 bit leaving[SLOTS];
 
-/* Variables of the proof alone. */
+/* Variables of the proof only. */
 byte inside = NOBODY;
 byte overtaken[SLOTS];
 byte finished = 0;
 bit present_is_first = 1;
 byte blows = 0; /* kills, ends, repairs, and stale notes of wake-ups */
 byte stales = 0;
-byte paid = 0;  /* ticks */
+byte paid = 0;  /* for ticks */
 byte rests = 0;
 byte dues = 0;
 
 hidden byte i, j, c;
 
-/* REQUIRES, for all of these: within a d_step. */
+/* REQUIRES, for all of the following: within a d_step. */
 
 inline move_entry(from, to) {
   waiter[to] = waiter[from];
@@ -168,7 +169,7 @@ inline clear_entry(at) {
   here[at] = 0
 }
 
-inline find_entry(token) { /* i: its place, or `entries` */
+inline find_entry(token) { /* i: its position, or `entries` */
   i = 0;
   do
   :: i < entries && waiter[i] != token -> i++
@@ -220,8 +221,8 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(); a present w
   fi
 }
 
-/* Takes out waiters that are gone: their slot has changed hands; woken and did not come (`stale`); found
-   dead. The next one becomes the first. */
+/* Removes waiters that are gone: their slot has changed hands, they were woken and did not come (`stale`), or they were
+   found dead. The next waiter becomes the first. */
 inline find_first() { /* WaitQueue::first(), and may_take() */
   do
   :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
@@ -241,7 +242,8 @@ inline find_first() { /* WaitQueue::first(), and may_take() */
 #define IS_AWAY(at) (((SLOW >> SLOT(waiter[at])) & 1) && !IS_FAIR(at) && !here[at])
 #endif
 
-/* turn_of(). c: the position of the waiter whose turn it is, or `entries`. `due`: kShare has come for the first. */
+/* turn_of(). c: the position of the waiter whose turn it is, or `entries`. `due`: kShare has come for the first waiter.
+   */
 inline find_turn(fair) {
   find_first();
   c = 0;
@@ -263,7 +265,7 @@ inline find_turn(fair) {
   fi
 }
 
-/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, as the clock happens to say */
+/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, which the clock may say */
 #ifdef MUTANT_PRESENT_IS_OVERTAKEN
 #define WAITS_FOR_NOBODY(at) (0)
 #else
@@ -271,7 +273,7 @@ inline find_turn(fair) {
 #endif
 #define MAY_OVERTAKE (!late && turn[c] != 2 && overtakes[c] < OVERTAKES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
 
-/* `next` is the waiter to post to: NOBODY, if a wake-up is under way already. */
+/* `next`: the waiter to post to, or NOBODY if a wake-up is already under way. */
 inline reserve() {
   owner = waiter[c];
   reserved = 1;
@@ -307,7 +309,7 @@ inline offer() { /* the lock has been freed */
   due = 0
 }
 
-/* Sets `ready`: whether the waiter that came at arrival[slot] may take the free lock. If not, the first one may. */
+/* Sets `ready`: whether the waiter that came at arrival[slot] may take the free lock. If not, the first waiter may. */
 inline may_take() {
   find_turn((FAIR >> slot) & 1);
   ready = 1;
@@ -376,11 +378,11 @@ inline read_clock() {
   fi
 }
 
-/* post(). Its steps are apart: the sender may die between any two, and the slot may change hands. */
+/* post(), in separate steps: the sender may die between any two of them, and the slot may change hands. */
 inline deposit() {
   mail[SLOT(next)] = 1
 }
-inline raise_signal() { /* the compare-and-swap, then futex_wake if it took ASLEEP away */
+inline raise_signal() { /* the compare-and-swap, then futex_wake if that cleared ASLEEP */
   if
   :: d_step { asleep[SLOT(next)] -> asleep[SLOT(next)] = 0; posted[SLOT(next)] = 1 }
      parked[SLOT(next)] = 0
@@ -411,7 +413,7 @@ inline post_next() {
   fi
 }
 
-/* The process does other work for longer than a slice of sleep. */
+/* The process does other work for longer than a sleep interval. */
 inline rest() {
   if
   :: skip
@@ -512,12 +514,12 @@ attempt: /* lock_wait() */
       d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], present) }
     }
     post_all();
-    /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the owner that it judged. */
+    /* find_dead(): asks the kernel outside the mutex. The next attempt names the owner that was judged dead. */
     if
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
     fi;
-    if /* poll_for_turn(), for as long as it happens to take */
+    if /* poll_for_turn(), for any length of time */
     :: atomic { present -> present = 0; goto attempt }
     :: else
     fi;
@@ -615,7 +617,7 @@ leave: /* lock_leave() */
 #ifdef MUTANT_LEAVE_KEEPS_WAKE_UP
         :: owner == NOBODY && ready -> offer()
 #else
-        :: owner == NOBODY -> offer() /* it may have been woken to take the free lock */
+        :: owner == NOBODY -> offer() /* this waiter may have been woken to take the free lock */
 #endif
         :: else -> late = 0; due = 0; stale = 0
         fi;
@@ -656,7 +658,7 @@ hold:
     goto next_round;
   } unless { doomed[me] };
 
-  /* Killed: takes no further step. A moment later the kernel releases its lock on the slot. */
+  /* Killed: takes no further step. Shortly afterwards the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     resting[me] = 0;

@@ -1,4 +1,4 @@
-// Knowledge that the processes (or threads) of the test share beside the dictionary.
+// Knowledge that the test's processes (or threads) share outside the dictionary.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kWritersMax = 4;
 inline constexpr std::uint32_t kReadersMax = 8;
 inline constexpr std::uint32_t kMixersMax = 4;
 
-/// Keys of each kind that each writer has.
+/// Returns the number of each writer's keys of this kind.
 constexpr std::uint32_t keys_of_kind(Kind kind) noexcept {
   switch (kind) {
     case Kind::string:
@@ -41,18 +41,18 @@ inline constexpr std::uint32_t kKeysMax = kWritersMax * keys_per_writer();
 
 struct KeyInfo {
   std::uint32_t number;
-  std::uint32_t writer;  // it alone changes it
+  std::uint32_t writer;  // the only writer that changes the key
   Kind kind;
   std::string name;
   bool always_there;
 };
 
-/// The kinds of keys. Locks of a writer that is killed become free: readers cannot know what they must find.
+/// The kinds of keys to use. Locks of a killed writer become free, so readers cannot know what they must find.
 enum class Kinds { all, passing_locks, no_locks };
 std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds);
 
 struct alignas(64) Written {
-  std::atomic<std::uint32_t> version;  // the last that was certainly stored
+  std::atomic<std::uint32_t> version;  // the last version that was certainly stored
 };
 
 /// Plain words, written before the version of that number is stored, and read after it was loaded: only the dictionary
@@ -62,7 +62,7 @@ using Notes = std::array<std::uint32_t, kNotes>;
 
 struct alignas(64) Reader {
   std::array<std::atomic<std::uint64_t>, kKinds> reads;
-  std::atomic<std::uint64_t> missing;  // nothing was stored, or need not have been
+  std::atomic<std::uint64_t> missing;  // nothing was stored, or may not have been
 };
 
 inline constexpr std::uint64_t kGrants = 1U << 22;
@@ -75,7 +75,7 @@ struct Ledger {
   std::array<Notes, kWritersMax> notes;
   std::array<Reader, kReadersMax> readers;
   std::array<std::atomic<std::uint64_t>, kWritersMax> writes;
-  std::array<std::atomic<std::uint32_t>, kWritersMax> versions;  // the last that a writer began to store
+  std::array<std::atomic<std::uint32_t>, kWritersMax> versions;  // the last version that a writer began to store
   std::array<std::atomic<std::uint64_t>, kMixersMax> mixed;
   std::atomic<std::uint64_t> begin_ms;
   std::atomic<std::uint32_t> ready;
@@ -86,7 +86,7 @@ struct Ledger {
   std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
   std::array<std::atomic<std::uint64_t>, kMixersMax> swaps;
   std::array<std::atomic<std::uint64_t>, kMixersMax> sections;
-  std::uint64_t guarded;  // by a lock of the dictionary
+  std::uint64_t guarded;  // guarded by a lock of the dictionary
 
   crash::Violations violations;
 };
@@ -95,13 +95,13 @@ struct Ledger {
 struct Shape {
   const char* name;
   std::uint64_t size;
-  double share;  // of the reads
+  double share;  // share of the reads
   bool safe;     // nothing may be evicted, so permanent keys must be found
   Kinds kinds;
-  bool kills;            // of writers, which others replace
+  bool kills;            // writers are killed and replaced
   std::uint32_t filler;  // entries that take the rest of the memory, so that all stores must make room
 
-  /// No room, yet nothing is evicted: only with calls that never evict.
+  /// There is no room, yet nothing is evicted: this works only with calls that never evict.
   bool tight() const noexcept { return safe && filler != 0; }
 };
 
@@ -116,13 +116,13 @@ struct Work {
 
 /// Runs until ledger.writers_stop.
 void write(const Work& work, std::uint32_t writers);
-/// Makes this many reads that find something.
+/// Makes this many reads that find a value.
 void read(const Work& work, std::uint64_t reads);
-/// Does everything else that a dictionary can do, until ledger.mixers_stop.
+/// Uses all other operations of a dictionary, until ledger.mixers_stop.
 void mix_in(const Work& work);
 /// Runs first: the words that mixers change must not need room later.
 void prepare_mixed(test::Dict& dict);
-/// When all have ended, the counts of the mixers must be complete.
+/// Checks that the mixers' counts are complete after all have ended.
 void check_mixed(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::readers

@@ -65,7 +65,7 @@ class Mixer {
   }
 
   void enter() {
-    if (work_.shape.tight()) return;  // a lock that nobody holds is evicted, and made again later
+    if (work_.shape.tight()) return;  // a lock that nobody holds is evicted, and created again later
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (int i = 0; i < 20 && (code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT); ++i) {
@@ -77,12 +77,12 @@ class Mixer {
     }
     if (code != HOLDFAST_OK)
       return expect("leave", dict_.leave(kLock, parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
-    ++ledger_.guarded;  // on purpose by no atomic step
+    ++ledger_.guarded;  // not atomic on purpose
     ledger_.sections[work_.self].fetch_add(1);
     expect("unlock", test::unless_held_up([&] { return dict_.unlock(kLock, &lease); }), {HOLDFAST_OK});
   }
 
-  /// Which of the permanent keys had been stored before a walk.
+  /// Returns which of the permanent keys had been stored before a walk.
   std::map<std::string, int> present() const {
     std::map<std::string, int> names;
     for (const KeyInfo& key : work_.keys)
@@ -91,7 +91,7 @@ class Mixer {
     return names;
   }
 
-  /// For the keys of any of the dictionaries here.
+  /// Returns a buffer for the keys of any dictionary in this test.
   holdfast_value room() {
     holdfast_value value{};
     value.data = buffer_.data();
@@ -163,7 +163,7 @@ class Mixer {
     if (random_() % 20 == 0) expect("flush_all", side_.flush_all(), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
   }
 
-  /// All mixers at the two ends of one list.
+  /// Lets all mixers use the two ends of one list.
   void push_and_pop() {
     std::uint32_t length = 0;
     const std::string bytes(random_() % 100, 'l');

@@ -17,7 +17,7 @@ class Watcher {
         seen_(work.keys.size()),
         sequences_(work.keys.size()) {}
 
-  /// Returns whether there was something to read.
+  /// Returns whether there was a value to read.
   bool step() {
     const std::uint64_t random = random_();
     const KeyInfo& key = work_.keys[(random >> 32) * work_.keys.size() >> 32];
@@ -75,10 +75,10 @@ class Watcher {
       return ledger_.violations.add("TORN: %s, type %d, flags %u, %zu bytes, number %a", key.name.c_str(), value.type,
                                     value.flags, value.size, value.number);
     if (version < kNotes && ledger_.notes[key.writer][version] != static_cast<std::uint32_t>(mix(key.number, version)))
-      ledger_.violations.add("NOT COMPLETE: version %u of %s came before what was written before it", version,
+      ledger_.violations.add("NOT COMPLETE: version %u of %s became visible before earlier writes", version,
                              key.name.c_str());
-    // get_stale may return an old version of a key that is deleted and stored again; otherwise no version may be older
-    // than one seen before.
+    // get_stale may return an old version of a key that is deleted and stored again. Otherwise no version may be older
+    // than a version seen before.
     if (!key.always_there) return;
     if (version < least) ledger_.violations.add("OLD: version %u of %s, %u at least", version, key.name.c_str(), least);
     seen_[key.number] = version;
@@ -87,7 +87,7 @@ class Watcher {
   static bool proves_itself(const KeyInfo& key, const holdfast_value& value, std::uint32_t& version) {
     switch (key.kind) {
       case Kind::number:
-      case Kind::number_anew:
+      case Kind::number_with_flags:
         version = version_of(value.number);
         return value.type == HOLDFAST_NUMBER && value.flags == (key.kind == Kind::number ? key.number : version) &&
                std::bit_cast<std::uint64_t>(value.number) ==
@@ -141,8 +141,8 @@ class Watcher {
     }
   }
 
-  /// The fencing number and the expiry of a lease belong to one grant. Its taker notes them after the grant, so the
-  /// grant that was seen before is judged now.
+  /// The fencing number and the expiry of a lease belong to one grant. The taker notes them after the grant, so this
+  /// call judges the grant that was seen before.
   void check_grant(const KeyInfo& key, std::uint64_t sequence, std::uint64_t term) {
     if (last_grant_.sequence < kGrants) {
       const std::uint8_t noted = ledger_.grants[last_grant_.sequence].load(std::memory_order_relaxed);

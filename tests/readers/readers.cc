@@ -1,5 +1,6 @@
-// Readers without a lock, among writers. No value may be torn, another key's, or older than one seen before, and no
-// permanent key may be missing. In processes, or in threads that share one mapping (for ThreadSanitizer).
+// Readers without a lock run concurrently with writers. No value may be torn, belong to a different key, or be older
+// than a value seen before, and no permanent key may be missing. Runs in processes, or in threads that share one
+// mapping (for ThreadSanitizer).
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,14 +59,14 @@ class Runner {
     if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) end(status);
     return ended_;
   }
-  /// Kills it in the middle of its work. REQUIRES: it is a process.
+  /// Kills the runner in the middle of its work. REQUIRES: it is a process.
   void kill() {
     int status = 0;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
   }
-  /// Whether it ended as it should.
+  /// Returns whether the runner ended as it should.
   bool wait() {
     if (thread_.joinable()) {
       thread_.join();
@@ -117,7 +118,7 @@ class Run {
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
     if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
-    // Writers last: the locks of a writer that has ended may be gone while a mixer looks for them.
+    // Stops writers last: the locks of a writer that has ended may disappear while a mixer needs them.
     ledger_.mixers_stop.store(true);
     for (std::size_t i = plan_.writers; i < others.size(); ++i) finish(*others[i]);
     ledger_.writers_stop.store(true);
@@ -160,7 +161,7 @@ class Run {
   std::unique_ptr<Runner> start_writer(std::uint32_t self) {
     return start(self, [this](const Work& work) { write(work, plan_.writers); });
   }
-  /// While there are readers. REQUIRES: the writers are the first of `others`.
+  /// Kills writers while there are readers. REQUIRES: the writers are the first of `others`.
   void kill_writers(std::vector<std::unique_ptr<Runner>>& others, std::vector<std::unique_ptr<Runner>>& readers) {
     const auto read = [&] {
       return std::all_of(readers.begin(), readers.end(), [](auto& one) { return one->has_ended(); });

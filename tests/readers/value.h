@@ -1,5 +1,5 @@
-// Values that prove themselves. Each follows from its key and its version, so a reader alone can tell a right value
-// from one that is torn, old or another key's.
+// Values that prove themselves. Each value follows from its key and its version, so a reader alone can distinguish a
+// correct value from one that is torn, old or another key's.
 #pragma once
 
 #include <bit>
@@ -12,22 +12,22 @@
 
 namespace holdfast::readers {
 
-/// How a key's value is stored, and so how it changes.
+/// How a key's value is stored, which decides how it changes.
 enum class Kind : int {
-  number,         // by a store of the value's word alone
-  number_anew,    // with other flags each time: a new entry
-  boolean,        // a new entry
-  string,         // of another length each time
-  table,          // the same
-  list_length,    // a list that is pushed and popped
-  held_lock,      // one lease, renewed
-  passing_lock,   // taken and given back
-  coming_string,  // stored, deleted, expired
+  number,             // by a store of the value's word alone
+  number_with_flags,  // with new flags each time: a new entry
+  boolean,            // a new entry
+  string,             // a new length each time
+  table,              // the same
+  list_length,        // a list that is pushed to and popped from
+  held_lock,          // one lease, renewed
+  passing_lock,       // taken and released
+  coming_string,      // stored, deleted, expired
 };
 inline constexpr int kKinds = 9;
 inline constexpr std::size_t kLongest = 8192;
 
-/// Versions are a writer's own count. This many fit into every kind of value.
+/// The limit of versions. A version is a writer's own count, and this many fit into every kind of value.
 inline constexpr std::uint32_t kVersionsMax = 1U << 28;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept {
@@ -39,7 +39,7 @@ constexpr std::uint64_t mix(std::uint32_t key, std::uint32_t version) noexcept {
   return mix(std::uint64_t{key + 1} << 32 | version);
 }
 
-/// A number from 1 to 2: the version, and 24 bits of checksum.
+/// Returns a number from 1 to 2: the version, and 24 bits of checksum.
 constexpr double number_of(std::uint32_t key, std::uint32_t version) noexcept {
   return std::bit_cast<double>(std::uint64_t{0x3FF} << 52 | std::uint64_t{version} << 24 |
                                (mix(key, version) & 0xFFFFFF));
@@ -48,12 +48,12 @@ constexpr std::uint32_t version_of(double number) noexcept {
   return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(number) >> 24) & (kVersionsMax - 1);
 }
 
-/// Flags of a boolean: the version, and 4 bits of checksum.
+/// Returns the flags of a boolean: the version, and 4 bits of checksum.
 constexpr std::uint32_t boolean_flags(std::uint32_t key, std::uint32_t version) noexcept {
   return version | static_cast<std::uint32_t>(mix(key, version) >> 60) << 28;
 }
 
-/// Mostly short; any length up to kLongest.
+/// Returns a length: mostly short, but up to kLongest.
 constexpr std::size_t length_of(std::uint32_t key, std::uint32_t version) noexcept {
   const std::uint64_t random = mix(key, version);
   const std::uint64_t choice = random & 63;
@@ -89,7 +89,7 @@ inline bool are_bytes_of(std::uint32_t key, std::uint32_t version, const char* b
   return std::memcmp(bytes + size / 8 * 8, &last, size % 8) == 0;
 }
 
-/// Lists of different keys have different lengths: from this to this plus kListSpan.
+/// Lists of different keys have different lengths, from this to this plus kListSpan.
 inline constexpr std::uint32_t kListSpan = 4;
 constexpr std::uint32_t list_base(std::uint32_t key) noexcept { return 1 + key % 8 * (kListSpan + 1); }
 

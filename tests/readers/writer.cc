@@ -22,7 +22,7 @@ class Writer {
     const auto world = World::current();
     ledger_.tokens[work_.self].store((*world)->token());
     for (const KeyInfo* key : own_) {
-      // A writer that was killed may have left a list.
+      // A killed writer may have left a list.
       if (key->kind == Kind::list_length) find_length(*key);
       change(*key);
     }
@@ -71,7 +71,7 @@ class Writer {
         number = number_of(key.number, version);
         flags = key.number;
         break;
-      case Kind::number_anew:
+      case Kind::number_with_flags:
         number = number_of(key.number, version);
         break;
       case Kind::boolean:
@@ -84,7 +84,7 @@ class Writer {
         make_bytes(key.number, version, bytes_);
     }
     if (version < kNotes) ledger_.notes[work_.self][version] = static_cast<std::uint32_t>(mix(key.number, version));
-    // If two calls have the same effect, uses the one that never evicts when nothing may be missing.
+    // If two calls have the same effect and no key may disappear, uses the call that never evicts.
     const int op = work_.shape.safe ? HOLDFAST_SAFE_SET : HOLDFAST_SET;
     const int code = holdfast_store(dict_.handle, op, key.name.data(), key.name.size(), type, bytes_.data(),
                                     bytes_.size(), number, exptime, flags, nullptr);
@@ -155,7 +155,7 @@ class Writer {
   }
 
   void take_and_give_back(const KeyInfo& key) {
-    if (work_.shape.tight()) return;  // once released it may be evicted, and would come again by eviction
+    if (work_.shape.tight()) return;  // once released the lock may be evicted, and creating it again would evict too
     const auto term = static_cast<std::uint32_t>(random_() % kTerms);
     holdfast_lease lease{};
     const int code = dict_.try_lock(key.name, seconds_of_term(work_.self, term), &lease);
@@ -168,7 +168,7 @@ class Writer {
     expect("unlock", key, released, {HOLDFAST_OK});
   }
 
-  /// Keeps the dictionary full: stores another entry of another size, and deletes one when there is no room.
+  /// Keeps the dictionary full: stores entries of varying sizes, and deletes one when there is no room.
   void fill() {
     const std::string name = "filler-" + std::to_string(work_.self) + "-" + std::to_string(random_() % 4096);
     const std::string bytes(random_() % (random_() % 16 == 0 ? 3000 : 200), 'f');

@@ -5,20 +5,21 @@
 
 namespace holdfast::test {
 
-/// Seconds. A change waits up to one second for a mutex, and then needs a moment to return its error.
+/// In seconds. A change waits up to one second for a mutex, and then needs a moment to return its error.
 inline constexpr double kLongestCall = 1.1;
 
-/// Watches the calls of one thread. If one takes longer than kLongestCall, names the call and ends the process by
-/// SIGABRT. Time in which the thread was ready to run but did not, or the machine stood still, does not count. Make
-/// one per process, after fork; it stays until the process ends.
+/// Watches the calls of one thread. If a call takes longer than kLongestCall, prints the call's name and ends the
+/// process by SIGABRT. Does not count time in which the thread was ready to run but had no processor, or the machine
+/// stood still. Make one object per process, after fork; it stays until the process ends.
 class CallLimit {
  public:
-  /// `current` names the running call, null between calls; it may be in shared memory. Watches the calling thread.
+  /// `current`: the name of the running call, null between calls. It may be in shared memory. Watches the calling
+  /// thread.
   explicit CallLimit(std::atomic<const char*>& current);
   CallLimit(const CallLimit&) = delete;
   CallLimit& operator=(const CallLimit&) = delete;
 
-  /// Runs `call`. `name`: a literal.
+  /// Runs `call`. `name` must be a literal.
   template <class Call>
   auto operator()(const char* name, Call&& call) {
     const Scope scope(*this, name);

@@ -10,7 +10,7 @@ namespace holdfast::test {
 
 inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
 
-/// Returns how long this thread has meant to sleep so far (s).
+/// Returns how long this thread has intended to sleep so far (s).
 inline double& slept() {
   thread_local double seconds = 0;
   return seconds;

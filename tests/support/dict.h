@@ -41,8 +41,8 @@ inline std::ostream& operator<<(std::ostream& out, const Got& got) {
 struct Options {
   std::uint64_t size = 65536;
   int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or an invalid value
-  bool persist = false;              // HOLDFAST_PERSISTENT, else HOLDFAST_TEMPORARY
-  bool kept = false;                 // HOLDFAST_KEPT, whatever `persist` says
+  bool persist = false;              // HOLDFAST_PERSISTENT, otherwise HOLDFAST_TEMPORARY
+  bool kept = false;                 // HOLDFAST_KEPT, regardless of `persist`
   std::uint32_t mode = 0;
   const char* cluster = nullptr;
   std::uint64_t largest = 0;
@@ -52,8 +52,8 @@ struct Options {
   }
 };
 
-/// Tries again while a process is held up inside the dictionary. On a busy machine that is nobody's fault, and such
-/// calls wait for 50 ms only.
+/// Retries while another process is held up inside the dictionary. That is normal on a busy machine, and these calls
+/// wait for only 50 ms.
 template <class Call>
 int unless_held_up(Call&& call) {
   constexpr double kPatienceSeconds = 20;
@@ -63,7 +63,7 @@ int unless_held_up(Call&& call) {
   return code;
 }
 
-/// An open dictionary. `status` is the result of opening it.
+/// An open dictionary. `status` is the result of the call that opened it.
 class Dict {
  public:
   explicit Dict(const std::string& name, const Options& options = {}) {
@@ -96,7 +96,7 @@ class Dict {
   Got get(std::string_view key) {
     return got([&](holdfast_value* value) { return holdfast_get(handle, key.data(), key.size(), value); });
   }
-  /// Also removes an expired entry that still exists.
+  /// Also returns an expired entry that still exists.
   Got get_stale(std::string_view key, bool* stale) {
     int is_stale = 0;
     Got found = got(
@@ -104,13 +104,13 @@ class Dict {
     *stale = is_stale != 0;
     return found;
   }
-  /// Null: no value.
+  /// Null means no value.
   int cas(std::string_view key, const Got* expected, const Got* desired, double exptime = 0) {
     holdfast_value old = value_of(expected);
     holdfast_value then = value_of(desired);
     return holdfast_cas(handle, key.data(), key.size(), &old, &then, exptime, nullptr);
   }
-  /// Returns the number of entries, or a code as a negative number.
+  /// Returns the number of entries, or a negated code.
   int flush_expired(std::uint32_t max = 0) {
     std::uint32_t count = 0;
     const int code = holdfast_flush_expired(handle, max, &count);
@@ -121,7 +121,7 @@ class Dict {
     return got([&](holdfast_value* value) { return holdfast_pop(handle, key.data(), key.size(), end, value); },
                capacity);
   }
-  /// Returns the new length, or a code as a negative number.
+  /// Returns the new length, or a negated code.
   int push(std::string_view key, int end, std::string_view value) {
     std::uint32_t length = 0;
     const int code =
@@ -133,7 +133,7 @@ class Dict {
     const int code = holdfast_push(handle, key.data(), key.size(), end, HOLDFAST_NUMBER, nullptr, 0, value, &length);
     return code == HOLDFAST_OK ? static_cast<int>(length) : -code;
   }
-  /// Returns the length, or a code as a negative number.
+  /// Returns the length, or a negated code.
   int llen(std::string_view key) {
     std::uint32_t length = 0;
     const int code = holdfast_llen(handle, key.data(), key.size(), &length);
@@ -219,7 +219,7 @@ class Dict {
   int holder(std::string_view key, holdfast_holder* holder) {
     return holdfast_lock_holder(handle, key.data(), key.size(), holder);
   }
-  /// `kind` RWLOCK: `total` is ignored.
+  /// With `kind` RWLOCK, `total` is ignored.
   int try_permits(std::string_view key, int kind, std::uint32_t want, std::uint32_t total, double exptime,
                   holdfast_lease* lease, bool fair = false) {
     return holdfast_permits_try(handle, key.data(), key.size(), kind, want, total, exptime, 0, fair ? 1 : 0, lease);
@@ -231,10 +231,10 @@ class Dict {
   int keep(std::string_view key, const holdfast_lease& lease, std::uint32_t count) {
     return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
   }
-  /// Returns the permits in use, or a code as a negative number.
+  /// Returns the number of permits in use, or a negated code.
   int used(std::string_view key) { return count(key, false); }
   int waiters(std::string_view key) { return count(key, true); }
-  /// Returns the queue's length, of a lock or of permits, watchers included; 0 if the key is not held.
+  /// Returns the length of the queue of a lock or of permits, including watchers; 0 if the key is not held.
   std::uint32_t queued(std::string_view key) {
     std::uint32_t holders = 0;
     std::uint32_t waiting = 0;

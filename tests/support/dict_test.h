@@ -21,13 +21,13 @@ namespace holdfast::test {
 
 inline const ScratchDirectory directory;
 
-/// Returns the name of another dictionary for each call.
+/// Returns a new dictionary name on each call.
 inline std::string new_name() {
   static int count = 0;
   return "dictionary-" + std::to_string(++count);
 }
 
-/// Returns the seed of random choices, and prints it; $HOLDFAST_TEST_SEED repeats them.
+/// Returns the seed of random choices, and prints it; $HOLDFAST_TEST_SEED repeats it.
 inline std::uint64_t seed_of_run() {
   const char* given = std::getenv("HOLDFAST_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
@@ -35,7 +35,7 @@ inline std::uint64_t seed_of_run() {
   return seed;
 }
 
-/// A process inside the first shard until it is told to leave: then it says "outside" and ends.
+/// A process that stays inside the first shard until it gets a line. Then it leaves, says "outside" and ends.
 class Inside : public Started {
  public:
   explicit Inside(Dict& dict)
@@ -63,7 +63,6 @@ class DictTest : public ::testing::Test {
     holdfast_remove(dict_name.data(), dict_name.size());
   }
 
-  /// The first shard.
   Shard& shard() { return dict.segment().shards()[0]; }
   ShardHeader& header() { return shard().header(); }
   /// REQUIRES: the key is in the first shard.

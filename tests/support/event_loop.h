@@ -1,4 +1,4 @@
-// Shared by tests of waits in an event loop: a parker with a descriptor, and another process that holds the locks.
+// Shared by tests that wait in an event loop: a parker with a descriptor, and a second process that holds the locks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline bool readable(int fd, int patience_ms) {
 }
 inline constexpr int kLongMs = 20'000;
 
-/// Returns the ids of the threads of this process that have this name.
+/// Returns the ids of this process's threads with this name.
 inline std::vector<std::string> threads_named(const std::string& wanted) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -36,7 +36,7 @@ inline std::vector<std::string> threads_named(const std::string& wanted) {
 }
 inline std::vector<std::string> wake_threads() { return threads_named("holdfast-wake"); }
 
-/// Descriptors of this process.
+/// Returns the number of this process's threads.
 inline std::size_t threads() {
   const auto all = std::filesystem::directory_iterator("/proc/self/task");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -47,12 +47,13 @@ inline std::size_t descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// A waiter in a loop that waits for the descriptor of its parker.
+/// A waiter in a loop that waits for the descriptor of the waiter's parker.
 class LoopWaiting : public Parked {
  public:
   int fd() { return holdfast_parker_fd(parker()); }
   int timer(double seconds) { return holdfast_parker_timer(parker(), seconds); }
-  /// Sets the timer and clears it. Returns false if that took so long, on a busy machine, that it may have been due.
+  /// Sets the timer and clears it. Returns false if that took so long on a busy machine that the timer may have been
+  /// due.
   bool set_and_unset_timer(double seconds) {
     const double start = now();
     EXPECT_EQ(timer(seconds), HOLDFAST_OK);
@@ -61,7 +62,7 @@ class LoopWaiting : public Parked {
   }
   int once(Dict& dict, const std::string& key) { return wait_for_lock(dict, key, &lease_, 0); }
   int unlock(Dict& dict, const std::string& key) { return dict.unlock(key, &lease_); }
-  /// Does what an event loop does when the descriptor is readable. Returns the number of waiters that were woken.
+  /// Does what an event loop does when the descriptor is readable. Returns the number of woken waiters.
   int collect() {
     std::array<std::uint32_t, 16> woken{};
     return holdfast_parker_sleep(parker(), 0, woken.data(), woken.size());
@@ -83,7 +84,7 @@ class LoopWaiting : public Parked {
   holdfast_lease lease_{};
 };
 
-/// Another process that holds the locks it is told to: "+key" takes, "-key" releases, ":key" does both for ever.
+/// Holds locks on request: "+key" takes one, "-key" releases it, ":key" takes and releases it for ever.
 inline int hold(Channel& parent) {
   Dict dict("wake");
   holdfast_lease lease{};
@@ -106,7 +107,7 @@ class WakeThreadTest : public ::testing::Test {
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
 
-  /// Runs a body in a new process, with a waiter of the dictionary in which `holder` has its locks.
+  /// Runs a body in a new process, with a waiter of the dictionary in which `holder` holds its locks.
   static void in_loop(const std::function<void(Dict&, LoopWaiting&)>& body) {
     in_process([&body] {
       Dict dict("wake");
@@ -114,7 +115,7 @@ class WakeThreadTest : public ::testing::Test {
       body(dict, waiting);
     });
   }
-  /// Waits for "k", which is taken, while the thread behind the descriptor works. Returns the descriptor.
+  /// Waits for the held lock "k" while the thread behind the descriptor works. Returns the descriptor.
   int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
     take("k");
     const int fd = waiting.fd();
@@ -122,8 +123,8 @@ class WakeThreadTest : public ::testing::Test {
     EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; }));
     return fd;
   }
-  /// Waits for three locks by three waiters of the parker; their holder dies.
-  void wait_for_three_of_the_dead(Dict& dict, holdfast_parker* parker) {
+  /// Waits for three locks with three waiters of the parker. Then the holder dies.
+  void wait_for_three_of_dead_holder(Dict& dict, holdfast_parker* parker) {
     holdfast_lease lease{};
     double sleep = 0;
     for (const char* key : {"a", "b", "c"}) {

@@ -1,10 +1,10 @@
-// Tests of behaviour that holds only for processes that come in time. A grant to a waiter lapses after 50 ms, and so
-// does a short lease. On a busy machine a process may be held up for longer at any point, and then the library rightly
-// does something else.
+// Tests of behaviour that holds only for processes that come in time. A grant to a waiter lapses after 50 ms, and a
+// short lease expires as fast. A busy machine may hold a process up for longer at any point, and then the library
+// rightly behaves differently.
 //
-// TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. If an attempt fails and
-// took longer than it meant to sleep plus kInTime, it runs again in a new fixture. A fault of the library fails all
-// attempts, and above all those that were not held up. Use it for all tests of a suite, or none.
+// TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. A failed attempt that took
+// longer than its intended sleep plus kInTime runs again in a new fixture. A fault of the library fails every attempt,
+// in particular those that were not held up. Use TEST_IN_TIME for all tests of a suite, or for none.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -14,9 +14,9 @@
 
 namespace holdfast::test {
 
-/// Less than the shortest time after which something lapses that these tests do not expect to lapse.
+/// Shorter than any time after which something lapses that these tests expect to last.
 inline constexpr double kInTime = 0.04;
-/// After this many seconds of attempts a failure counts, whatever held them up.
+/// After this many seconds of attempts a failure counts, whatever caused the delays.
 inline constexpr double kPatienceInTime = 60;
 
 template <class Body>

@@ -8,8 +8,8 @@
 
 namespace holdfast::test {
 
-/// Another dictionary with the same file.
-inline std::string name_beside(const std::string& name) {
+/// Returns the name of a different dictionary with the same file.
+inline std::string sibling_name(const std::string& name) {
   const auto file_of = [](const std::string& one) {
     return (name_byte(one + ".dict", 0) >> kNameInodeBits) % kNameFiles;
   };

@@ -21,7 +21,7 @@ class PermitsTest : public DictTest {
   EntryView view(const std::string& key) { return place_of(key).view; }
   PermitFields& fields(const std::string& key = "key") { return view(key).permits(); }
 
-  /// A semaphore of three.
+  /// Acquires permits of a semaphore of three.
   int acquire(std::uint32_t want, holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_SEMAPHORE, want, 3, exptime, lease);
   }
@@ -36,14 +36,14 @@ class PermitsTest : public DictTest {
   int write(holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_RWLOCK, kAll, 0, exptime, lease);
   }
-  /// Releases when the first waiter has waited for so long that nobody passes it.
+  /// Releases when the first waiter has waited for so long that no process may pass it.
   int post(holdfast_lease& lease) {
     sleep_ms(1);
     return dict.unlock("key", &lease);
   }
 };
 
-/// A waiter of a semaphore of three, or of a rwlock. Leaves the queue at its end.
+/// A waiter of a semaphore of three, or of a rwlock. Its destructor leaves the queue.
 class PermitsWaiter : public Parked {
  public:
   PermitsWaiter(Dict& dict, int kind, std::uint32_t want, bool fair = false)
@@ -65,9 +65,9 @@ class PermitsWaiter : public Parked {
     waiting_ = false;
     return Parked::leave(dict_, "key");
   }
-  /// Whether it was woken within that time.
+  /// Whether the waiter was woken within that time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
-  /// Waits until it gets them; false after ten seconds.
+  /// Waits until it gets the permits; false after ten seconds.
   bool get() {
     for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
       if (wait() == HOLDFAST_OK) return true;

@@ -1,4 +1,4 @@
-// One shard in private memory, without a file: for tests that need no second process.
+// One shard in private memory, without a file, for tests that need no second process.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,9 +17,10 @@ namespace holdfast::test {
 
 class PrivateShard {
  public:
-  /// `size`: the size of the segment whose first shard it is. Ends right before an inaccessible page.
+  /// `size`: the size of a segment; the object is the first shard of such a segment. The shard ends immediately before
+  /// an inaccessible page.
   explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { repair(shard_); }
-  /// A copy of a shard's bytes.
+  /// Makes a copy of a shard's bytes.
   PrivateShard(std::uint64_t size, const void* image)
       : geometry_(Geometry::of(size)), mapping_(map(rounded())), shard_(at(), geometry_, mutex_of(at())) {
     if (image != nullptr) std::memcpy(at(), image, geometry_.shard_bytes);

@@ -1,7 +1,7 @@
 // Real processes and scratch worlds for tests.
 //
-// A test program never enters a world itself: a process has only one, for as long as it lives. Whatever a test does
-// inside a world, it does in a Child.
+// A test program never enters a world itself, because a process stays in its world for life. A test runs everything
+// that needs a world in a Child.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// No test waits longer than this for another process.
+/// Limits every wait for a process.
 inline constexpr std::chrono::seconds kPatience{60};
 
 /// Sends one line at a time between a parent and its child.
@@ -20,7 +20,7 @@ class Channel {
  public:
   Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {}
   void say(const std::string& line) const;
-  /// Returns the next line; "(end)" when the other side is gone, "(silence)" after kPatience.
+  /// Returns the next line; "(end)" if the other side is gone, "(silence)" after kPatience.
   std::string hear();
   int read_fd() const { return read_fd_; }
   int write_fd() const { return write_fd_; }
@@ -31,8 +31,8 @@ class Channel {
   std::string buffer_;
 };
 
-/// Runs `body` in a forked process. Its result is the exit status. The destructor kills and reaps it, and the kernel
-/// kills it if the test program dies.
+/// Runs `body` in a forked process. The result of `body` is the exit status. The destructor kills and reaps the
+/// process, and the kernel kills it if the test program dies.
 class Child {
  public:
   explicit Child(const std::function<int(Channel&)>& body);
@@ -52,14 +52,14 @@ class Child {
   void signal(int number) const;
   /// Sends SIGSTOP, and returns when the kernel has stopped the process.
   void stop() const;
-  /// Sends SIGKILL; the zombie stays unreaped.
+  /// Sends SIGKILL. The zombie stays unreaped.
   void kill() const { signal(9); }
-  /// Kills and reaps it. Returns its status, which is 128 + SIGKILL.
+  /// Kills and reaps the process. Returns its status, which is 128 + SIGKILL.
   int kill_and_wait() {
     kill();
     return wait();
   }
-  /// Returns the exit status, or 128 + the signal that ended it; -1 after kPatience.
+  /// Returns the exit status, or 128 + the signal that ended the process; -1 after kPatience.
   int wait();
 
  private:
@@ -68,13 +68,13 @@ class Child {
   Channel channel_{-1, -1};
 };
 
-/// A forked process that does not return from `body`. It ends with its parent.
+/// Forks a process that never returns from `body` and ends with its parent.
 pid_t fork_bound(const std::function<void()>& body);
 
-/// Calls until it is true; false after kPatience.
+/// Repeats the call until it returns true; false after kPatience.
 bool eventually(const std::function<bool()>& condition);
 
-/// A new empty directory in /dev/shm, 0700, named by $HOLDFAST_DIR. Removed with its content.
+/// A new empty directory in /dev/shm with mode 0700, which $HOLDFAST_DIR names. Removed with its content.
 class ScratchDirectory {
  public:
   ScratchDirectory();

@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Has --seed, which is random unless it is given. `Settings` has a `seed`, and what other options set.
+/// Adds the option --seed, which is random by default. `Settings` has a `seed` and the values of other options.
 template <class Settings>
 class RandomRun : public CLI::App {
  public:
@@ -21,11 +21,11 @@ class RandomRun : public CLI::App {
     add_option("--seed", settings.seed, "repeats the random choices of a run, but not the races of its processes");
   }
 
-  /// Parses the command line, prints the seed, and returns the exit status: the result of `body`.
+  /// Parses the command line, prints the seed, runs `body`, and returns its result as the exit status.
   int run(int argc, char** argv, const std::function<int(const Settings&)>& body) {
     CLI11_PARSE(*this, argc, argv);
     std::printf("seed %" PRIu64 "\n", std::uint64_t{settings.seed});
-    std::fflush(stdout);  // otherwise children of the run print it again
+    std::fflush(stdout);  // otherwise children of the run print the text again
     return body(settings);
   }
 

@@ -1,4 +1,5 @@
-// A kernel that refuses: a system call, for the rest of the process; descriptors or threads, while an object exists.
+// A kernel that refuses requests: a system call, for the rest of the process; descriptors or threads, while an object
+// exists.
 #pragma once
 
 #include <linux/filter.h>
@@ -11,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Returns false if the kernel does not let this process do that.
+/// Returns false if the kernel does not let this process refuse calls.
 inline bool refuse_call(unsigned call, int error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -23,7 +24,7 @@ inline bool refuse_call(unsigned call, int error) {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// No new descriptor can be opened while this object exists.
+/// Prevents new descriptors while this object exists.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -39,7 +40,7 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-/// No new thread can be started. The limit does not hold for root, so root becomes nobody in the meantime.
+/// Prevents new threads. The limit does not hold for root, so root becomes nobody in the meantime.
 class NoThreads {
  public:
   NoThreads() : user_(::geteuid()) {

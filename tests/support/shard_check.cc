@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
-/// Walks over everything in a shard and keeps a map of the owner of each granule.
+/// Walks over everything in a shard and records the owner of each granule.
 class Walker {
  public:
   explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0), begins_(shard.granules() + 1, 0) {}
@@ -32,9 +32,9 @@ class Walker {
 
   std::string walk_unused() {
     for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket)
-      if (shard_.bucket(bucket).load() != 0) fail("entry in a shard that nobody has used", bucket);
+      if (shard_.bucket(bucket).load() != 0) fail("an unused shard has an entry", bucket);
     if (shard_.header().entries.load() != 0 || shard_.header().free_granules.load() != 0)
-      fail("counts in a shard that nobody has used", 0);
+      fail("an unused shard has counts", 0);
     count_.free_granules = shard_.free_granules();
     return problem_;
   }
@@ -51,7 +51,7 @@ class Walker {
     begins_[block] = 1;
     for (std::uint32_t i = block; i < block + count; ++i) {
       if (taken_[i] != 0) {
-        fail("granule of two blocks", i);
+        fail("a granule belongs to two blocks", i);
         return false;
       }
       taken_[i] = kind;
@@ -63,10 +63,10 @@ class Walker {
     std::uint32_t block = shard_.bucket(bucket).load(kRelaxed);
     while (block != 0 && problem_.empty()) {
       EntryView view{};
-      if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
-      if (!has_key(view.type)) return fail("waiter, holder or node of a list in a chain", block);
+      if (!shard_.inspect(block, view)) return fail("invalid entry", block);
+      if (!has_key(view.type)) return fail("a chain contains a waiter, a holder or a list's node", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
-        return fail("entry in the wrong chain", block);
+        return fail("an entry is in the wrong chain", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.entries;
@@ -165,7 +165,7 @@ class Walker {
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
 
-  // The arena checks its seal.
+  // The arena checks the spare block's seal.
   void walk_spare() {
     const std::uint32_t block = shard_.header().bins[kSpareBin].load();
     if (block == 0) return;
@@ -220,7 +220,7 @@ class Walker {
 
   const Shard& shard_;
   std::vector<char> taken_;
-  std::vector<char> begins_;  // a block does, in this granule
+  std::vector<char> begins_;  // whether a block begins in this granule
   ShardCount count_;
   std::uint32_t perhaps_free_ = 0;
   std::uint32_t marks_ = 0;
@@ -234,7 +234,7 @@ std::string check_shard(const Shard& shard) { return Walker(shard).walk(); }
 std::string check_segment(Segment& segment) {
   for (std::size_t i = 0; i < segment.shards().size(); ++i) {
     Shard& shard = segment.shards()[i];
-    if (shard.open_if_used()) shard.catch_up();  // others may have used it
+    if (shard.open_if_used()) shard.catch_up();  // other processes may have used it
     const std::string problem = check_shard(shard);
     if (!problem.empty()) return "shard " + std::to_string(i) + ": " + problem;
   }

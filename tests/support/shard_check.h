@@ -11,18 +11,18 @@
 
 namespace holdfast::test {
 
-/// Returns the first thing that is wrong with the shard, as a sentence; "" if nothing is.
+/// Returns the first fault in the shard as a sentence, or "".
 std::string check_shard(const Shard& shard);
-/// The same for all shards of the segment.
+/// Does the same for all shards of the segment.
 std::string check_segment(Segment& segment);
 
 struct ShardCount {
   std::uint32_t entries = 0;
-  std::uint32_t nodes = 0;  // of lists
+  std::uint32_t nodes = 0;  // nodes of lists
   std::uint32_t waiters = 0;
   std::uint32_t holders = 0;
-  std::uint32_t used_granules = 0;  // of all four
-  std::uint32_t free_granules = 0;  // of the free blocks, as counted
+  std::uint32_t used_granules = 0;  // granules of entries, nodes, waiters and holders
+  std::uint32_t free_granules = 0;  // granules of the free blocks, counted
 };
 /// REQUIRES: check_shard() found nothing.
 ShardCount count_shard(const Shard& shard);

@@ -19,14 +19,14 @@
 
 namespace holdfast::test {
 
-/// Returns how much of the file system the dictionary's file takes.
+/// Returns how much of the file system the dictionary's file occupies.
 inline std::uint64_t bytes_taken(const std::string& name = "d") {
   struct stat info {};
   EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-/// `fill_it()` leaves no page free, `empty_it()` frees them again.
+/// `fill_it()` takes all free pages, `empty_it()` frees them again.
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {
@@ -54,7 +54,7 @@ class InSmallWorld : public testing::Test {
   }
   static void empty_it() {
     ::unlink(filler().c_str());
-    sleep_ms(120);  // a process that was refused tries again after 100 ms
+    sleep_ms(120);  // a refused process tries again after 100 ms
   }
 };
 

@@ -1,4 +1,4 @@
-// A process that has started and says so.
+// A process that reports its start.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace holdfast::test {
 
-/// A child that first says this line. Waits for it.
+/// A child that first says this line. The constructor waits for the line.
 class Started : public Child {
  public:
   Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) {
@@ -20,7 +20,7 @@ class Started : public Child {
   }
 };
 
-/// The same with a body of EXPECTs; the process stays.
+/// The same with a body of EXPECTs; the process stays alive.
 class Resident : public Started {
  public:
   explicit Resident(const std::function<void()>& body)

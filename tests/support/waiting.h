@@ -41,7 +41,7 @@ class Parked {
     return unless_held_up([&] { return dict.leave(key, parker_.get(), wait_.waiter); });
   }
 
-  /// One step of a wait.
+  /// Makes one step of a wait.
   int wait_for_lock(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime) {
     return holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait_, lease);
   }
@@ -59,14 +59,14 @@ class Parked {
   holdfast_wait wait_{};
 };
 
-/// The loop that include/holdfast.h describes.
+/// Waits with the loop that include/holdfast.h describes.
 class Waiting : public Parked {
  public:
   explicit Waiting(bool fair = false) : Parked(fair) {
-    sleep(0);  // reads mail that an earlier test of this process left for a waiter of this number
+    sleep(0);  // reads mail for a waiter of this number from an earlier test of this process
   }
 
-  /// LOCKED when the time is over; then the waiter has left the queue.
+  /// Returns LOCKED on a timeout, after leaving the queue.
   int lock(Dict& dict, const std::string& key, double timeout, holdfast_lease* lease, double exptime = 0) {
     const double end = now() + timeout;
     for (;;) {
@@ -80,7 +80,7 @@ class Waiting : public Parked {
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
     return wait_for_lock(dict, key, lease, exptime);
   }
-  /// Waits for the end of grant `grant`; 0: of the present one, whose number it then stores.
+  /// Waits for the end of grant `grant`; 0 means the current grant, whose number it then stores.
   int watch(Dict& dict, const std::string& key, std::uint64_t* grant) {
     return holdfast_lock_watch(dict.handle, key.data(), key.size(), &wait_, grant);
   }

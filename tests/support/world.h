@@ -1,4 +1,4 @@
-// This process in its world, and short names for the results of its calls.
+// Enters a world with this process, and gives the results of its calls short names.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ using platform::monotonic_ns;
 
 inline constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
 
-/// Enters the world. Ends the process if it cannot.
+/// Enters the world. Ends the process on failure.
 inline World& enter() {
   auto world = World::current();
   if (!world) {

@@ -1,5 +1,5 @@
-// Which coroutine the deadlock search takes for a lease's holder: the one named with the grant or by
-// holdfast_lock_adopt. Through the C ABI.
+// Which coroutine the deadlock search considers a lease's holder: the one named with the grant or by
+// holdfast_lock_adopt. Uses the C ABI.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Each takes its key and is named as its holder.
+  /// Each task takes its key and is named as the key's holder.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Each waits for the other's key. Returns whether one of them gets a deadlock error within that time.
+  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within that time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -65,7 +65,7 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
     return told;
   }
 
-  static constexpr double kSurely = 20;   // seconds in which a cycle is reported
+  static constexpr double kSurely = 20;   // seconds in which a cycle is certainly reported
   static constexpr double kHardly = 0.3;  // seconds in which a cycle would be reported
 
   const std::uint32_t state = holdfast_task_ids();
@@ -93,7 +93,7 @@ TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "to another task, which does not wait";
 }
 
 TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {
@@ -122,7 +122,7 @@ TEST_P(AdoptTest, a_waiter_names_the_future_holder) {
   }
 }
 
-TEST_P(AdoptTest, only_what_is_held_can_be_adopted) {
+TEST_P(AdoptTest, only_held_locks_can_be_adopted) {
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "nothing";
   ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "", 1), HOLDFAST_INVALID);

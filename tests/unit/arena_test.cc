@@ -1,4 +1,4 @@
-// The arena of a shard, on private memory.
+// Tests a shard's arena, on private memory.
 #include "dict/arena.h"
 
 #include <gtest/gtest.h>
@@ -30,11 +30,11 @@ int free_blocks(const Shard& shard) {
   return count;
 }
 
-TEST_F(ArenaTest, begins_as_one_block_of_everything) {
+TEST_F(ArenaTest, begins_as_a_single_block) {
   EXPECT_EQ(shard.header().free_granules.load(), all);
   EXPECT_EQ(free_blocks(shard), 1);
   EXPECT_EQ(arena.allocate(all + 1), 0U);
-  EXPECT_FALSE(arena.damaged()) << "too little memory is not damage";
+  EXPECT_FALSE(arena.damaged()) << "a lack of memory is not damage";
   const std::uint32_t block = arena.allocate(all);
   EXPECT_EQ(block, 1U);
   EXPECT_EQ(arena.allocate(1), 0U);
@@ -55,11 +55,11 @@ TEST_F(ArenaTest, a_freed_block_joins_its_free_neighbours) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_F(ArenaTest, a_run_is_found_wherever_there_is_one) {
+TEST_F(ArenaTest, a_run_is_found_wherever_it_is) {
   std::vector<std::uint32_t> blocks;
   for (std::uint32_t i = 0; i + 200 <= all; i += 200) blocks.push_back(arena.allocate(200));
   for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) arena.release(blocks[i], 200);
-  EXPECT_EQ(arena.allocate(201), 0U) << "the free memory lies in runs of 200";
+  EXPECT_EQ(arena.allocate(201), 0U) << "the free memory consists of runs of 200";
   for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) EXPECT_NE(arena.allocate(200), 0U);
 }
 
@@ -80,7 +80,7 @@ TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
   EXPECT_FALSE(arena.damaged());
 }
 
-TEST_F(ArenaTest, a_kept_block_is_the_next_of_its_size_and_of_no_other) {
+TEST_F(ArenaTest, a_kept_block_is_the_next_allocation_of_its_size_only) {
   const std::uint32_t block = arena.allocate(5);
   ASSERT_NE(arena.allocate(1), 0U);
   const std::uint32_t free = shard.header().free_granules.load();
@@ -96,7 +96,7 @@ TEST_F(ArenaTest, a_kept_block_is_the_next_of_its_size_and_of_no_other) {
   EXPECT_EQ(free_blocks(shard), 1);
 }
 
-TEST_F(ArenaTest, a_kept_block_is_one_of_the_shards_free_ones) {
+TEST_F(ArenaTest, a_kept_block_counts_as_free) {
   const std::uint32_t block = arena.allocate(all);
   arena.keep(block, all);
   EXPECT_EQ(check_shard(shard), "");
@@ -105,7 +105,7 @@ TEST_F(ArenaTest, a_kept_block_is_one_of_the_shards_free_ones) {
   EXPECT_EQ(free_blocks(shard), 1);
 }
 
-TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memory_is_needed) {
+TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memory_is_short) {
   const std::uint32_t first = arena.allocate(3);
   const std::uint32_t second = arena.allocate(70);
   ASSERT_NE(arena.allocate(all - 73), 0U);
@@ -119,7 +119,7 @@ TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memo
   EXPECT_FALSE(arena.damaged());
 }
 
-TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
+TEST_F(ArenaTest, random_work_never_allocates_memory_twice_and_never_loses_any) {
   const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
   std::map<std::uint32_t, std::uint32_t> held;  // block to size
@@ -132,7 +132,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
       const auto next = held.upper_bound(block);
       ASSERT_LE(block + size, next == held.end() ? shard.granules() : next->first);
       ASSERT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= block);
-      // The arena must not depend on what a block's owner writes into it.
+      // The arena must not depend on what a block's owner writes into the block.
       for (std::uint32_t i = 0; i < size * 4; ++i) shard.words32(block)[i].store(static_cast<std::uint32_t>(random()));
       held[block] = size;
     } else if (!held.empty()) {
@@ -167,7 +167,7 @@ TEST_F(ArenaTest, keeping_announces_the_reuse) {
   EXPECT_GT(shard.header().reuse_epoch.load(), before);
 }
 
-TEST_F(ArenaTest, a_kept_block_that_contradicts_itself_is_damage_and_gives_nothing) {
+TEST_F(ArenaTest, an_inconsistent_kept_block_counts_as_damage_and_is_not_allocated) {
   const auto expect_damage = [](auto&& overwrite) {
     PrivateShard fresh(65536);
     Arena fresh_arena(fresh.shard());
@@ -184,7 +184,7 @@ TEST_F(ArenaTest, a_kept_block_that_contradicts_itself_is_damage_and_gives_nothi
     expect_damage([&](const Shard& at, std::uint32_t) { at.header().bins[kSpareBin].store(value); });
 }
 
-TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_nothing) {
+TEST_F(ArenaTest, inconsistent_free_blocks_count_as_damage_and_are_not_allocated) {
   for (int word = 0; word < 3; ++word) {
     for (const std::uint32_t value : {0U, 1U, 77U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
       PrivateShard fresh(65536);
@@ -201,7 +201,7 @@ TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_not
   }
 }
 
-TEST_F(ArenaTest, a_block_freed_beside_a_free_one_that_contradicts_itself_is_damage) {
+TEST_F(ArenaTest, freeing_a_block_next_to_an_inconsistent_free_block_reports_damage) {
   for (const std::uint32_t value : {0U, 2U, 4U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
     PrivateShard fresh(65536);
     Arena fresh_arena(fresh.shard());

@@ -1,4 +1,4 @@
-// The audit of a whole shard: it finds damage that no operation meets, and finds nothing in a sound shard.
+// Tests the audit of a whole shard: it finds damage that no operation notices, and finds nothing in an intact shard.
 #include "dict/repair.h"
 
 #include <random>
@@ -47,7 +47,7 @@ void do_something(Dict& dict, std::mt19937_64& random, Waiting& waiting) {
   }
 }
 
-TEST(audit, finds_nothing_in_a_sound_shard) {
+TEST(audit, finds_nothing_in_an_intact_shard) {
   in_a_world([] {
     Dict dict("well", {.size = 12288});
     Waiting waiting;
@@ -62,7 +62,7 @@ TEST(audit, finds_nothing_in_a_sound_shard) {
   });
 }
 
-TEST(audit, an_entry_behind_a_lost_link_is_detected_and_its_memory_comes_back) {
+TEST(audit, detects_an_entry_behind_a_lost_link_and_frees_its_memory) {
   in_a_world([] {
     Dict dict("lost", {.size = 12288});
     dict.set("kept", "value");
@@ -78,11 +78,11 @@ TEST(audit, an_entry_behind_a_lost_link_is_detected_and_its_memory_comes_back) {
     EXPECT_EQ(check_segment(segment), "");
     EXPECT_GE(dict.free_space(), free);
     dict.flush_expired();
-    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired, though it was in order";
+    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired although it was intact";
   });
 }
 
-TEST(audit, an_entry_that_its_key_does_not_lead_to_is_freed) {
+TEST(audit, frees_an_entry_that_its_key_does_not_lead_to) {
   in_a_world([] {
     Dict dict("foreign", {.size = 12288});
     dict.set("a key of some length", "value");
@@ -99,7 +99,7 @@ TEST(audit, an_entry_that_its_key_does_not_lead_to_is_freed) {
   });
 }
 
-TEST(audit, long_keys_are_not_taken_for_misplaced_ones) {
+TEST(audit, does_not_mistake_long_keys_for_misplaced_ones) {
   in_a_world([] {
     Dict dict("long", {.size = 1 << 20});
     for (const std::size_t length : {511U, 512U, 513U, 1024U, 5000U, 65535U})

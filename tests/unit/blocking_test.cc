@@ -1,4 +1,4 @@
-// holdfast_lock and holdfast_acquire: what a thread gets that waits in a call, and what ends its wait.
+// Tests holdfast_lock and holdfast_acquire: what a waiting thread gets, and what ends its wait.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -50,7 +50,7 @@ class BlockingTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(BlockingTest, a_free_lock_is_granted_at_once) {
+TEST_F(BlockingTest, a_free_lock_is_granted_immediately) {
   EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_NE(lease.owner, 0U);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -140,7 +140,7 @@ TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
 }
 
-// --- what does not end a wait ---
+// --- events that do not end a wait ---
 
 std::atomic<int> signals{0};
 
@@ -176,7 +176,7 @@ TEST_F(BlockingTest, signals_end_no_wait) {
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_can_wait_itself) {
+TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_itself) {
   hold();
   std::atomic<int> code{-1};
   std::thread thread = waiting_thread(&code);
@@ -184,7 +184,7 @@ TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_c
   Child child([&](Channel& parent) {
     holdfast_lease mine{};
     parent.say(std::to_string(lock("k", kShort, &mine)));
-    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and is killed with it
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and is killed while it holds "k"
   });
   EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   await_waiters(2);
@@ -206,7 +206,7 @@ TEST_F(BlockingTest, a_wait_survives_a_process_that_was_stopped_inside_for_a_whi
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_ends_by_a_timeout_that_names_it) {
+TEST_F(BlockingTest, a_wait_that_a_stopped_process_blocks_ends_with_a_timeout_that_names_the_process) {
   Inside inside(dict);
   EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_TIMEOUT);
   EXPECT_NE(std::string(holdfast_error()).find("process " + std::to_string(inside.pid())), std::string::npos)
@@ -215,7 +215,7 @@ TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_ends_by_a_timeout_tha
   EXPECT_EQ(inside.wait(), 0);
 }
 
-// --- what happens to the key ---
+// --- changes of the key ---
 
 TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_is_removed) {
   dict.set("k", "v");
@@ -241,7 +241,7 @@ TEST_F(BlockingTest, a_wait_ends_when_its_dictionary_is_removed) {
   EXPECT_TRUE(is_empty(lease));
 }
 
-TEST_F(BlockingTest, a_full_dictionary_reports_no_memory_at_once) {
+TEST_F(BlockingTest, a_full_dictionary_reports_no_memory_immediately) {
   std::string key(30, 'x');
   int code = HOLDFAST_OK;
   for (int i = 0; code == HOLDFAST_OK; ++i) code = lock(key + std::to_string(i), kForever, &lease);
@@ -270,7 +270,7 @@ TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) 
   EXPECT_EQ(dict.unlock("rw", &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_semaphore_gives_as_many_permits_as_it_has) {
+TEST_F(BlockingTest, a_semaphore_grants_as_many_permits_as_it_has) {
   const holdfast_request two =
       HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = kShort, .want = 2, .total = 3);
   ASSERT_EQ(acquire("s", two, &held), HOLDFAST_OK);
@@ -279,7 +279,7 @@ TEST_F(BlockingTest, a_semaphore_gives_as_many_permits_as_it_has) {
   EXPECT_EQ(acquire("s", two, &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, others_can_read_the_reason_which_is_cut_to_its_limit) {
+TEST_F(BlockingTest, other_processes_can_read_the_reason_which_is_truncated_to_its_limit) {
   const std::string longer(HOLDFAST_WHY_MAX + 10, 'w');
   for (const std::string& why : {std::string("monthly figures"), longer}) {
     ASSERT_EQ(acquire("k", HOLDFAST_REQUEST(.exptime = 50, .why = why.c_str()), &lease), HOLDFAST_OK);
@@ -322,7 +322,7 @@ TEST_F(BlockingTest, one_of_two_threads_that_wait_for_each_other_gets_deadlock_a
                 : "the wait would never end: the holder of \"alice\" waits for \"bob\", and the caller holds \"bob\"");
 }
 
-TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_leave_the_lease_alone) {
+TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_do_not_change_the_lease) {
   const auto refused = [&](const holdfast_request& request, const char* said) {
     lease = {7, 7};
     EXPECT_EQ(acquire("k", request, &lease), HOLDFAST_INVALID) << said;
@@ -378,7 +378,7 @@ TEST_F(BlockingTest, the_message_exists_whether_it_is_requested_before_the_call_
   }).join();
 }
 
-TEST_F(BlockingTest, one_text_explains_a_code) {
+TEST_F(BlockingTest, each_code_has_one_text) {
   EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
   EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "nothing of an earlier call";
   EXPECT_STREQ(holdfast_error(), "empty key") << "a call that succeeds does not change the message";
@@ -388,7 +388,7 @@ TEST_F(BlockingTest, one_text_explains_a_code) {
   EXPECT_STREQ(holdfast_strerror(99), "unknown code");
 }
 
-TEST_F(BlockingTest, no_failed_call_leaves_the_message_of_another) {
+TEST_F(BlockingTest, no_failed_call_leaves_another_calls_message) {
   holdfast_dict* none = nullptr;
   holdfast_value keys{};
   holdfast_holder holder{};

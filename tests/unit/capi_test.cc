@@ -1,5 +1,5 @@
-// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, and the life of a world. This
-// program never enters a world itself, so each child begins one.
+// Tests the C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, and the life of a world.
+// This program never enters a world itself, so each child begins a new world.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -73,7 +73,7 @@ TEST(capi, an_empty_lease_is_all_zeros) {
   });
 }
 
-TEST(capi, a_change_under_a_file_mutex_without_descriptors_fails_and_says_why) {
+TEST(capi, a_change_under_a_file_mutex_without_descriptors_fails_with_the_reason) {
   in_a_world([] {
     Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
     EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
@@ -126,8 +126,8 @@ TEST(capi, every_call_explains_an_unusable_directory_and_works_once_it_is_usable
   });
 }
 
-// The command `holdfast lock` may come before the programs that share the dictionary with it.
-TEST(capi, a_default_size_is_in_nobodys_way) {
+// The command `holdfast lock` may run before the programs that share the dictionary with it.
+TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
   constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
   in_a_world([=] {
     const Dict made("a", {.size = 0});
@@ -276,7 +276,7 @@ TEST(capi, a_child_forked_before_its_parent_died_continues_with_the_same_diction
     Dict dict("a");
     dict.set("k", "v");
     if (::fork() == 0) {
-      channel.hear();  // until the parent is gone
+      channel.hear();  // returns when the parent is gone
       channel.say(dict.get("k").text + " " + std::to_string(dict.set("l", "w")));
       ::_exit(0);
     }

@@ -1,5 +1,5 @@
-// Compare and swap: what is compared, what is refused, and that only one of many callers succeeds.
-// dictionary_model_test.cc runs it beside other operations.
+// Tests compare and swap: what is compared, what is refused, and that only one of many callers succeeds.
+// dictionary_model_test.cc tests it together with other operations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ TEST_F(CasTest, a_value_is_swapped_if_it_is_the_expected_one) {
   }
 }
 
-TEST_F(CasTest, no_value_is_a_null_pointer_on_either_side) {
+TEST_F(CasTest, a_null_pointer_means_no_value_on_either_side) {
   const auto swap = [this](const holdfast_value* old, const holdfast_value* then) {
     return holdfast_cas(dict.handle, "k", 1, old, then, 0, nullptr);
   };
@@ -63,7 +63,7 @@ TEST_F(CasTest, numbers_are_compared_as_numbers) {
   dict.set_number("k", 0.0);
   EXPECT_EQ(cas("k", number(-0.0), number(NAN)), HOLDFAST_OK);
   EXPECT_TRUE(std::isnan(dict.get("k").number));
-  EXPECT_EQ(cas("k", number(NAN), number(1)), HOLDFAST_DIFFERS) << "which equals nothing, not even itself";
+  EXPECT_EQ(cas("k", number(NAN), number(1)), HOLDFAST_DIFFERS) << "NaN equals nothing, not even itself";
   dict.set("k", "1");
   EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
   dict.set_boolean("k", true);

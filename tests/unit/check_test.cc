@@ -1,4 +1,4 @@
-// holdfast_check examines a whole dictionary without taking a mutex and without changing anything.
+// Tests holdfast_check, which examines a whole dictionary without taking a mutex and without changing anything.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +29,7 @@ class CheckTest : public DictTest {
     }
   }
   Shard& shard_of(std::string_view key) { return dict.segment().shard_of(Key(key, dict.segment().seed()).hash); }
-  /// REQUIRES: the key is there.
+  /// REQUIRES: the key exists.
   Entry& entry_of(std::string_view key) {
     Position position{};
     EXPECT_TRUE(shard_of(key).find(Key(key, dict.segment().seed()), position));
@@ -38,7 +38,7 @@ class CheckTest : public DictTest {
   std::atomic<std::uint64_t>& mutex_of(std::string_view key) { return shard_of(key).header().mutex.word; }
 };
 
-TEST_F(CheckTest, finds_nothing_in_a_sound_dictionary_used_or_not) {
+TEST_F(CheckTest, finds_nothing_in_an_intact_dictionary_used_or_not) {
   EXPECT_EQ(check().used, 0U);
   fill(3000);
   holdfast_lease lease{};
@@ -51,9 +51,9 @@ TEST_F(CheckTest, finds_nothing_in_a_sound_dictionary_used_or_not) {
   EXPECT_EQ(dict.stats().repairs, 0U);
 }
 
-TEST_F(CheckTest, finds_damage_that_no_operation_has_met_and_leaves_it) {
+TEST_F(CheckTest, finds_damage_that_no_operation_has_noticed_and_does_not_change_it) {
   fill(3000);
-  // A lost link: nothing in the chain shows that it was longer.
+  // A lost link: nothing in the chain shows that the chain was longer.
   Shard& shard = shard_of("key1");
   std::uint32_t bucket = 0;
   while (shard.bucket(bucket).load(kRelaxed) == 0) ++bucket;
@@ -109,7 +109,7 @@ TEST_F(CheckTest, reports_mutexes_that_stay_held) {
   mutex_of("key1").store(0);
 }
 
-TEST_F(CheckTest, never_takes_a_change_for_damage) {
+TEST_F(CheckTest, never_mistakes_a_change_for_damage) {
   fill(2000);
   Started busy("begun", [this](Channel& parent) {
     parent.say("begun");
@@ -132,7 +132,7 @@ TEST_F(CheckTest, never_takes_a_change_for_damage) {
   EXPECT_EQ(check().damaged + check().uncertain, 0U);
 }
 
-TEST_F(CheckTest, needs_the_size_of_its_struct) {
+TEST_F(CheckTest, requires_the_size_of_its_struct) {
   holdfast_health health{};
   EXPECT_EQ(holdfast_check(dict.handle, &health, 4), HOLDFAST_INVALID);
 }

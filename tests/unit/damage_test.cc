@@ -1,4 +1,4 @@
-// One word of shared memory is overwritten: each call ends soon, the shard is repaired, and the repair is counted.
+// One word of shared memory is overwritten: each call returns soon, the shard is repaired, and the repair is counted.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -12,7 +12,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Processor time, so that a busy machine does not matter.
+/// Returns processor time, so that a busy machine does not matter.
 double used_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -23,7 +23,7 @@ class DamageTest : public DictTest {
  protected:
   DamageTest() : DictTest({.size = 1 << 20}) {}
 
-  static constexpr double kAtMostSeconds = 0.5;  // half of what the manual promises
+  static constexpr double kAtMostSeconds = 0.5;  // half of the manual's limit
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
@@ -31,7 +31,7 @@ class DamageTest : public DictTest {
     for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
   }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  /// Makes the shard lead to the longest key in a cycle, as if it were another key of that length.
+  /// Makes the shard lead to the longest key in a cycle, as if the key were a different one of that length.
   void make_cycle(const std::string& other) {
     const Position position = place_of(big + "a");
     position.link->store(0);
@@ -41,7 +41,7 @@ class DamageTest : public DictTest {
     shard().bucket_of(hash).store(position.block);
   }
 
-  /// The call ends soon and repairs the shard once; the next call has nothing to repair.
+  /// Expects that the call returns soon and repairs the shard once, and that the next call has nothing to repair.
   void expect_repair(const std::function<void()>& call) {
     const std::uint64_t repairs = dict.stats().repairs;
     double start = used_seconds();
@@ -94,7 +94,7 @@ TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_cycle) {
   expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
 }
 
-TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_a_walk_past_it) {
+TEST_F(DamageTest, a_walk_detects_an_entry_in_another_buckets_chain) {
   std::string passing;  // a key that does not exist, in an empty bucket
   for (int i = 0; passing.empty(); ++i)
     if (shard().bucket_of(key_of("other-" + std::to_string(i)).short_hash()).load() == 0)
@@ -144,8 +144,8 @@ TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   }
 }
 
-// A node that is moved has to be found in its list, which takes time. It must not happen for each node.
-TEST_F(DamageTest, nodes_that_no_list_leads_to_are_freed) {
+// A moved node has to be found in its list, which takes time. This must not happen for each node.
+TEST_F(DamageTest, nodes_that_belong_to_no_list_are_freed) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
   ListEnds ends = position.view.list_ends();
@@ -154,8 +154,8 @@ TEST_F(DamageTest, nodes_that_no_list_leads_to_are_freed) {
   expect_repair([&] { EXPECT_EQ(dict.set("large", std::string(500'000, 'v')), HOLDFAST_OK); });
 }
 
-TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_away) {
-  // Two free blocks with an entry between them; the first has a size that reaches to the end of the second.
+TEST_F(DamageTest, a_free_block_with_an_overwritten_size_does_not_release_an_entrys_memory) {
+  // Two free blocks with an entry between them. The first block has a size that reaches to the end of the second.
   ASSERT_EQ(dict.set("left", std::string(3000, 'l')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("right", std::string(3000, 'r')), HOLDFAST_OK);
@@ -174,8 +174,8 @@ TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_
   EXPECT_EQ(dict.stats().repairs, repairs + 1);
 }
 
-TEST_F(DamageTest, a_spare_block_inside_an_entry_gives_no_entrys_memory_away) {
-  const std::uint32_t three = 3;  // granules, as "new" takes
+TEST_F(DamageTest, a_spare_block_inside_an_entry_does_not_release_the_entrys_memory) {
+  const std::uint32_t three = 3;  // granules, as many as "new" takes
   std::string value;
   while (value.size() < 80) value.append(reinterpret_cast<const char*>(&three), sizeof three);
   ASSERT_EQ(dict.set("key-7", value), HOLDFAST_OK);
@@ -189,7 +189,7 @@ TEST_F(DamageTest, a_spare_block_inside_an_entry_gives_no_entrys_memory_away) {
 }
 
 TEST_F(DamageTest, overwritten_counts_are_corrected_by_flush_expired) {
-  ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between others
+  ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between other blocks
   std::uint32_t bin = 1;
   while (header().bins[bin].load() == 0) ++bin;
   const std::vector<Word32*> words = {&header().free_granules, &header().entries, &header().waiters,

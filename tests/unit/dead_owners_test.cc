@@ -1,4 +1,4 @@
-// Memory held by dead processes can be allocated again, even if nobody asks for their keys; memory held by live
+// Memory held by dead processes can be allocated again, even if nobody requests their keys. Memory held by live
 // processes stays.
 #include "dict/dead_owners.h"
 
@@ -22,7 +22,7 @@ class DeadOwnersTest : public DictTest {
   DeadOwnersTest() : DictTest({.size = kSize}) {}
 
   static constexpr std::uint64_t kSize = 100 << 10;
-  /// More locks than fit into the dictionary.
+  /// More locks than the dictionary has room for.
   static constexpr int kMany = 1200;
   static constexpr int kShared = 9 * kMany;  // a key that has only shares
 
@@ -41,7 +41,7 @@ class DeadOwnersTest : public DictTest {
     holdfast_lease lease{};
     return dict.try_permits(key(i), HOLDFAST_RWLOCK, 1, 0, 0, &lease);
   }
-  /// Starts a process that takes keys by `take(i) -> code`, and kills it. Returns the first code that is not ok.
+  /// Starts a process that takes keys with `take(i) -> code`, and kills it. Returns the first code that is not ok.
   template <class Take>
   static int killed_with(int first, int count, Take&& take) {
     Child child([&](Channel& parent) {
@@ -63,8 +63,8 @@ TEST_F(DeadOwnersTest, endless_locks_of_killed_processes_never_fill_a_dictionary
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-// The dictionary was adopted from another world, so a dead process's token may be above the tokens of this world.
-TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
+// The dictionary was adopted from an earlier world, so a dead process's token may be above the tokens of this world.
+TEST_F(DeadOwnersTest, a_live_process_does_not_hide_a_dead_one_that_had_its_slot) {
   World& world = **World::current();
   const Token living = world.token();
   const Token dead = make_token(slot_of(living), generation_of(living) + 7);
@@ -82,7 +82,7 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   }
 }
 
-// More owners than fit into any set that an attempt may ask about.
+// More owners than any set of owners that an attempt may check.
 TEST_F(DeadOwnersTest, many_killed_processes_with_a_few_locks_each_never_fill_a_dictionary) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
@@ -102,7 +102,7 @@ TEST_F(DeadOwnersTest, permits_and_reasons_of_dead_processes_are_reclaimed_too) 
   }
 }
 
-TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_even_while_it_is_stopped) {
+TEST_F(DeadOwnersTest, a_live_process_never_loses_its_locks_even_while_it_is_stopped) {
   constexpr int kLiving = 150;
   Started stopped("0", [&](Channel& parent) {
     std::vector<holdfast_lease> leases(kLiving);
@@ -116,7 +116,7 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_even_while_it_
     return 0;
   });
   stopped.stop();
-  // Each dead process has one permit under the same key as the stopped process.
+  // Each dead process has one permit under the stopped process's key.
   for (int first = kLiving; first < 3 * kMany; first += 100)
     ASSERT_EQ(killed_with(first, 100, [&](int i) { return share(kShared) != HOLDFAST_OK ? share(kShared) : take(i); }),
               HOLDFAST_OK);

@@ -1,4 +1,4 @@
-// The deadlock search: over a table of waits that the test fills, and over tasks that the test simulates.
+// Tests the deadlock search: over a table of waits that the test fills, and over tasks that the test simulates.
 #include "wait/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,8 @@ class DeadlockTest : public ::testing::Test {
     wait.set_key(key);
     return wait;
   }
-  /// Processes 1 to `length` each wait for the next one, and the last for the first. The last one began to wait last.
+  /// Processes 1 to `length` each wait for the next process, and the last waits for the first. The last process began
+  /// to wait last.
   std::vector<WaitRecord*> put_cycle(std::size_t length, std::uint64_t seen) {
     std::vector<WaitRecord*> records;
     for (std::size_t i = 1; i <= length; ++i) {
@@ -72,7 +73,7 @@ class DeadlockTest : public ::testing::Test {
 
 // --- the table ---
 
-TEST_F(DeadlockTest, a_wait_is_found_as_it_was_written) {
+TEST_F(DeadlockTest, a_wait_is_read_back_unchanged) {
   put(5, 9, "some key", {6, 3, 44, 99}, 1, 2);
   Wait found;
   ASSERT_EQ(table.find(5, 9, found), Found::yes);
@@ -95,12 +96,12 @@ TEST_F(DeadlockTest, the_beginning_of_a_long_key_is_kept) {
   EXPECT_EQ(found.kept_key(), key.substr(0, kWaitKeyBytes));
 }
 
-TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_through_its_old_record) {
+TEST_F(DeadlockTest, an_ended_wait_is_not_found_through_its_old_record) {
   WaitRecord* const record = put(5, 9, "key", {6, 3, 44, 0}, 1, 2);
   WaitTable::release(*record);
   Wait found;
   EXPECT_EQ(table.find(5, 9, found), Found::no);
-  // The record was taken again but not written yet, by the same process or by another.
+  // The record was taken again but not written yet, by the same or a different process.
   record->owner.store(5);
   EXPECT_EQ(table.find(5, 9, found), Found::no);
   WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
@@ -117,7 +118,7 @@ TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
   EXPECT_EQ(table.find(5, 9, found), Found::yes);
 }
 
-TEST_F(DeadlockTest, a_full_table_has_no_record_to_give_until_an_owner_is_dead) {
+TEST_F(DeadlockTest, a_full_table_has_no_free_record_until_an_owner_is_dead) {
   std::vector<WaitRecord*> records;
   for (std::uint32_t task = 1; task <= 4 * kWaitRecords; ++task) {
     WaitRecord* const record = table.take(5, task, all_live);
@@ -152,7 +153,7 @@ TEST_F(DeadlockTest, a_cycle_that_is_too_long_is_not_found) {
   EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, a_waiter_for_its_own_lock_gets_no_deadlock) {
+TEST_F(DeadlockTest, a_waiter_for_its_own_lock_gets_no_deadlock_error) {
   put_cycle(1, kLater);
   EXPECT_EQ(search(1, 7), Cycle::none);
 }
@@ -168,7 +169,7 @@ TEST_F(DeadlockTest, observations_from_before_the_last_wait_began_prove_nothing)
   }
 }
 
-TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_cycle) {
+TEST_F(DeadlockTest, dead_processes_and_expired_grants_break_a_cycle) {
   const auto records = put_cycle(3, kLater);
   EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2 ? Liveness::alive : Liveness::dead; }),
             Cycle::there);
@@ -183,7 +184,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   const auto records = put_cycle(2, kLater);
   Wait own;
   ASSERT_EQ(table.find(2, 7, own), Found::yes);
-  // Asks after the first reading who is alive.
+  // Ends the wait in the check of live processes after the first reading.
   const auto end_it = [&](Token) {
     WaitTable::release(*records[0]);
     return Liveness::alive;
@@ -191,11 +192,11 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   EXPECT_EQ(find_cycle(table, own, kLater, end_it, keys), Cycle::there);
   clear();
   const auto others = put_cycle(2, kLater);
-  const auto begin_anew = [&](Token) {
+  const auto begin_again = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
     return Liveness::alive;
   };
-  EXPECT_EQ(find_cycle(table, own, kLater, begin_anew, keys), Cycle::deadlock) << "it was only seen once more";
+  EXPECT_EQ(find_cycle(table, own, kLater, begin_again, keys), Cycle::deadlock) << "it was only seen once more";
   const auto wait_for_another = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
     return Liveness::alive;
@@ -216,7 +217,7 @@ TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_one_before_it_is_the_victim) {
+TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_previous_one_is_the_victim) {
   put_cycle(3, kLater);
   const std::uint64_t closed = kStart + 3;
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
@@ -225,13 +226,13 @@ TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_one_before_it_is_the_v
   EXPECT_EQ(search(1, 7, closed + 2 * kVictimPatienceNs), Cycle::deadlock);
 }
 
-TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
+TEST_F(DeadlockTest, garbage_in_the_table_does_no_harm) {
   const auto seed = std::random_device()();
   std::mt19937_64 random(seed);
   SCOPED_TRACE(seed);
   auto* const words = reinterpret_cast<Word64*>(memory.get());
   for (int round = 0; round < 20; ++round) {
-    // Few tokens and tasks, so that many records make sense.
+    // Uses few tokens and tasks, so that many records make sense.
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
       words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
     for (Token token = 0; token < 8; ++token) {
@@ -250,7 +251,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
   }
 }
 
-// --- waits of this process ---
+// --- this process's waits ---
 
 TEST_F(DeadlockTest, a_wait_is_checked_again_only_when_the_table_has_changed) {
   TrackedWait tracked;
@@ -310,13 +311,13 @@ TEST_F(DeadlockTest, keys_stay_until_the_next_wait) {
   EXPECT_THAT(last.keys(), IsEmpty());
 }
 
-// --- simulated tasks: compares what is reported with what is true ---
+// --- simulated tasks: compares the reports with the truth ---
 
 class Play {
  public:
   Play(WaitTable table, std::uint64_t seed) : table_(table), random_(seed) {}
 
-  /// One task acts. Returns false if a deadlock was reported that is none.
+  /// Lets one task act. Returns false if a false deadlock was reported.
   bool step() {
     Task& task = agents_[pick(kAgents)];
     if (task.waits_for < 0) {
@@ -329,7 +330,7 @@ class Play {
     return pick(2) == 0 || look(task);
   }
 
-  /// All tasks search until none reports a deadlock. Returns false as step() does.
+  /// Lets all tasks search until none reports a deadlock. Returns false as step() does.
   bool settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
       for (Task& task : agents_) {
@@ -355,7 +356,7 @@ class Play {
     TrackedWait tracked;
   };
   struct Lock {
-    int holder = -1;  // the task that will release it
+    int holder = -1;  // the task that will release the lock
     std::uint64_t sequence = 0;
     int named = -1;  // the task that counts as the holder
   };
@@ -379,7 +380,7 @@ class Play {
     stop_waiting(task);
     lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
-  /// The task adopts what it was given, or gives away what it has, perhaps to a task that waits.
+  /// The task adopts a lock that it was given, or gives its own lock away, perhaps to a waiting task.
   void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
       lock.named = index(task);
@@ -410,7 +411,7 @@ class Play {
     return right;
   }
 
-  /// Returns the length of the cycle that this task is in; 0 if it is in no cycle whose holders are all known.
+  /// Returns the length of this task's cycle, or 0 if it is in no cycle whose holders are all known.
   std::size_t cycle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {
@@ -438,8 +439,8 @@ TEST_F(DeadlockTest, every_report_is_true_and_every_deadlock_is_reported) {
   for (std::uint64_t i = 0; i < 300; ++i) {
     clear();
     Play play(table, seed + i);
-    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a deadlock that is none, round " << i;
-    ASSERT_TRUE(play.settle()) << "reported a deadlock that is none, round " << i;
+    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a false deadlock, round " << i;
+    ASSERT_TRUE(play.settle()) << "reported a false deadlock, round " << i;
     ASSERT_FALSE(play.has_deadlock()) << "missed a deadlock, round " << i;
     told += play.told();
   }

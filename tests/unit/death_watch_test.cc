@@ -1,4 +1,4 @@
-// Long waits: a notice from the kernel that a process died ends them, and checks find what no notice reports.
+// Tests long waits: a kernel notice of a process's death ends them, and checks detect what no notice reports.
 #include "wait/death_watch.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 namespace holdfast::test {
 namespace {
 
-// Longer than any slice of sleep, but shorter than the longest sleep of a resting waiter.
+// Longer than any sleep interval, but shorter than the longest sleep of a resting waiter.
 constexpr double kPatience = 10;
 constexpr std::uint64_t kPatienceNs = 10 * kNsPerSecond;
 
@@ -68,7 +68,7 @@ class DeathWatchTest : public DictTest {
     listener.path = this_world().table_path();
     listener.file = this_world().table_file();
   }
-  /// Waits until the present death watch serves this test; an earlier test may have left it.
+  /// Waits until the current death watch serves this test; an earlier test may have left it.
   void until_watched() {
     ASSERT_TRUE(eventually([this] {
       waiting.sleep(0.05);
@@ -91,7 +91,7 @@ TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_detected) {
   EXPECT_TRUE(listener.noticed);
 }
 
-TEST_F(DeathWatchTest, the_descriptors_of_the_process_cause_no_notice) {
+TEST_F(DeathWatchTest, the_processs_own_descriptors_cause_no_notice) {
   const std::size_t before = descriptors();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -108,7 +108,7 @@ TEST_F(DeathWatchTest, the_descriptors_of_the_process_cause_no_notice) {
   EXPECT_TRUE(listener.noticed);
 }
 
-TEST_F(DeathWatchTest, a_description_that_is_open_for_reading_only_is_closed_without_a_notice) {
+TEST_F(DeathWatchTest, closing_a_read_only_description_causes_no_notice) {
   listener.start();
   ASSERT_EQ(listener.error, 0);
   ::close(::open(listener.path.c_str(), O_RDONLY));
@@ -119,7 +119,7 @@ TEST_F(DeathWatchTest, a_description_that_is_open_for_reading_only_is_closed_wit
   EXPECT_TRUE(listener.noticed);
 }
 
-TEST_F(DeathWatchTest, another_file_of_that_name_is_refused) {
+TEST_F(DeathWatchTest, a_different_file_of_that_name_is_refused) {
   listener.path = "/proc/self/exe";
   listener.start();
   EXPECT_EQ(listener.error, ESTALE);
@@ -140,7 +140,7 @@ TEST_F(DeathWatchTest, a_long_wait_starts_a_death_watch_and_a_short_one_does_not
   });
 }
 
-TEST_F(DeathWatchTest, after_a_death_the_watch_checks_and_checks_again) {
+TEST_F(DeathWatchTest, after_a_death_the_watch_checks_repeatedly) {
   in_process([] {
     static std::atomic<int> started{0};
     static std::atomic<int> looks{0};
@@ -204,7 +204,7 @@ TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_polling) {
   }
 }
 
-// --- what no death reports ---
+// --- changes that no death reports ---
 
 class RestingTest : public DeathWatchTest {
  protected:
@@ -252,7 +252,7 @@ TEST_F(RestingTest, an_earlier_end_of_a_lease_is_detected) {
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-/// Whether a process that sleeps on its mailbox is told to check all of its waiters.
+/// Tests whether a process that sleeps on its mailbox is notified to check all of its waiters.
 class ToldTest : public DeathWatchTest {
  protected:
   void expect_told(const std::function<void()>& act) {

@@ -1,6 +1,6 @@
-// Random operations on a dictionary and on a std::map. After each, both have the same content, except for what was
-// evicted, and the dictionary's count of evictions says how much that is. Now and then the whole shard is walked. The
-// seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
+// Makes random operations on a dictionary and on a std::map. After each operation, both must have the same content
+// except for evicted entries, and the dictionary's count of evictions must account for these. From time to time the
+// whole shard is walked. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr double kLong = 1000;    // an exptime that ends after every run
-constexpr double kAtOnce = 1e-9;  // an exptime that ends before the next call or the one after it
+constexpr double kAtOnce = 1e-9;  // an exptime that ends before one of the next two calls
 
 /// The expected content of the dictionary.
 struct Expected {
@@ -24,7 +24,7 @@ struct Expected {
   bool has_end = false;
   bool is_lock = false;
   holdfast_lease lease{};
-  std::deque<Got> list{};  // not empty: the key is a list, and `value` means nothing
+  std::deque<Got> list{};  // not empty: the key is a list, and `value` has no meaning
 };
 
 class Model {
@@ -51,7 +51,7 @@ class Model {
       ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
   }
 
-  /// Also removes expired values, and locks that nobody holds.
+  /// Removes everything, including expired values and locks that nobody holds.
   void remove_all() {
     for (const std::string& key : keys_) remove(key);
     compare_all();
@@ -265,7 +265,7 @@ class Model {
     if (is_lock) held_.erase(found);
   }
 
-  // Pushes several at a time, so that lists grow long.
+  // Pushes several elements at a time, so that lists grow long.
   void push(const std::string& key) {
     for (std::size_t count = 1 + below(12); count != 0; --count) push_one(key);
   }
@@ -328,7 +328,7 @@ class Model {
   std::size_t longest_;
   std::vector<std::string> keys_;
   std::map<std::string, Expected> held_;
-  std::map<std::string, Got> over_;  // the last value under each key that expired
+  std::map<std::string, Got> over_;  // the last value of each key that expired
   int refusals_ = 0;
   std::uint64_t evicted_ = 0;
 };

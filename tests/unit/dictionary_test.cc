@@ -1,5 +1,5 @@
-// Values and options that a dictionary takes and refuses through the C ABI, and who may use it. For its operations see
-// dictionary_model_test.cc.
+// Tests the values and options that a dictionary accepts and refuses through the C ABI, and who may use it.
+// dictionary_model_test.cc tests its operations.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(DictionaryTest, any_size_that_is_too_large_is_refused) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
-TEST_F(DictionaryTest, setting_nil_deletes_and_adding_it_is_refused) {
+TEST_F(DictionaryTest, setting_nil_deletes_and_adding_nil_is_refused) {
   const auto store_nil = [this](int op) {
     return holdfast_store(dict.handle, op, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr);
   };
@@ -120,7 +120,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
 }
 
 // A usual shard takes about 1 MB.
-TEST_F(DictionaryTest, a_value_that_another_dictionary_would_take_is_refused_with_its_option) {
+TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_refused_with_that_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
     Dict large(name, {.size = 20 << 20, .largest = largest});
@@ -131,7 +131,7 @@ TEST_F(DictionaryTest, a_value_that_another_dictionary_would_take_is_refused_wit
   }
 }
 
-// With another number of shards, every key would be searched in another shard.
+// With a different number of shards, every key would be searched in the wrong shard.
 TEST_F(DictionaryTest, an_overwritten_number_of_shards_is_detected) {
   const std::string name = new_name();
   Dict large(name, {.size = 20 << 20, .largest = 10 << 20});
@@ -167,11 +167,11 @@ TEST_F(DictionaryTest, a_stopped_writer_delays_writers_until_their_timeout_and_r
   writer.signal(SIGCONT);
   EXPECT_EQ(writer.ask("go on"), "outside");
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
-  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody was robbed";
+  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody lost the mutex";
   EXPECT_EQ(writer.wait(), 0);
 }
 
-TEST_F(DictionaryTest, a_call_from_inside_another_call_of_the_thread_is_busy) {
+TEST_F(DictionaryTest, a_call_inside_another_call_of_the_same_thread_returns_busy) {
   dict.set("k", "v");
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   ASSERT_EQ(mutex.lock_for(kNsPerSecond), LockResult::acquired);
@@ -185,7 +185,7 @@ TEST_F(DictionaryTest, a_call_from_inside_another_call_of_the_thread_is_busy) {
 
 class DictionaryStrategyTest : public ::testing::TestWithParam<holdfast_mutex> {};
 
-TEST_P(DictionaryStrategyTest, threads_and_processes_change_it_together) {
+TEST_P(DictionaryStrategyTest, threads_and_processes_can_change_it_concurrently) {
   Dict dict(new_name(), {.mutex = GetParam()});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   constexpr int kEach = 300;

@@ -1,4 +1,4 @@
-// Memory that threads share is freed when the last guard that may lead to it has ended, and not before.
+// Memory that threads share is freed when the last guard that may lead to it has ended, and not earlier.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -60,7 +60,7 @@ class EpochTest : public testing::Test {
   std::atomic<int> left_{0};
 };
 
-TEST_F(EpochTest, memory_that_nobody_uses_is_freed_at_once) {
+TEST_F(EpochTest, memory_that_nobody_uses_is_freed_immediately) {
   retire_one();
   EXPECT_EQ(left_, 0) << "with one thread";
   std::atomic<bool> done{false};
@@ -68,7 +68,7 @@ TEST_F(EpochTest, memory_that_nobody_uses_is_freed_at_once) {
     while (!done) std::this_thread::yield();
   });
   retire_one();
-  EXPECT_EQ(left_, 0) << "beside a thread that is elsewhere";
+  EXPECT_EQ(left_, 0) << "while a thread is elsewhere";
   done = true;
   other.join();
 }
@@ -81,10 +81,10 @@ TEST_F(EpochTest, memory_that_another_threads_guard_may_lead_to_stays_until_the_
   first.leave();
   EXPECT_EQ(left_, 1);
   second.leave();
-  EXPECT_EQ(left_, 0) << "the last one frees it, without another call";
+  EXPECT_EQ(left_, 0) << "the last guard frees it without a further call";
 }
 
-TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
+TEST_F(EpochTest, a_guard_that_began_later_keeps_no_memory) {
   Inside before;
   retire_one();
   Inside after;
@@ -93,7 +93,7 @@ TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
 }
 
 // The thread already has a record, with the epoch of its earlier guard.
-TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_nothing) {
+TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_no_memory) {
   std::atomic<int> step{0};
   const auto until = [&step](int reached) {
     while (step < reached) std::this_thread::yield();
@@ -144,9 +144,9 @@ TEST_F(EpochTest, a_reference_keeps_its_object) {
 }
 
 // A thread that ends without returning leaves its guard behind.
-TEST_F(EpochTest, a_thread_that_ended_inside_keeps_nothing) {
+TEST_F(EpochTest, a_thread_that_ended_inside_keeps_no_memory) {
   in_process([&] {
-    { const EpochGuard guard; }  // so that this thread already has a record and does not take over the other's
+    { const EpochGuard guard; }  // so that this thread already has a record and does not take over the other thread's
     pthread_t thread;
     ASSERT_EQ(::pthread_create(
                   &thread, nullptr,
@@ -173,7 +173,7 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   });
 }
 
-TEST_F(EpochTest, the_first_guard_of_a_child_frees_memory_that_threads_of_its_parent_kept) {
+TEST_F(EpochTest, a_childs_first_guard_frees_memory_that_its_parents_threads_kept) {
   Inside other;
   retire_one();
   in_process([&] {
@@ -192,7 +192,7 @@ TEST_F(EpochTest, a_guard_of_the_forking_thread_continues_in_the_child) {
   });
 }
 
-TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_frees_memory_that_others_kept) {
+TEST_F(EpochTest, the_first_guard_after_a_fork_frees_memory_that_other_threads_kept) {
   Inside other;
   retire_one();
   std::thread([this] {
@@ -203,7 +203,7 @@ TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_free
   }).join();
 }
 
-TEST_F(EpochTest, a_guard_that_continues_in_the_child_frees_at_its_end_memory_that_threads_of_the_parent_kept) {
+TEST_F(EpochTest, a_guard_that_ends_in_the_child_frees_memory_that_the_parents_threads_kept) {
   Inside other;
   retire_one();
   auto outer = std::make_unique<EpochGuard>();
@@ -214,8 +214,7 @@ TEST_F(EpochTest, a_guard_that_continues_in_the_child_frees_at_its_end_memory_th
   outer.reset();
 }
 
-// The kernel may run a handler that forks between any two instructions, here between the two halves of the begin of a
-// guard.
+// The kernel may run a handler that forks between any two instructions, here in the middle of a guard's beginning.
 TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   { const EpochGuard first; }
   epoch_internal::Record* const before = epoch_internal::record;
@@ -238,7 +237,7 @@ TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
   }
 }
 
-// One thread replaces a pointer again and again while others follow it.
+// One thread repeatedly replaces a pointer while other threads follow it.
 TEST_F(EpochTest, nobody_follows_a_pointer_to_freed_memory) {
   struct Marked final : Retirable {
     ~Marked() override { alive = 0; }

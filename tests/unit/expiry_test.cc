@@ -15,7 +15,7 @@ namespace {
 class ExpiryTest : public DictTest {
  protected:
   static constexpr double kMs = 0.001;
-  /// The longest time that the clock of long exptimes was behind.
+  /// The largest lag of the clock for long exptimes.
   static constexpr double kTick = 0.36;
 
   void TearDown() override {
@@ -23,8 +23,8 @@ class ExpiryTest : public DictTest {
     DictTest::TearDown();
   }
 
-  /// Stores by `store(exptime) -> int` and polls by `is_there() -> bool`, for many exptimes. The value may end at most
-  /// `early` before its exptime has passed; a call `late` after it must not find it.
+  /// Stores with `store(exptime) -> int` and polls with `is_there() -> bool`, for many exptimes. The value may end at
+  /// most `early` before its exptime has passed; a call `late` after that must not find the value.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {
@@ -40,13 +40,13 @@ class ExpiryTest : public DictTest {
       ASSERT_GE(now() - before, exptime - early);
     }
   }
-  /// Expects ends as of values.
+  /// Expects the rules for values.
   template <class Store>
   void expect_never_late(Store&& store) {
     expect_ends(
         store, [this] { return dict.ttl("k") > 0; }, kMs, 0);
   }
-  /// Expects ends as of locks.
+  /// Expects the rules for locks.
   template <class Store, class IsThere>
   void expect_never_early(Store&& store, IsThere&& is_there) {
     expect_ends(store, is_there, 0, kMs);
@@ -57,7 +57,7 @@ class ExpiryTest : public DictTest {
 
 // --- the system's clock ---
 
-TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
+TEST_F(ExpiryTest, a_value_never_exists_after_its_exptime) {
   expect_never_late([&](double exptime) { return dict.set("k", "v", exptime); });
   expect_never_late([&](double exptime) { return dict.add("k", "v", exptime); });
   expect_never_late([&](double exptime) {
@@ -71,8 +71,8 @@ TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
   });
 }
 
-TEST_F(ExpiryTest, a_long_exptime_ends_within_a_tick_before_it_has_passed_and_never_after) {
-  // For several ticks: most checks must fall between two ticks.
+TEST_F(ExpiryTest, a_long_exptime_ends_at_most_a_tick_early_and_never_late) {
+  // Lasts for several ticks, so that most checks fall between two ticks.
   for (const double until = now() + 0.05; now() < until;) {
     const double exptime = kLongExptime + 0.0005;
     const double before = now();
@@ -82,7 +82,7 @@ TEST_F(ExpiryTest, a_long_exptime_ends_within_a_tick_before_it_has_passed_and_ne
   }
 }
 
-TEST_F(ExpiryTest, a_number_that_incr_begins_is_never_there_when_its_time_has_passed) {
+TEST_F(ExpiryTest, a_number_that_incr_creates_never_exists_after_its_exptime) {
   expect_never_late([&](double exptime) { return dict.incr_from("k", 1, 0, exptime, &sum); });
 }
 
@@ -98,7 +98,7 @@ TEST_F(ExpiryTest, expire_ends_values_and_lists_no_later) {
   });
 }
 
-TEST_F(ExpiryTest, every_call_finds_a_value_ended_at_the_same_time) {
+TEST_F(ExpiryTest, all_calls_agree_on_the_end_of_a_value) {
   for (int round = 0; round < 40; ++round) {
     const Got value = text("v");
     ASSERT_EQ(dict.set("k", "v", 0.002), HOLDFAST_OK);
@@ -151,7 +151,7 @@ TEST_F(ExpiryTest, locks_never_end_early) {
       [&] { return dict.try_permits("permits", HOLDFAST_RWLOCK, 1, 0, 0.0001, &other) == HOLDFAST_LOCKED; });
 }
 
-TEST_F(ExpiryTest, a_lock_that_has_ended_has_no_ttl) {
+TEST_F(ExpiryTest, an_expired_lock_has_no_ttl) {
   holdfast_lease lease{};
   dict.try_lock("lock", 0.001, &lease);
   sleep_ms(20);
@@ -190,7 +190,7 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
   EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch comes again";
 }
 
-// --- entries that have expired and still exist ---
+// --- expired entries that still exist ---
 
 TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
   dict.set("k", "twelve bytes", 0.001);
@@ -201,7 +201,7 @@ TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
   EXPECT_EQ(value.size, 12U);
 }
 
-TEST_F(ExpiryTest, flush_expired_of_0_removes_all_in_all_shards) {
+TEST_F(ExpiryTest, flush_expired_of_0_removes_all_expired_entries_in_all_shards) {
   Dict wide(new_name(), {.size = 9 << 20});
   const std::uint64_t before = wide.free_space();
   for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
@@ -228,7 +228,7 @@ class LoopClockTest : public ExpiryTest {
   volatile std::uintptr_t clock = now_ms() - 1000;
 };
 
-TEST_F(LoopClockTest, values_exist_until_they_end_by_the_loops_own_time) {
+TEST_F(LoopClockTest, values_end_by_the_loops_own_time) {
   const Got value = text("v");
   const auto expect_lives = [&](const char* how, std::uintptr_t ms) {
     EXPECT_EQ(dict.ttl("k"), static_cast<double>(ms) / 1e3) << how;
@@ -255,7 +255,7 @@ TEST_F(LoopClockTest, values_exist_until_they_end_by_the_loops_own_time) {
   expect_lives("a list", 7);
 }
 
-TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_but_never_to_none) {
+TEST_F(LoopClockTest, an_exptime_is_rounded_down_to_milliseconds_but_never_to_none) {
   dict.set("k", "v", 0.0029);
   EXPECT_EQ(dict.ttl("k"), 2 * kMs);
   dict.set("k", "v", 0.0009);
@@ -273,7 +273,7 @@ TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_is_neither_over_nor_e
   EXPECT_EQ(dict.get("k"), nothing()) << "it ended half a second before now";
 }
 
-TEST_F(LoopClockTest, locks_end_by_the_clock_of_the_system) {
+TEST_F(LoopClockTest, locks_end_by_the_systems_clock) {
   holdfast_lease lease{};
   holdfast_lease other{};
   expect_never_early(
@@ -288,7 +288,7 @@ TEST_F(LoopClockTest, locks_end_by_the_clock_of_the_system) {
   EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "by the loop's time it would have ended";
 }
 
-TEST_F(LoopClockTest, a_loop_that_stands_still_for_more_than_a_minute_is_not_followed) {
+TEST_F(LoopClockTest, the_clock_of_a_loop_stalled_for_over_a_minute_is_not_followed) {
   clock = now_ms() - kLoopLagMaxMs - 1000;
   const double before = now();
   dict.set("k", "v", 1000);
@@ -320,7 +320,7 @@ TEST_F(LoopClockTest, a_clock_of_another_kind_is_refused) {
   EXPECT_EQ(holdfast_follow_clock(&since_1970), HOLDFAST_INVALID);
   EXPECT_STREQ(holdfast_error(), "bad clock: expected a past time in milliseconds of CLOCK_MONOTONIC");
   dict.set("k", "v", 0.5);
-  EXPECT_EQ(dict.ttl("k"), 0.5) << "the one before is followed on";
+  EXPECT_EQ(dict.ttl("k"), 0.5) << "the previous clock is still followed";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which waiter gets a lock that becomes free: in which order waiters are served, how often one is passed, and which
-// one is woken.
+// Tests which waiter gets a lock that becomes free: the order of service, how often a waiter is passed, and which
+// waiter is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -35,7 +35,7 @@ class FairnessTest : public DictTest {
     release(&held);
     ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
   }
-  /// Tries as a newcomer.
+  /// Tries to take the lock without queueing.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
@@ -45,7 +45,7 @@ class FairnessTest : public DictTest {
     const ShardGuard guard(shard);
     repair(shard);
   }
-  /// Call it when both are in the queue.
+  /// Call this when both waiters are in the queue.
   void expect_served_first(Waiting& first, Waiting& second, holdfast_lease* holding) {
     EXPECT_EQ(waiters(), 2U);
     sleep_ms(1);
@@ -53,8 +53,8 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// Returns how often a newcomer gets the lock before a waiter that has just begun to wait; 0 if that took so long
-  /// that the waiter may have been late, because a late waiter is passed without end.
+  /// Returns how often a new request gets the lock before a waiter that has just begun to wait. Returns 0 if that took
+  /// so long that the waiter may have been late, because other requests pass a late waiter without a limit.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -67,7 +67,7 @@ class FairnessTest : public DictTest {
     return late ? 0 : overtakes;
   }
 
-  /// The waiter has been woken, but `other` was faster. If this test is too slow for that, it tries again.
+  /// The waiter has been woken, but `other` was faster. Tries again if this test is too slow for that.
   bool is_passed(Waiting& first) {
     for (int round = 0; round < 1000; ++round) {
       if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
@@ -82,7 +82,7 @@ class FairnessTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
+TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_at_most_a_fixed_number_of_times) {
   std::uint32_t most = 0;
   // Fewer if the waiter's time was over first.
   for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
@@ -93,7 +93,7 @@ TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_a
   EXPECT_EQ(most, kOvertakesMax);
 }
 
-TEST_IN_TIME(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
+TEST_IN_TIME(FairnessTest, a_waiter_becomes_the_first_when_the_previous_one_gets_the_lock) {
   Waiting first;
   Waiting second;
   queue_up({&first, &second});
@@ -169,7 +169,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
 }
 
 TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
-  for (const bool kept : {false, true}) {  // free for the faster one, and granted to the first
+  for (const bool kept : {false, true}) {  // free for the faster waiter, and granted to the first waiter
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -219,7 +219,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_leaves_the_middle_of_the_queue_wakes_no
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_lock_of_an_expired_lease_goes_to_the_first_waiter) {
+TEST_IN_TIME(FairnessTest, an_expired_leases_lock_goes_to_the_first_waiter) {
   hold_for(0.1);
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -239,7 +239,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_lost_its_position_still_takes_the_lock_
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, a_grant_to_a_waiter_that_died_goes_to_the_next_at_once) {
+TEST_IN_TIME(FairnessTest, a_grant_to_a_dead_waiter_moves_to_the_next_immediately) {
   Queued doomed(dict);
   Waiting second;
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
@@ -260,7 +260,7 @@ TEST_IN_TIME(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_orde
   expect_served_first(first, second, &held);
 }
 
-TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
+TEST_IN_TIME(FairnessTest, a_repair_does_not_revoke_grants) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   sleep_ms(1);
@@ -270,7 +270,7 @@ TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, waits_are_counted_when_they_queue_and_once) {
+TEST_IN_TIME(FairnessTest, each_wait_is_counted_once_when_it_queues) {
   Waiting first;
   const std::uint64_t before = dict.stats().lock_waits;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

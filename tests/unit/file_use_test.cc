@@ -1,4 +1,4 @@
-// Which process may use a dictionary's file, depending on the file's world and on the holder of its lock.
+// Tests which process may use a dictionary's file, depending on the file's world and on the holder of its lock.
 #include "world/file_use.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ class FileUse : public DirectoryTest {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
   Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
-  /// Joins as a process does: it has the file mapped, and no descriptor.
+  /// Joins as a process does: maps the file, and keeps no descriptor.
   Mapping join(const WorldId& world) {
     const platform::ForkGuard no_fork;
     auto used = use(world);
@@ -51,10 +51,10 @@ class FileUse : public DirectoryTest {
   }
 };
 
-TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_alone_shows_that_it_is_in_use) {
+TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_shows_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
-  expect_refusal(kOther);  // its maker has it mapped
+  expect_refusal(kOther);  // its creator has it mapped
   Mapping second = join(kOurs);
   ASSERT_TRUE(second);
   created->reset();
@@ -63,7 +63,7 @@ TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_alone_shows_that_it_is
   EXPECT_EQ(Code::not_found, use(kOther).status().code);
 }
 
-TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
+TEST_F(FileUse, a_forked_child_uses_its_parents_file) {
   Child parent_process([this](Channel& parent) {
     const auto created = create();
     const pid_t child = ::fork();
@@ -81,7 +81,7 @@ TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
   EXPECT_TRUE(eventually([&] { return use(kOther).status().code == Code::not_found; }));
 }
 
-TEST_F(FileUse, an_unused_one_is_retired_by_another_world_unless_it_is_persistent) {
+TEST_F(FileUse, another_world_retires_an_unused_file_unless_it_is_persistent) {
   Mapping mapping;
   {
     auto created = create();
@@ -96,12 +96,12 @@ TEST_F(FileUse, an_unused_one_is_retired_by_another_world_unless_it_is_persisten
   EXPECT_NE(nullptr, adopted->adopting);
 }
 
-TEST_F(FileUse, an_adopter_has_the_file_alone_and_others_join_afterwards) {
+TEST_F(FileUse, an_adopter_has_the_file_exclusively_and_others_join_afterwards) {
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
   {
-    // In the meantime, neither processes of its old world nor other processes of the new world get in.
+    // In the meantime, neither processes of the file's old world nor other processes of the new world get in.
     const FileDescriptor fd(::open(path().c_str(), O_RDWR));
     EXPECT_EQ(EAGAIN, platform::try_shared_record_lock(fd.get(), kUseLock));
   }
@@ -127,7 +127,7 @@ TEST_F(FileUse, a_file_with_a_killed_adopter_is_adopted_by_the_next) {
   EXPECT_NE(nullptr, next->adopting);
 }
 
-TEST_F(FileUse, a_file_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
+TEST_F(FileUse, a_file_with_another_boot_id_is_adopted_and_one_of_another_time_namespace_is_refused) {
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
@@ -139,14 +139,14 @@ TEST_F(FileUse, a_file_of_another_boot_id_outlives_its_world_and_one_of_another_
   EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
 }
 
-TEST_F(FileUse, the_boot_id_of_a_file_of_this_world_does_not_matter) {
+TEST_F(FileUse, the_boot_id_of_this_worlds_file_does_not_matter) {
   const auto created = create();
   ASSERT_TRUE(created);
   overwrite(offsetof(FileHeader, boot), 'X');
   EXPECT_TRUE(join(kOurs));
 }
 
-TEST_F(FileUse, a_copy_is_not_the_original_file) {
+TEST_F(FileUse, a_copy_does_not_count_as_the_original_file) {
   auto created = create(true);
   ASSERT_TRUE(created);
   const std::string copy = scratch_ / "copy";

@@ -1,4 +1,4 @@
-// fork() waits for the calls in flight, and for nothing else.
+// Tests that fork() waits for the calls in flight, and for nothing else.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kThreads = 8;
-/// A fork that waits for threads that go on calling waits until they have made this many calls.
+/// A fork that waits for threads that keep calling waits until they have made this many calls.
 constexpr long kCallsMax = 20'000;
 
 std::atomic<long> calls{0};
@@ -42,14 +42,15 @@ int status_of_fork(Body&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// Returns how many calls the threads made between the begin of fork() and the start of the child.
+/// Returns how many calls the threads made between the beginning of fork() and the start of the child.
 long calls_during_fork() {
   calls = 0;
   eventually([] { return calls > kThreads; });
   return status_of_fork([] { return static_cast<int>(std::min(calls - calls_before_fork, 255L)); });
 }
 
-/// Returns the median of several forks: while a thread is held up between two steps, the others go on calling.
+/// Returns the median of several forks: while a thread is held up between two steps, the remaining threads keep
+/// calling.
 template <class Call>
 long median_of_calls_during_fork(Call&& call) {
   ::pthread_atfork([] { calls_before_fork = calls.load(); }, nullptr, nullptr);
@@ -104,7 +105,7 @@ TEST(fork, comes_before_new_guards_and_after_nested_ones) {
       status_of_fork([] { return 0; });
       forked = true;
     });
-    // While guards begin, the fork has not begun.
+    // Guards begin before the fork.
     std::atomic<long> begun{0};
     std::atomic<bool> done{false};
     std::thread newcomer([&] {
@@ -120,16 +121,16 @@ TEST(fork, comes_before_new_guards_and_after_nested_ones) {
     });
     const bool waited = !forked;
     nest = true;
-    const bool went_on = eventually([&] { return forked.load(); });
+    const bool continued = eventually([&] { return forked.load(); });
     done = true;
-    if (!stopped || !waited || !went_on) ::_exit(1);
+    if (!stopped || !waited || !continued) ::_exit(1);
     for (std::thread* thread : {&holder, &forking, &newcomer}) thread->join();
     return 0;
   });
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
+TEST(fork, does_not_wait_for_its_own_threads_guard) {
   Child child([](Channel&) {
     static std::atomic<int> status{-1};
     std::signal(SIGUSR1, [](int) { status = status_of_fork([] { return 7; }); });
@@ -148,7 +149,7 @@ TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(fork, finds_a_long_mutex_free_though_another_thread_held_it) {
+TEST(fork, finds_a_long_mutex_free_even_if_another_thread_held_it) {
   Child child([](Channel&) {
     static platform::LongMutex mutex;
     std::atomic<bool> held{false};
@@ -187,7 +188,7 @@ TEST(long_mutex, is_held_by_one_thread_at_a_time) {
   EXPECT_EQ(plain, kThreads * 5000);
 }
 
-// A process that is stopped while it makes a file has the directory's lock.
+// A process that is stopped while it makes a file holds the directory's lock.
 TEST(fork, does_not_wait_for_an_open_that_waits) {
   const ScratchDirectory scratch;
   Child child([&](Channel&) {
@@ -202,14 +203,14 @@ TEST(fork, does_not_wait_for_an_open_that_waits) {
     });
     while (!waits) sleep_ms(1);
     sleep_ms(200);
-    // The child uses what the thread of its parent has locked.
+    // The child uses what the parent's thread has locked.
     const int status = status_of_fork([] {
       Dict again("known");
       return again.status == HOLDFAST_OK ? 3 : 1;
     });
     ::flock(directory, LOCK_UN);
     removing.join();
-    // If the fork had waited for it, its timeout would have ended.
+    // If the fork had waited for the removal, the removal's timeout would have ended.
     return status == 3 && removed == HOLDFAST_OK ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);

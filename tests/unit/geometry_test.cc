@@ -1,4 +1,4 @@
-// How a segment is divided, for every possible size.
+// Tests how a segment is divided, for every possible size.
 #include "dict/geometry.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ void check(const Geometry& g, std::uint64_t size) {
 }
 void check(std::uint64_t size) { check(Geometry::of(size), size); }
 
-TEST(geometry, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
+TEST(geometry, every_part_is_inside_its_shard_and_every_shard_inside_the_segment) {
   for (std::uint64_t size = kSizeMin; size < (8U << 20); size += 4096) check(size);
   for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1) check(size);
   check(kSizeMax);
@@ -85,7 +85,7 @@ TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_needed_and_no_
   }
 }
 
-TEST(geometry, a_dictionary_for_large_values_takes_one_of_half_its_size_up_to_4_gb) {
+TEST(geometry, a_dictionary_for_large_values_accepts_one_of_half_its_size_up_to_4_gb) {
   for (std::uint64_t size = 65536; size < kSizeMax; size = size * 9 / 8 + 1) {
     const std::uint64_t wanted = std::min(size / 2, kValueMax);
     ASSERT_GE(Geometry::for_values(size, wanted).value_max(), wanted) << size;
@@ -100,13 +100,13 @@ TEST(geometry, no_other_number_of_shards_is_possible) {
   EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "the number of a granule would not fit";
 }
 
-TEST(geometry, a_mark_counts_pages_of_a_usual_arena_and_more_of_a_large_one) {
+TEST(geometry, a_mark_counts_pages_in_a_usual_arena_and_larger_units_in_a_large_one) {
   for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1)
     ASSERT_EQ(ReservedMark::unit(Geometry::of(size).granules), ReservedMark::kGranulesPerPage) << size;
   EXPECT_EQ(ReservedMark::unit(Geometry::of(std::uint64_t{1} << 30, 1).granules), 16 * ReservedMark::kGranulesPerPage);
 }
 
-TEST(geometry, a_small_dictionary_is_reserved_whole_and_a_larger_one_without_its_shards) {
+TEST(geometry, a_small_dictionary_is_reserved_completely_and_a_larger_one_without_its_shards) {
   EXPECT_EQ(Geometry::of(1 << 20).reserved_at_first(), 1U << 20);
   EXPECT_EQ(Geometry::of(1 << 20).shards_at, kHeaderBytes);
   EXPECT_EQ(Geometry::of(std::uint64_t{1} << 30).reserved_at_first(), kHeaderBytes + 1024);

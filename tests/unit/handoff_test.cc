@@ -1,5 +1,5 @@
-// To whom a free lock goes if some waiters are known to be slow (lock/handoff.h), and how often a busy wait polls. The
-// test puts waiters into the queue by hand, so that nothing depends on the speed of this process.
+// Tests who gets a free lock if some waiters are known to be slow (lock/handoff.h), and how often a busy wait polls.
+// The test puts waiters into the queue by hand, so that nothing depends on the speed of this process.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -39,7 +39,7 @@ class HandoffTest : public DictTest {
   }
 
   WaitQueue queue() const { return lock->queue(); }
-  /// Adds a waiter that has been in the queue for `ago`. `number` identifies it.
+  /// Adds a waiter that has been in the queue for `ago`. `number` identifies the waiter.
   Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
     Waiter waiter{.owner = world.token(), .number = number, .arrival = start - ago, .fair = fair, .delay_ns = delay_ns};
     waiter.place = queue().add(waiter, 0);
@@ -50,7 +50,7 @@ class HandoffTest : public DictTest {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// A newcomer tries to take the lock, and releases it at once.
+  /// Whether a new request gets the lock, which it then releases immediately.
   bool newcomer_gets_it(bool fair = false) {
     Request request{};
     request.fair = fair;
@@ -61,7 +61,7 @@ class HandoffTest : public DictTest {
     lock->free();
     return true;
   }
-  /// 0 if it is reserved for nobody.
+  /// Returns 0 if the lock is not reserved.
   std::uint32_t reserved_for() const { return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0; }
 
   World& world = dict.dictionary().world();
@@ -76,7 +76,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_for_a_prompt_waiter_that_is_overdue) {
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(HandoffTest, it_is_not_kept_for_an_absent_slow_waiter) {
+TEST_F(HandoffTest, a_free_lock_is_not_kept_for_an_absent_slow_waiter) {
   add(1, kSlow);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 0U);
@@ -86,7 +86,7 @@ TEST_F(HandoffTest, it_is_not_kept_for_an_absent_slow_waiter) {
   for (std::uint32_t i = 0; i < 2 * kOvertakesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
 }
 
-TEST_F(HandoffTest, a_waiter_that_was_found_dead_has_no_turn) {
+TEST_F(HandoffTest, a_waiter_that_was_found_dead_gets_no_turn) {
   add(1, 0);
   TokenSet dead;
   dead.add(world.token());
@@ -96,7 +96,7 @@ TEST_F(HandoffTest, a_waiter_that_was_found_dead_has_no_turn) {
   EXPECT_FALSE(lock->has_waiters());
 }
 
-TEST_F(HandoffTest, a_waiter_of_a_process_that_has_a_successor_has_no_turn) {
+TEST_F(HandoffTest, a_waiter_of_a_replaced_process_gets_no_turn) {
   const Token self = world.token();
   Waiter gone{.owner = make_token(slot_of(self), generation_of(self) - 1), .number = 1, .arrival = start - 10 * kMs};
   ASSERT_NE(queue().add(gone, 0), 0U);
@@ -112,7 +112,7 @@ TEST_F(HandoffTest, many_waiters_that_stand_aside_do_not_hide_a_prompt_one) {
   EXPECT_EQ(offer(*lock, world).first.number, kMany + 1);
 }
 
-TEST_F(HandoffTest, it_is_kept_for_a_present_slow_waiter) {
+TEST_F(HandoffTest, a_free_lock_is_kept_for_a_present_slow_waiter) {
   Waiter slow = add(1, kSlow);
   be_present(slow, true);
   EXPECT_FALSE(newcomer_gets_it());
@@ -122,7 +122,7 @@ TEST_F(HandoffTest, it_is_kept_for_a_present_slow_waiter) {
   EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
 }
 
-TEST_F(HandoffTest, a_present_waiter_has_its_turn_before_those_that_stand_aside) {
+TEST_F(HandoffTest, a_present_waiter_precedes_waiters_that_stand_aside) {
   add(1, kSlow, 30 * kMs);
   Waiter second = add(2, kSlow, 20 * kMs);
   be_present(second, true);
@@ -139,14 +139,14 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_delayed_by_slow_ones_before_it) {
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 3U);
   EXPECT_EQ(chosen.aside.number, 1U);
-  // From now on it is the first: the rules for the first of a queue hold for it.
+  // From now on this waiter is the first: the rules for the first in a queue apply to it.
   std::uint32_t overtakes = 0;
   while (newcomer_gets_it()) ++overtakes;
   EXPECT_LE(overtakes, kOvertakesMax);
   EXPECT_EQ(reserved_for(), 3U);
 }
 
-TEST_F(HandoffTest, a_slow_waiter_that_comes_takes_the_free_lock_before_all_behind_it) {
+TEST_F(HandoffTest, a_slow_waiter_that_comes_takes_the_free_lock_before_all_later_ones) {
   Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
@@ -155,14 +155,14 @@ TEST_F(HandoffTest, a_slow_waiter_that_comes_takes_the_free_lock_before_all_behi
   EXPECT_TRUE(may_take(*lock, world, {world.token(), Request{}, &slow}, {}, chosen));
 }
 
-TEST_F(HandoffTest, it_is_kept_for_a_slow_waiter_after_a_multiple_of_its_delay) {
+TEST_F(HandoffTest, a_free_lock_is_kept_for_a_slow_waiter_after_a_multiple_of_its_delay) {
   constexpr std::uint64_t kDelay = 2 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(HandoffTest, it_is_kept_for_longer_if_needed) {
+TEST_F(HandoffTest, a_free_lock_is_kept_for_longer_if_needed) {
   constexpr std::uint64_t kDelay = 100 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   offer(*lock, world);
@@ -171,7 +171,7 @@ TEST_F(HandoffTest, it_is_kept_for_longer_if_needed) {
   EXPECT_GT(expiry_ms(lock->entry.expiry.load(kRelaxed)), now_ms + kClaimNs / kMs);
 }
 
-TEST_F(HandoffTest, time_is_lost_for_one_slow_waiter_at_a_time) {
+TEST_F(HandoffTest, a_free_lock_is_kept_for_one_slow_waiter_at_a_time) {
   Waiter first = add(1, kSlow, 2 * kShare * kSlow);
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
@@ -213,7 +213,7 @@ TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_came_too_late) {
 }
 
 // Fails if the lock is kept as long for unknown waiters as for prompt ones.
-TEST_F(HandoffTest, it_is_kept_for_a_moment_for_a_waiter_of_unknown_delay) {
+TEST_F(HandoffTest, a_free_lock_is_kept_briefly_for_a_waiter_of_unknown_delay) {
   const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
     const Waiter waiter = add(1, delay_ns, kMs, fair);
     offer(*lock, world);
@@ -230,7 +230,7 @@ TEST_F(HandoffTest, it_is_kept_for_a_moment_for_a_waiter_of_unknown_delay) {
 
 constexpr std::uint64_t kNow = 1'000'000 * kMs;
 
-TEST(promptness, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processor) {
+TEST(promptness, a_woken_thread_that_waits_for_a_processor_does_not_count_as_slow) {
   Promptness promptness;
   promptness.note_awake(kNow);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + 50'000);
@@ -239,13 +239,13 @@ TEST(promptness, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processo
   EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
 }
 
-TEST(promptness, one_slip_does_not_make_a_loop_slow_and_many_are_forgotten_slowly) {
+TEST(promptness, one_delay_does_not_make_a_loop_slow_and_many_are_forgotten_slowly) {
   Promptness promptness;
   promptness.note_delay(kPromptNs * 2, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  // A loop that polls was sometimes woken just before its poll.
+  // A polling loop was sometimes woken just before its poll.
   for (int i = 0; i < 16; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_GT(promptness.delay_ns(), kPromptNs * 10);
   for (int i = 0; i < 150; ++i) promptness.note_delay(50'000, kNow);
@@ -262,7 +262,7 @@ TEST(promptness, measuring_takes_a_small_part_of_the_time) {
   EXPECT_TRUE(promptness.may_look(3 * kMs));
 }
 
-TEST(promptness, a_prompt_loop_is_not_one_of_unknown_delay) {
+TEST(promptness, a_prompt_loop_has_a_known_delay) {
   Promptness promptness;
   promptness.note_delay(1, kNow);
   EXPECT_GE(promptness.delay_ns(), kDelayMinNs);
@@ -281,7 +281,7 @@ TEST(promptness, a_waiter_that_came_too_late_may_have_been_woken_after_its_last_
 
 // --- how often a busy wait polls ---
 
-constexpr int kPolls = 20;  // more than it takes to learn
+constexpr int kPolls = 20;  // more than learning takes
 
 /// Returns the interval after many polls. `sections(pauses)` is the number of sections that begin during a poll.
 template <class Sections>
@@ -290,7 +290,7 @@ int learned(SpinInterval& interval, Sections&& sections) {
   return interval.pauses();
 }
 
-TEST(look_interval, is_long_if_sections_end_at_once) {
+TEST(look_interval, is_long_if_sections_end_immediately) {
   SpinInterval interval;
   EXPECT_EQ(interval.pauses(), SpinInterval::kLeast);
   EXPECT_EQ(learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses) / 2; }), SpinInterval::kMost);
@@ -302,8 +302,8 @@ TEST(look_interval, is_short_if_a_section_lasts) {
   EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
-// A section of a microsecond: to miss its end costs a whole section. The interval must not grow until each poll misses
-// many.
+// A section of a microsecond: missing its end costs a whole section. The interval must not grow until each poll misses
+// many sections.
 TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   SpinInterval interval;
   constexpr int kSection = SpinInterval::kLeast + 4;
@@ -319,7 +319,7 @@ TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   }
 }
 
-// The polled word may belong to another lock that reused the memory, so any count is possible.
+// The polled word may belong to a different lock that reuses the memory, so any count is possible.
 TEST(look_interval, stays_within_its_bounds_for_any_input) {
   SpinInterval interval;
   for (const std::uint32_t sections : {0U, 1U, 0x1FFFFFFFU, 0x20000000U, 0xFFFFFFFFU}) {

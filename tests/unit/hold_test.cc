@@ -1,5 +1,6 @@
-// Locks that are held over exec, and how other processes end them: holdfast_hold_over_exec, holdfast_hold_with_keeper,
-// holdfast_use_over_exec, holdfast_end_hold, holdfast_lock_break. This program never enters a world itself.
+// Tests locks that are held over exec, and how other processes end them: holdfast_hold_over_exec,
+// holdfast_hold_with_keeper, holdfast_use_over_exec, holdfast_end_hold, holdfast_lock_break. This program never enters
+// a world itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -40,7 +41,7 @@ std::string program_of(pid_t pid) {
 enum class Inherits { yes, no };
 
 /// Takes the lock, reports, and executes `sleep`.
-int hold_and_become_sleep(Channel& parent, Inherits inherits) {
+int hold_and_exec_sleep(Channel& parent, Inherits inherits) {
   int fd = -1;
   if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
   Dict dict("d");
@@ -61,17 +62,17 @@ int open_status(const std::string& name = "d") {
   return child.wait();
 }
 
-/// A program that holds the lock over exec; without the descriptor it holds the lock only until exec.
+/// A program that holds the lock over exec. Without the descriptor it holds the lock only until exec.
 class Program : public Child {
  public:
   explicit Program(Inherits inherits = Inherits::yes)
-      : Child([inherits](Channel& parent) { return hold_and_become_sleep(parent, inherits); }) {
+      : Child([inherits](Channel& parent) { return hold_and_exec_sleep(parent, inherits); }) {
     EXPECT_NE(hear(), "(end)");
     EXPECT_TRUE(is_sleep(*this));
   }
 };
 
-/// For each line that it gets, tries the lock, reports the result, and releases the lock if it got it.
+/// On each line, tries the lock, reports the result, and releases the lock if it got the lock.
 int contender(Channel& parent) {
   Dict dict("d");
   for (std::string order = parent.hear(); order == "try"; order = parent.hear()) {
@@ -88,7 +89,7 @@ int contender(Channel& parent) {
 TEST(hold, outlives_exec_and_ends_with_the_program) {
   const ScratchDirectory directory;
   Program holder;
-  Child other(&contender);  // it enters a world in which only the program is
+  Child other(&contender);  // this child enters a world that only the program uses
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
   holder.stop();
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
@@ -149,7 +150,7 @@ int hold_and_leave_an_ender(Channel& parent) {
 }
 
 // The program's descriptor is the first, the keeper's the second. The hold lasts until both are ended.
-TEST(hold, is_ended_by_any_process_that_has_copies_of_the_programs_descriptor_and_the_keepers) {
+TEST(hold, is_ended_by_any_process_with_copies_of_the_programs_and_the_keepers_descriptor) {
   for (const std::string order : {"10", "01"}) {
     const ScratchDirectory directory;
     Child holder(&hold_and_leave_an_ender);
@@ -172,7 +173,7 @@ std::vector<std::string> files_of(const ScratchDirectory& directory, const std::
   return found;
 }
 
-/// Returns what a program of another user could do with the descriptor; empty if nothing.
+/// Returns what a different user's program could do with the descriptor; empty if nothing.
 std::string way_into_the_world(int fd) {
   struct stat info {};
   char byte = 0;
@@ -204,7 +205,7 @@ TEST(hold, gives_a_program_no_access_to_the_world) {
   }
 }
 
-TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
+TEST(hold, in_a_file_that_is_deleted_by_hand_stays_exclusive) {
   const ScratchDirectory directory;
   Program holder;
   Child other(&contender);
@@ -213,7 +214,7 @@ TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
   EXPECT_NE(other.ask("try"), "ok 0");
 }
 
-TEST(hold, of_a_program_alone_keeps_its_world_from_another_layout) {
+TEST(hold, of_a_program_alone_protects_its_world_from_another_layout) {
   const ScratchDirectory directory;
   Program holder;
   {
@@ -243,7 +244,7 @@ TEST(hold, of_programs_that_have_ended_leaves_nothing_behind) {
   EXPECT_TRUE(files_of(directory, "hold-").empty());
 }
 
-TEST(hold, is_for_a_process_that_has_not_entered) {
+TEST(hold, works_in_a_process_that_has_not_entered) {
   in_a_world([] {
     const Dict dict("d");
     int fd = 0;
@@ -256,8 +257,8 @@ TEST(hold, is_for_a_process_that_has_not_entered) {
   });
 }
 
-/// Uses the dictionary only by descriptors that it inherits over exec.
-int use_and_become_sleep(Channel& parent) {
+/// Uses the dictionary only through descriptors that it inherits over exec.
+int use_and_exec_sleep(Channel& parent) {
   std::array<int, 2> fds{};
   int life = -1;
   if (holdfast_hold_over_exec(&life) != HOLDFAST_OK) return 2;
@@ -276,7 +277,7 @@ int use_and_become_sleep(Channel& parent) {
 
 void expect_refusal_after_loss_of(const char* file) {
   const ScratchDirectory directory;
-  Child user(&use_and_become_sleep);
+  Child user(&use_and_exec_sleep);
   ASSERT_EQ(user.hear(), "used");
   ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / file).c_str()), 0);
@@ -286,21 +287,21 @@ void expect_refusal_after_loss_of(const char* file) {
   EXPECT_TRUE(eventually([] { return open_status() == HOLDFAST_OK; }));
 }
 
-TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
+TEST(use, outlives_exec_even_if_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
 
 TEST(use, over_exec_blocks_no_other_dictionary_of_the_next_world) {
   const ScratchDirectory directory;
-  Child user(&use_and_become_sleep);
+  Child user(&use_and_exec_sleep);
   ASSERT_EQ(user.hear(), "used");
   ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  EXPECT_EQ(open_status(name_beside("d")), HOLDFAST_OK);
+  EXPECT_EQ(open_status(sibling_name("d")), HOLDFAST_OK);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
 }
 
-TEST(use, outlives_exec_though_the_dictionary_is_deleted) { expect_refusal_after_loss_of("d.dict"); }
+TEST(use, outlives_exec_even_if_the_dictionary_is_deleted) { expect_refusal_after_loss_of("d.dict"); }
 
-TEST(use, is_ended_by_any_process_that_has_copies) {
+TEST(use, is_ended_by_any_process_with_copies_of_the_descriptors) {
   const ScratchDirectory directory;
   Child user([](Channel& parent) {
     std::array<int, 2> fds{};
@@ -364,8 +365,8 @@ void expect_broken(int (*take)(Dict&, holdfast_lease&)) {
   });
 }
 
-TEST(hold, of_a_lock_is_broken_by_its_lease_and_no_other) { expect_broken(&try_lock); }
-TEST(hold, of_permits_is_broken_by_its_lease_and_no_other) { expect_broken(&try_read); }
+TEST(hold, of_a_lock_is_broken_only_by_its_own_lease) { expect_broken(&try_lock); }
+TEST(hold, of_permits_is_broken_only_by_its_own_lease) { expect_broken(&try_read); }
 
 }  // namespace
 }  // namespace holdfast::test

@@ -1,5 +1,5 @@
-// The keeper, a process that keeps a world until a parent process ends: holdfast_keep_for, platform::start_apart. This
-// program never enters a world itself.
+// Tests the keeper, a process that keeps a world until a parent process ends: holdfast_keep_for, platform::start_apart.
+// This program never enters a world itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kKey = "key";
 constexpr const char* kFile = "d.dict";
 
-/// A worker that stores a value and ends as if it were killed.
+/// Stores a value and ends as if killed.
 void work() {
   Dict dict("d");
   if (dict.set(kKey, "value") != HOLDFAST_OK) ::_exit(2);
@@ -54,8 +54,7 @@ void work_without_pidfd() {
   work();
 }
 
-/// A master that never uses a dictionary. It runs a worker for each line that it gets, and reports the worker's
-/// status.
+/// A master that never uses a dictionary. It runs a worker on each line, and reports the worker's status.
 int master(Channel& parent) {
   for (std::string order = parent.hear(); order != "(end)"; order = parent.hear()) {
     if (order == "end") return 0;
@@ -64,7 +63,7 @@ int master(Channel& parent) {
   return 0;
 }
 
-/// Returns their process ids.
+/// Returns the keepers' process ids.
 std::set<std::string> keepers_of(const ScratchDirectory& directory) {
   std::set<std::string> pids;
   const std::string command =
@@ -78,7 +77,7 @@ std::set<std::string> keepers_of(const ScratchDirectory& directory) {
   return pids;
 }
 
-// Also if the kernel has no pidfd.
+// Also works if the kernel has no pidfd.
 TEST(keeper, keeps_values_between_workers_until_their_parent_ends) {
   for (const char* const store : {"store", "store without pidfd"}) {
     const ScratchDirectory directory;
@@ -124,7 +123,7 @@ TEST(keeper, uses_no_dictionary) {
   EXPECT_EQ(platform::try_record_lock(file.get(), kUseLock), 0);
 }
 
-TEST(keeper, leaves_a_world_in_which_others_are) {
+TEST(keeper, leaves_a_world_with_other_processes_alone) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");
@@ -169,7 +168,7 @@ TEST(keeper, is_refused_with_a_message_if_fork_fails) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(keeper, is_refused_for_a_process_that_is_no_parent) {
+TEST(keeper, is_refused_for_a_process_that_is_not_the_parent) {
   const ScratchDirectory directory;
   Child child([](Channel& test) {
     const int self = holdfast_keep_for(::getpid());
@@ -181,7 +180,7 @@ TEST(keeper, is_refused_for_a_process_that_is_no_parent) {
   EXPECT_EQ(child.hear(), invalid + " " + invalid + " process 0 is not the parent of this process");
 }
 
-TEST(process_apart, is_no_child_and_has_only_one_descriptor) {
+TEST(process_apart, is_not_a_child_and_has_only_one_descriptor) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const int other = ::dup(pipe[1]);
@@ -209,7 +208,7 @@ TEST(process_apart, is_no_child_and_has_only_one_descriptor) {
   std::string told(1, ' ');
   EXPECT_EQ(::read(pipe[0], told.data(), 1), 1);
   EXPECT_EQ(told, "1");
-  EXPECT_EQ(::read(pipe[0], told.data(), 1), 0);  // it has ended
+  EXPECT_EQ(::read(pipe[0], told.data(), 1), 0);  // the process has ended
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
   ::close(pipe[0]);
 }
@@ -221,7 +220,7 @@ TEST(process_apart, is_not_started_if_there_is_nothing_to_do) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-TEST(process_end, is_not_known_for_a_process_that_is_gone) {
+TEST(process_end, is_unknown_for_a_process_that_is_gone) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   platform::ProcessEnd end;

@@ -1,4 +1,5 @@
-// Dictionaries for large values: arenas with more blocks than a usual dictionary has, and deaths during a long store.
+// Tests dictionaries for large values: arenas with more blocks than a usual dictionary has, and deaths during a long
+// store.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -26,13 +27,13 @@ class LargeValueTest : public DictTest {
     ASSERT_EQ(dict.segment().shards().size(), 1U);
     ASSERT_GT(shard().all_granules(), kUsualBlocks);
   }
-  /// Fills the blocks that a usual arena has, so that the next entry lies behind them.
+  /// Fills as many blocks as a usual arena has, so that the next entry comes after them.
   void fill_the_beginning() {
     ASSERT_EQ(dict.set("half", std::string(kHalf, 'h')), HOLDFAST_OK) << holdfast_error();
     ASSERT_EQ(dict.set("third", std::string(kThird, 't')), HOLDFAST_OK) << holdfast_error();
   }
 
-  /// Whether the value has this size and consists of one of these letters.
+  /// Whether the value has this size and consists of only one of these letters.
   bool is_whole(const std::string& key, std::size_t size, std::string_view letters) {
     std::string bytes(size, '\0');
     holdfast_value got{};
@@ -43,7 +44,7 @@ class LargeValueTest : public DictTest {
   }
 };
 
-TEST_F(LargeValueTest, a_list_can_have_nodes_behind_all_blocks_of_a_usual_arena) {
+TEST_F(LargeValueTest, a_list_can_have_nodes_beyond_the_blocks_of_a_usual_arena) {
   fill_the_beginning();
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "b"), 1);
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "c"), 2);
@@ -59,7 +60,7 @@ TEST_F(LargeValueTest, a_list_can_have_nodes_behind_all_blocks_of_a_usual_arena)
   EXPECT_EQ(dict.llen("list"), 0);
 }
 
-TEST_F(LargeValueTest, a_lock_behind_all_blocks_of_a_usual_arena_is_released_by_its_lease) {
+TEST_F(LargeValueTest, a_lock_beyond_the_blocks_of_a_usual_arena_is_released_by_its_lease) {
   fill_the_beginning();
   for (int round = 0; round < 3; ++round) {
     holdfast_lease lease{};
@@ -91,7 +92,7 @@ TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_on
     EXPECT_EQ(dict.get("other"), text("o"));
     EXPECT_EQ(dict.set("after", "a"), HOLDFAST_OK);
   }
-  EXPECT_GE(dict.stats().repairs, 1U) << "none of them died inside";
+  EXPECT_GE(dict.stats().repairs, 1U) << "no process died inside";
 }
 
 // In this dictionary a mark counts units of several pages.
@@ -127,7 +128,7 @@ TEST_F(LargeValueTest, no_word_of_the_shards_header_makes_a_call_crash_or_hang) 
   fill_the_beginning();
   auto* const words = reinterpret_cast<Word32*>(&shard().header());
   for (int round = 0; round < 40; ++round) {
-    const std::size_t at = 16 + random() % (sizeof(ShardHeader) / 4 - 16);  // behind the mutex
+    const std::size_t at = 16 + random() % (sizeof(ShardHeader) / 4 - 16);  // after the mutex
     words[at].store(static_cast<std::uint32_t>(random() % 2 == 0 ? random() : random() % shard().all_granules()));
     holdfast_lease lease{};
     for (int i = 0; i < 4; ++i) {

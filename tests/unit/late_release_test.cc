@@ -1,4 +1,4 @@
-// Releases that were refused because a process was stopped inside the shard, and that nobody repeats.
+// Tests releases that were refused because a process was stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -26,8 +26,8 @@ class TheDict : public Dict {
   holdfast_lease lease{};
 };
 
-/// A process that stays inside the shard until it gets a line, as if it were stopped there. Releases are refused in
-/// the meantime.
+/// A process that stays inside the shard until it gets a line, as if it were stopped there. Releases are refused in the
+/// meantime.
 class StoppedInside : public Started {
  public:
   explicit StoppedInside(TheDict& refused)
@@ -47,7 +47,7 @@ class LateRelease : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(LateRelease, comes_when_the_stopped_process_continues_without_another_call) {
+TEST_F(LateRelease, happens_when_the_stopped_process_continues_without_another_call) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
@@ -65,7 +65,7 @@ TEST_F(LateRelease, comes_when_the_stopped_process_continues_without_another_cal
   });
 }
 
-TEST_F(LateRelease, is_not_needed_if_nobody_is_in_the_way) {
+TEST_F(LateRelease, is_not_needed_if_no_process_is_stopped_inside) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);

@@ -1,5 +1,5 @@
-// How long a dictionary without options lives: it is kept, and replaced on demand while no process uses it. This
-// program never enters a world itself, so each child begins one.
+// Tests how long a dictionary without options lives: it is kept, and replaced on demand while no process uses it. This
+// program never enters a world itself, so each child begins a new world.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ int visit(Channel& parent, const Options& options) {
   return 0;
 }
 
-std::string said_by_visitor(const Options& options) {
+std::string report_of_visitor(const Options& options) {
   Child visitor([options](Channel& parent) { return visit(parent, options); });
   const std::string said = visitor.hear();
   visitor.say("go");
@@ -41,31 +41,31 @@ std::string said_by_visitor(const Options& options) {
   return said;
 }
 
-TEST(Life, an_unused_kept_dictionary_is_made_again_for_another_size_or_mutex) {
+TEST(Life, an_unused_kept_dictionary_is_recreated_for_another_size_or_mutex) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor(kept(kSmall)));
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("131072", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("new", said_by_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
+  EXPECT_EQ("new", report_of_visitor(kept(kSmall)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("131072", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
 }
 
-TEST(Life, a_persistent_one_is_not) {
+TEST(Life, a_persistent_dictionary_is_not_recreated) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor({.persist = true}));
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("65536", said_by_visitor(kept()));
+  EXPECT_EQ("new", report_of_visitor({.persist = true}));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", report_of_visitor(kept()));
 }
 
-TEST(Life, one_in_use_by_another_process_is_not) {
+TEST(Life, a_dictionary_in_use_by_another_process_is_not_recreated) {
   const ScratchDirectory world;
   Started user("new", [](Channel& parent) { return visit(parent, kept()); });
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("65536", said_by_visitor(kept()));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", report_of_visitor(kept()));
   user.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
-TEST(Life, one_in_use_by_this_process_is_not) {
+TEST(Life, a_dictionary_in_use_by_this_process_is_not_recreated) {
   in_a_world([] {
     const Dict first("dict", kept());
     ASSERT_EQ(HOLDFAST_OK, first.status);
@@ -73,8 +73,8 @@ TEST(Life, one_in_use_by_this_process_is_not) {
   });
 }
 
-// Uses it as a command under `holdfast lock` does: by descriptors, without a mapping.
-TEST(Life, one_in_use_over_exec_is_not) {
+// Uses the dictionary as a command under `holdfast lock` does: through descriptors, without a mapping.
+TEST(Life, a_dictionary_in_use_over_exec_is_not_recreated) {
   const ScratchDirectory world;
   Started command("new", [](Channel& parent) {
     const Dict dict("dict", kept());
@@ -95,20 +95,20 @@ TEST(Life, one_in_use_over_exec_is_not) {
   };
   for (int look = 0; look < 5000 && !is_sleep(); ++look) ::usleep(1000);
   ASSERT_TRUE(is_sleep());
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
   command.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
-TEST(Life, when_two_sizes_are_requested_at_once_one_is_made_and_the_other_refused) {
+TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
-    EXPECT_EQ("new", said_by_visitor(kept(12288)));
+    EXPECT_EQ("new", report_of_visitor(kept(12288)));
     Child one([](Channel& parent) { return visit(parent, kept(kSmall)); });
     Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
     const std::string first = one.hear();
     const std::string second = other.hear();
-    // Each may see the other's dictionary in use for a moment. They never have the same one.
+    // Each process may find the other one's dictionary in use for a moment. They never open different ones.
     EXPECT_TRUE(first == "new" || first == "mismatch") << first;
     EXPECT_TRUE(second == "new" || second == "mismatch") << second;
     EXPECT_NE(first == "new", second == "new") << first << ", " << second;
@@ -118,13 +118,13 @@ TEST(Life, when_two_sizes_are_requested_at_once_one_is_made_and_the_other_refuse
   }
 }
 
-TEST(Life, a_temporary_one_ends_with_its_last_process_and_not_before) {
+TEST(Life, a_temporary_dictionary_ends_with_its_last_process_and_not_earlier) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor({}));
+  EXPECT_EQ("new", report_of_visitor({}));
   Started user("new", [](Channel& parent) { return visit(parent, {}); });
-  EXPECT_EQ("65536", said_by_visitor({}));
+  EXPECT_EQ("65536", report_of_visitor({}));
   user.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor({}));
+  EXPECT_EQ("new", report_of_visitor({}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Limits of the host that affect the library: the size of files, the stack of a thread, and closed standard
+// Tests limits of the host that affect the library: the size of files, the stack of a thread, and closed standard
 // descriptors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -49,15 +49,15 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_existing_dictiona
     limit_files(0);
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_OK);
   });
-  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file is in the way"; });
+  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file blocks the name"; });
 }
 
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   const ScratchDirectory directory;
   in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).set("k", "v"), HOLDFAST_OK); });
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  // In the next world: a limited process cannot make the file of names in use.
-  const Resident other([] { Dict dict(name_beside("kept")); });
+  // This process is in the next world: a limited process cannot create the file of names in use.
+  const Resident other([] { Dict dict(sibling_name("kept")); });
   in_process([] {
     limit_files(0);
     holdfast_dict* dict = nullptr;
@@ -71,7 +71,7 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
 /// Three quarters of the stack that holdfast.h promises to be enough: other processors and C libraries need more.
 constexpr std::size_t kStack = std::size_t{24} << 10;
 #if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
-constexpr std::size_t kTimes = 16;  // other code than what is installed
+constexpr std::size_t kTimes = 16;  // this code differs from the installed code
 #else
 constexpr std::size_t kTimes = 1;
 #endif
@@ -116,7 +116,7 @@ void fill_with_locks(Dict& dict, int locks) {
   }
 }
 
-/// The calls with the deepest stack, in a world with a process that has died and one that holds "held".
+/// Makes the calls with the deepest stack, in a world with a dead process and a process that holds "held".
 int make_calls() {
   holdfast_lease lease{};
   Dict dict("d");
@@ -166,7 +166,7 @@ TEST(small_stack, is_enough_for_each_call) {
     return 0;
   });
   ASSERT_EQ(dead.wait(), 0);
-  // The first call of a process and of a forked child.
+  // Makes the first call of a process and of a forked child.
   Child caller([](Channel&) {
     const int result = in_small_thread(&make_calls);
     return result != 0 ? result : Child([](Channel&) { return in_small_thread(&make_calls); }).wait();
@@ -174,7 +174,7 @@ TEST(small_stack, is_enough_for_each_call) {
   EXPECT_EQ(caller.wait(), 0);
 }
 
-// --- standard input, output or error is closed ---
+// --- closed standard input, output or error ---
 //
 // No file that the library opens may get such a number: the next line that the host logs would go into the file.
 
@@ -210,7 +210,7 @@ int use_the_library() {
   return holdfast_remove("d0", 2) == HOLDFAST_OK ? 0 : 16;
 }
 
-TEST(standard_descriptors, are_never_used_for_files_of_the_library_whichever_the_host_has_closed) {
+TEST(standard_descriptors, are_never_used_for_the_librarys_files_even_if_the_host_has_closed_them) {
   for (int mask = 1; mask < 1 << kStandard; ++mask) {
     const ScratchDirectory directory;
     Child child([mask](Channel&) {

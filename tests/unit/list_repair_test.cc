@@ -1,5 +1,5 @@
-// Lists with overwritten words, or half changed by a process that died: what a repair leaves of them. And how a node
-// moves.
+// Tests lists with overwritten words, or half changed by a process that died: what a repair preserves. Also tests how a
+// node moves.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -56,7 +56,7 @@ class ListRepairTest : public DictTest {
     for (int i = 0; i < number; ++i) block = node(block).next.load();
     return block;
   }
-  /// Takes all elements out, half of them from the left and half from the right, and returns them.
+  /// Pops all elements, half of them from the left and half from the right, and returns them.
   Elements take_out(const std::string& name = "list") {
     Elements left;
     Elements right;
@@ -72,7 +72,7 @@ class ListRepairTest : public DictTest {
   }
 };
 
-TEST_F(ListRepairTest, a_sound_list_loses_nothing) {
+TEST_F(ListRepairTest, an_intact_list_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(dict.free_space(), before);
@@ -91,7 +91,7 @@ TEST_F(ListRepairTest, derived_words_are_rebuilt_and_cost_no_element) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, a_list_is_cut_before_the_first_node_that_makes_no_sense) {
+TEST_F(ListRepairTest, a_list_is_cut_before_its_first_invalid_node) {
   const std::uint32_t links[] = {0, 1, shard().granules() - 1, shard().granules(), 0xFFFFFFFF};
   for (const std::uint32_t link : links) {
     node(block_of(2)).next.store(link);
@@ -102,7 +102,7 @@ TEST_F(ListRepairTest, a_list_is_cut_before_the_first_node_that_makes_no_sense) 
   }
 }
 
-TEST_F(ListRepairTest, a_list_ends_before_a_node_of_another_type_or_key_or_size) {
+TEST_F(ListRepairTest, a_list_ends_before_a_node_with_a_wrong_type_key_or_size) {
   const std::function<void(ListNode&)> damages[] = {
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0x10000); },
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0xFF000000); },
@@ -121,13 +121,13 @@ TEST_F(ListRepairTest, a_list_ends_before_a_node_of_another_type_or_key_or_size)
   }
 }
 
-TEST_F(ListRepairTest, a_list_in_a_cycle_ends_where_it_meets_itself) {
+TEST_F(ListRepairTest, a_list_in_a_cycle_ends_where_the_cycle_closes) {
   node(block_of(3)).next.store(block_of(1));
   EXPECT_EQ(repair(shard()), 1U);
   EXPECT_EQ(take_out(), first(4));
 }
 
-TEST_F(ListRepairTest, a_list_does_not_run_on_into_another) {
+TEST_F(ListRepairTest, a_list_does_not_continue_into_another_list) {
   node(block_of(1)).next.store(block_of(0, "other"));
   EXPECT_EQ(repair(shard()), 1U);
   EXPECT_EQ(take_out(), first(2));
@@ -163,7 +163,7 @@ TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // Enough entries that some lie behind the lists in their chains.
+  // Enough entries that some come after the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);
@@ -181,10 +181,10 @@ TEST_F(ListRepairTest, lists_without_elements_may_be_in_a_cycle) {
   EXPECT_GE(repair(shard()), 1U);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.llen("list"), 0);
-  dict.set("value", "v");  // the list may have been in front of it
+  dict.set("value", "v");  // the list may have preceded it in the chain
 }
 
-TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_it_and_continues) {
+TEST_F(ListRepairTest, an_operation_that_finds_damage_repairs_it_and_continues) {
   const std::uint64_t repairs = shard().header().repairs.load();
   node(block_of(5)).previous.store(4711);
   EXPECT_EQ(dict.pop("list", kRight), text("f"));
@@ -243,7 +243,7 @@ TEST_F(NodeMove, a_copy_can_replace_any_node) {
   }
 }
 
-TEST_F(NodeMove, a_death_after_the_deciding_store_has_moved_the_node) {
+TEST_F(NodeMove, a_death_after_the_committing_store_leaves_the_node_moved) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -264,7 +264,7 @@ TEST_F(NodeMove, a_death_after_the_deciding_store_has_moved_the_node) {
   }
 }
 
-TEST_F(NodeMove, a_death_before_the_deciding_store_has_not_moved_it) {
+TEST_F(NodeMove, a_death_before_the_committing_store_leaves_the_node_unmoved) {
   const std::uint64_t before = dict.free_space();
   copy_of(block_of(2));
   EXPECT_EQ(repair(shard()), 0U);
@@ -272,8 +272,8 @@ TEST_F(NodeMove, a_death_before_the_deciding_store_has_not_moved_it) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_present_links) {
-  // Its outward links still name nodes that were taken out and whose memory is in use again.
+TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_current_links) {
+  // Its outward links still name nodes that were removed and whose memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");

@@ -1,5 +1,4 @@
-// Lists: which elements they take, and what they do to the memory they use. For their operations see
-// dictionary_model_test.cc.
+// Tests lists: which elements they accept, and how they use memory. dictionary_model_test.cc tests their operations.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -54,7 +53,7 @@ TEST_F(ListTest, a_bad_end_or_type_is_refused_with_a_message) {
 
 // --- memory ---
 
-TEST_F(ListTest, a_push_takes_the_memory_of_expired_entries) {
+TEST_F(ListTest, a_push_reuses_the_memory_of_expired_entries) {
   Dict small(new_name(), {.size = 65536});
   const std::string value(100, 'v');
   while (small.push("old", kRight, value) > 0) {

@@ -1,4 +1,4 @@
-// The holder of a lock and its reason, which is kept in a block beside the lock: holdfast_lock_holder.
+// Tests the holder of a lock and its reason, which is kept in a separate block: holdfast_lock_holder.
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class LockInfoTest : public DictTest {
     EXPECT_EQ(dict.explain("lock", lease, why), HOLDFAST_OK);
     return lease;
   }
-  /// Returns "nobody" if nobody holds it.
+  /// Returns "nobody" if the lock is not held.
   std::string why() {
     holdfast_holder holder{};
     const int code = dict.holder("lock", &holder);
@@ -38,7 +38,7 @@ class LockInfoTest : public DictTest {
   std::uint32_t notes() { return count_shard(shard()).holders; }
 };
 
-TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
+TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_the_lock) {
   Resident child([&] { take_and_explain("dies with it"); });
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
@@ -51,7 +51,7 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
   EXPECT_EQ(holder.alive, 0U);
   EXPECT_EQ(std::string(holder.why), "dies with it");
   holdfast_lease lease = take();
-  EXPECT_EQ(why(), "") << "the next holder has said nothing yet";
+  EXPECT_EQ(why(), "") << "the next holder has set no reason yet";
   EXPECT_EQ(notes(), 0U);
   dict.unlock("lock", &lease);
 }
@@ -118,7 +118,7 @@ TEST_F(LockInfoTest, the_waiter_that_is_granted_the_lock_does_not_inherit_the_re
   dict.unlock("lock", &next);
 }
 
-TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
+TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_reports_no_memory) {
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;

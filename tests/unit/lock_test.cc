@@ -1,4 +1,4 @@
-// Leases and waits for them, through the C ABI, with real processes.
+// Tests leases and waits for them, through the C ABI, with real processes.
 #include "lock/lock.h"
 
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// Tests that no delay can excuse, and races that only chance shows: they are never tried again.
+// Tests that no delay can excuse, and races that only chance reveals: failed attempts are never repeated.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first is taken with the mutex, the others without it.
-TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_has_ten) {
+// The first lock is taken with the mutex, the remaining locks without it.
+TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_lasts_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
     EXPECT_LE(dict.remaining("k", lease), exptime + (exptime < 10.0 ? 0.00101 : 1.00101));
@@ -68,8 +68,8 @@ TEST_IN_TIME(LockTest, an_expired_lease_ends_no_later_grant_of_its_process) {
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
 }
 
-// Also over removals of the lock, over flushes, and over the ends of its blocks of numbers.
-TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
+// Also across removals of the lock, flushes, and the ends of its blocks of numbers.
+TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_never_repeat) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
   for (int i = 0; i < 20'000; ++i) {
@@ -140,7 +140,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
 }
 
-TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_keep_the_next_of_their_parker_asleep) {
+TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_block_the_next_waiter_of_their_parker) {
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   const Waiting reads_the_mail_of_earlier_tests;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -173,7 +173,7 @@ TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_polls_again_soon) {
 
 // --- several processes ---
 
-TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
+TEST_IN_TIME(LockTest, a_killed_processs_lock_is_free_immediately) {
   Holder holder(dict);
   ASSERT_EQ(dict.get("k"), boolean(true));
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
@@ -182,7 +182,7 @@ TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_at_its_begin_is_not_left_in_the_queue) {
+TEST_IN_TIME(LockTest, a_waiter_that_immediately_finds_the_holder_dead_is_not_left_in_the_queue) {
   in_process([&] { EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK); });
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
@@ -269,7 +269,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // Another attempt stands for what wakes a waiter: mail, or the end of its sleep.
+  // A further attempt simulates what wakes a waiter: mail, or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {

@@ -37,7 +37,7 @@ std::string next_mail(World& world) {
   }
 }
 
-/// Reports its token, then on demand the mail that it gets.
+/// Reports its token and then, on demand, the mail that it gets.
 class Listener : public Child {
  public:
   Listener()
@@ -52,7 +52,7 @@ class Listener : public Child {
 
 class MailboxTest : public testing::Test {
  protected:
-  /// Posts from another process.
+  /// Posts from a different process.
   static void post_to(const std::string& token, const std::vector<std::uint32_t>& waiters) {
     in_process([&] {
       World& world = enter();
@@ -80,7 +80,7 @@ TEST_F(MailboxTest, a_post_before_the_sleep_is_not_lost) {
   EXPECT_EQ("some 1 2 3", listener.ask("mail"));
 }
 
-TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sleep_at_once) {
+TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sleep_immediately) {
   in_world([](World& world) {
     const std::uint32_t seen = mailbox_value(world);
     post(world, world.token(), 9);
@@ -159,7 +159,7 @@ TEST_F(MailboxTest, every_thread_that_sleeps_on_the_mailbox_is_woken) {
   });
 }
 
-/// Each post answers the one before: a single lost wake-up would stop both for good.
+/// Each post answers the previous one: a single lost wake-up would stop both processes for ever.
 TEST_F(MailboxTest, two_processes_posting_to_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {
@@ -197,13 +197,13 @@ TEST_F(MailboxTest, two_processes_posting_to_each_other_never_lose_a_wake_up) {
   EXPECT_EQ("done", server.hear());
 }
 
-TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
+TEST_F(MailboxTest, many_concurrent_posters_lose_nothing) {
   constexpr int kPosters = 4;
   Child listener([](Channel& parent) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     std::array<std::uint32_t, kMailboxEntries> waiters;
-    // Poster r posts r + 1 until it is named, then its next number: each must arrive before the next is posted.
+    // Poster r posts r + 1 until it is named, then its next number. Each number must arrive before the next is posted.
     std::array<std::uint32_t, kPosters> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
@@ -241,7 +241,7 @@ TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
 
 TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {
   in_world([](World& world) {
-    // The child of this process cannot enter, because it can open no more descriptors.
+    // This process's child cannot enter, because it can open no more descriptors.
     in_process([&world] {
       const NoDescriptors none;
       const std::uint64_t before = monotonic_ns();

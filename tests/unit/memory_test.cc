@@ -1,4 +1,5 @@
-// How much of a segment an entry takes: the segment's size divided by the number of entries at the first eviction.
+// Measures how much of a segment an entry takes: the segment's size divided by the number of entries at the first
+// eviction.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,7 +13,7 @@ namespace {
 
 const ScratchDirectory directory;
 
-// Several of these fit beside other tests into a /dev/shm of 64 MB.
+// Several dictionaries of this size fit into a /dev/shm of 64 MB, together with other tests.
 constexpr std::uint64_t kSize = 16U << 20;
 
 class MemoryTest : public ::testing::Test {
@@ -21,8 +22,8 @@ class MemoryTest : public ::testing::Test {
 
   static std::string key(std::uint64_t i) { return std::to_string(100'000'000 + i); }
 
-  /// Returns the bytes of segment for each entry that `set(i, forcible)` stores, until the first one evicts. The first
-  /// full shard ends a round. Keys fall into other shards in each dictionary, so the result is an average over many
+  /// Returns the bytes of segment for each entry that `set(i, forcible)` stores, until the first eviction. The first
+  /// full shard ends a round. Keys fall into different shards in each dictionary, so the result is an average over many
   /// rounds.
   template <class Set>
   static double bytes_per_entry(Set&& set) {

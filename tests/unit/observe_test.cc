@@ -1,5 +1,5 @@
-// Observing a world without entering it: holdfast_observe, holdfast_processes, holdfast_process_lives, holdfast_look.
-// This program never enters a world itself, and each test has its own world.
+// Tests observing a world without entering it: holdfast_observe, holdfast_processes, holdfast_process_lives,
+// holdfast_look. This program never enters a world itself, and each test has its own world.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/utsname.h>
@@ -63,7 +63,7 @@ std::set<std::string> listing(const std::string& folder) {
   return names;
 }
 
-TEST(observer, finds_no_world_where_there_is_none_and_makes_none) {
+TEST(observer, finds_no_world_where_there_is_none_and_creates_none) {
   const ScratchDirectory directory;
   in_process([] {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
@@ -83,7 +83,7 @@ TEST(observer, finds_no_world_where_there_is_none_and_makes_none) {
   EXPECT_FALSE(exists(directory.path()));
 }
 
-TEST(observer, sees_what_dead_processes_left_and_leaves_it) {
+TEST(observer, finds_what_dead_processes_left_and_does_not_change_it) {
   const ScratchDirectory directory;
   Resident holder([] {
     Dict dict("d");
@@ -112,7 +112,7 @@ TEST(observer, sees_what_dead_processes_left_and_leaves_it) {
   });
 }
 
-/// Returns how often a descriptor of the file that was open for writing has been closed since the last call.
+/// Returns how often a writable descriptor of the file has been closed since the last call.
 class Closings {
  public:
   explicit Closings(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -130,8 +130,8 @@ class Closings {
   platform::FileDescriptor fd_;
 };
 
-// A thousand processes would check for a death.
-TEST(observer, wakes_none_of_the_processes_that_wait) {
+// Otherwise a thousand processes would check for a death.
+TEST(observer, wakes_no_waiting_process) {
   const ScratchDirectory directory;
   Started keeper("held", [](Channel& parent) {
     Dict dict("d");
@@ -199,7 +199,7 @@ TEST(observer, is_refused_every_change) {
   EXPECT_EQ(keeper.wait(), 0);
 }
 
-TEST(observer, takes_no_slot_of_the_process_table) {
+TEST(observer, occupies_no_slot_of_the_process_table) {
   in_a_world([] {
     Dict dict("d");
     in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "a child of a process of the world"; });
@@ -222,7 +222,7 @@ TEST(observer, takes_no_slot_of_the_process_table) {
   EXPECT_EQ(keeper.wait(), 1);
 }
 
-TEST(observer, learns_of_damage_at_once) {
+TEST(observer, notices_damage_immediately) {
   in_a_world([] {
     Dict dict("d");
     ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
@@ -243,7 +243,7 @@ TEST(observer, learns_of_damage_at_once) {
   });
 }
 
-// Run by the test above in another process, which has not entered a world.
+// The previous test runs this in a different process, which has not entered a world.
 TEST(observer, DISABLED_reads_damage) {
   ASSERT_EQ(holdfast_observe(), HOLDFAST_OK);
   Dict dict("d");
@@ -253,7 +253,7 @@ TEST(observer, DISABLED_reads_damage) {
   EXPECT_EQ(look(dict, "k").code, HOLDFAST_CORRUPT);
 }
 
-// --- what an observer sees ---
+// --- results of an observer ---
 
 TEST(processes, are_listed_with_their_state) {
   const ScratchDirectory directory;
@@ -286,8 +286,8 @@ TEST(processes, are_listed_with_their_state) {
   });
 }
 
-// Two processes: one holds the lock and is stopped with the mutex of the shard; the other observes.
-TEST(look, sees_a_lock_while_a_stopped_process_has_the_mutex) {
+// Uses two processes: one holds the lock and is stopped with the shard's mutex; the other observes.
+TEST(look, finds_a_lock_while_a_stopped_process_has_the_mutex) {
   const ScratchDirectory directory;
   Started holder("held", [](Channel& parent) {
     Dict dict("d");
@@ -330,7 +330,7 @@ TEST(look, sees_a_lock_while_a_stopped_process_has_the_mutex) {
   });
 }
 
-TEST(look, says_the_same_as_holders) {
+TEST(look, agrees_with_holders) {
   in_a_world([] {
     Dict dict("d");
     holdfast_lease lease{};
@@ -344,7 +344,8 @@ TEST(look, says_the_same_as_holders) {
     for (int i = 0; i < 300; ++i) {
       ASSERT_EQ(dict.try_permits("read", HOLDFAST_RWLOCK, 1, 0, i % 3 == 0 ? 0.001 : 1000, &lease), HOLDFAST_OK);
       const int code = dict.explain("read", lease, "number " + std::to_string(i));
-      ASSERT_TRUE(code == HOLDFAST_OK || (i % 3 == 0 && code == HOLDFAST_NOT_OWNER)) << code;  // it may have ended
+      ASSERT_TRUE(code == HOLDFAST_OK || (i % 3 == 0 && code == HOLDFAST_NOT_OWNER))
+          << code;  // the hold may have ended
     }
     ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 3, 5, 0, &lease), HOLDFAST_OK);
     sleep_ms(5);
@@ -381,7 +382,7 @@ TEST(look, says_the_same_as_holders) {
   });
 }
 
-TEST(look, sees_waiters_in_the_order_of_their_queue_and_watchers) {
+TEST(look, finds_waiters_and_watchers_in_the_order_of_the_queue) {
   in_a_world([] {
     Dict dict("d");
     holdfast_lease lease{};

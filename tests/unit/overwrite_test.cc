@@ -1,4 +1,5 @@
-// Overwrites of equal size, which need no transaction, compared with the same changes by `replace`, which uses one.
+// Tests overwrites of equal size, which need no transaction, by comparison with the same changes by `replace`, which
+// uses one.
 #include "dict/overwrite.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +50,8 @@ TEST_F(OverwriteTest, a_number_stays_in_its_block) {
   EXPECT_EQ(shard().epoch(), epoch);
 }
 
-// A reader that began earlier must not take what is stored next in that block for the value.
-TEST_F(OverwriteTest, the_block_that_a_string_leaves_is_announced) {
+// A reader that began earlier must not mistake the block's next content for the value.
+TEST_F(OverwriteTest, the_block_that_a_string_leaves_is_announced_to_readers) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   const std::uint64_t epoch = shard().epoch();
@@ -84,7 +85,7 @@ TEST_F(OverwriteTest, the_use_count_moves_with_the_value) {
 }
 
 // There are few values, sizes, flags and ends, so each often follows itself.
-TEST_F(OverwriteTest, a_set_leaves_the_same_as_a_replace) {
+TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   Dict other(new_name());
   std::mt19937_64 random(seed_of_run());
   const auto draw = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
@@ -111,9 +112,9 @@ TEST_F(OverwriteTest, a_set_leaves_the_same_as_a_replace) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// The overwrite leaves damage to the transaction, which repairs it: an entry of that key with another size in its
+// The overwrite leaves damage to the transaction, which repairs it: an entry of that key with a different size in its
 // number.
-TEST_F(OverwriteTest, an_entry_that_contradicts_itself_is_not_overwritten) {
+TEST_F(OverwriteTest, an_inconsistent_entry_is_not_overwritten) {
   dict.set_number("k", 1);
   shard().entry(block_of("k")).value_size.store(16);
   EXPECT_EQ(dict.set_number("k", 2), HOLDFAST_OK);
@@ -121,7 +122,7 @@ TEST_F(OverwriteTest, an_entry_that_contradicts_itself_is_not_overwritten) {
   EXPECT_EQ(dict.stats().repairs, 1U);
 }
 
-TEST_F(OverwriteTest, a_spare_block_that_contradicts_itself_is_not_filled) {
+TEST_F(OverwriteTest, an_inconsistent_spare_block_is_not_filled) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   const std::uint32_t before = spare();

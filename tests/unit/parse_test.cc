@@ -1,4 +1,5 @@
-// Sizes, names and declarations as people write them; names of dictionaries and of their files, and names in messages.
+// Tests sizes, names and declarations as people write them; names of dictionaries and of their files, and names in
+// messages.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -24,7 +25,7 @@ TEST(parse, sizes_are_numbers_with_an_optional_unit) {
   EXPECT_EQ(*parse_size(std::to_string(kSizeMax)), kSizeMax);
 }
 
-TEST(parse, anything_else_is_refused_with_the_given_text) {
+TEST(parse, other_sizes_are_refused_with_the_given_text) {
   for (const std::string bad : {"", "0", "0k", "k", "-1", "+1", "1x", "1 m", " 1m", "1m ", "1mm", "1.5m", "0x10", "1e3",
                                 "m1", "1025g", "1099511627777", "18446744073709551616", "99999999999999999999999g"}) {
     const auto size = parse_size(bad);
@@ -53,7 +54,7 @@ TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,a=2k", "a")->bytes, 2048U) << "the last one counts";
-  // Any mistake is reported, not skipped, with the part that contains it.
+  // Each mistake is reported, not skipped, with the part that contains it.
   for (const char* text :
        {"a=1k, b=1k", "a=1k,x%2=1k", "a=1k,x%=1k", "a=1k,x%00=1k", "a=1k,=1k", "a=1k,b=1x", "a=1k,b", "a=1k,b=c=1k",
         "a=1k,b\tc=1k", "a=1k:", "a=1k:largest", "a=1k:largest=", "a=1k:largest=0", "a=1k:largest=x", "a=1k:big=1k",
@@ -96,7 +97,7 @@ TEST(parse, a_name_in_a_declaration_may_have_any_byte) {
   EXPECT_EQ(one->bytes, 1024U);
 }
 
-TEST(parse, a_declaration_may_have_the_largest_value) {
+TEST(parse, a_declaration_may_contain_the_largest_value) {
   auto pages = find_declaration("a=1m,pages=500m:largest=200m,b=2m", "pages");
   ASSERT_TRUE(pages) << pages.status().message;
   EXPECT_EQ(pages->bytes, 500U << 20);
@@ -144,7 +145,7 @@ TEST(name, is_unchanged_in_the_name_of_its_file_if_it_is_plain) {
   EXPECT_EQ(encode_name("\xC3\xA4\n"), "%C3%A4%0A");
 }
 
-TEST(name, is_one_for_each_file_and_each_has_one_file) {
+TEST(name, and_file_correspond_one_to_one) {
   std::set<std::string> files;
   std::size_t names = 0;
   for (int first = 1; first <= UCHAR_MAX; ++first) {
@@ -162,7 +163,7 @@ TEST(name, is_one_for_each_file_and_each_has_one_file) {
   EXPECT_EQ(files.size(), names);
 }
 
-TEST(name, is_missing_for_a_file_that_encoding_does_not_make) {
+TEST(name, does_not_exist_for_a_file_name_that_encoding_never_produces) {
   for (const std::string file :
        {"", "%61", "%3a", "a:b", "a b", "a/b", ".a", "%", "a%2", "a%G1", "%00", "%2x", "\xC3\xA4"})
     EXPECT_EQ(decode_name(file), std::nullopt) << file;

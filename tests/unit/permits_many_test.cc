@@ -1,4 +1,5 @@
-// Many holders of permits: shortcuts lead to each of them, walks over all of them are rare, and damage hides none.
+// Tests many holders of permits: shortcuts lead to each of them, walks over all of them are rare, and damage hides none
+// of them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,8 +17,8 @@
 namespace holdfast::test {
 namespace {
 
-constexpr std::uint32_t kMany = 3000;  // some with two shortcuts
-constexpr std::uint32_t kSome = 200;   // more than are checked in each attempt
+constexpr std::uint32_t kMany = 3000;  // some of them with two shortcuts
+constexpr std::uint32_t kSome = 200;   // more than each attempt checks
 constexpr std::uint32_t kTotal = 1U << 20;
 
 class ManyHoldersTest : public DictTest {
@@ -33,7 +34,7 @@ class ManyHoldersTest : public DictTest {
     return leases;
   }
   PermitFields& fields() { return place_of("key").view.permits(); }
-  /// Returns the holders, the youngest first.
+  /// Returns the holders, youngest first.
   std::vector<EntryView> holders() {
     std::vector<EntryView> result;
     EntryView view{};
@@ -48,7 +49,7 @@ class ManyHoldersTest : public DictTest {
     fields().looked.store(due ? 0 : static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000));
     if (!due) fields().next_end.store(kNever);
   }
-  /// Runs `call` so soon after a check that none is due, and returns its result.
+  /// Runs `call` so soon after a check that no check is due, and returns its result.
   template <class Call>
   int without_look(Call&& call) {
     for (;;) {
@@ -58,8 +59,8 @@ class ManyHoldersTest : public DictTest {
       if (holdfast_now() - start < 0.5e-3 * kMany / 64) return code;
     }
   }
-  /// Tries again for some seconds while it is refused.
-  int acquire_at_last(std::uint32_t want, std::uint32_t total) {
+  /// Retries for some seconds while the request is refused.
+  int acquire_eventually(std::uint32_t want, std::uint32_t total) {
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (const double end = holdfast_now() + 60; code == HOLDFAST_LOCKED && holdfast_now() < end; ::usleep(1000))
@@ -76,7 +77,7 @@ class ManyEndsTest : public ManyHoldersTest {};
 
 // --- shortcuts ---
 
-TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_each_nth) {
+TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_every_nth_number) {
   for (const std::uint64_t step : {1, 2, 3, 32, 987, 1024, 10946}) {
     std::uint32_t levels[kShortcuts + 1] = {};
     std::uint32_t gap = 0;
@@ -123,7 +124,7 @@ TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_released) {
   EXPECT_EQ(repairs(), 0U);
 }
 
-TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_over_the_others) {
+TEST_F(ManyHoldersTest, finding_a_lease_and_refusing_an_attempt_need_no_walk_over_all_holders) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   // No walk along the chain passes this holder, and none reaches it unnoticed.
@@ -155,15 +156,15 @@ TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_o
 
 // --- checks ---
 
-TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
+TEST_F(ManyHoldersTest, a_dead_processs_permits_among_many_are_freed) {
   const std::vector<holdfast_lease> older = acquired(kSome / 2);
   Resident child([&] { acquired(1); });
   const std::vector<holdfast_lease> younger = acquired(kSome / 2);
   child.kill_and_wait();
-  EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
+  EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_F(ManyHoldersTest, a_waiter_gets_the_permits_of_a_dead_process_many_times) {
+TEST_F(ManyHoldersTest, a_waiter_repeatedly_gets_a_dead_processs_permits) {
   Resident child([&] {
     holdfast_lease lease{};
     for (std::uint32_t i = 0; i < kSome; ++i) dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &lease);
@@ -174,7 +175,7 @@ TEST_F(ManyHoldersTest, a_waiter_gets_the_permits_of_a_dead_process_many_times) 
   EXPECT_TRUE(writer.get());
 }
 
-TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_check_is_due) {
+TEST_F(ManyHoldersTest, a_due_check_finds_all_permits_of_dead_processes) {
   for (int i = 0; i < 3; ++i) {
     Resident([&] { acquired(kMany / 3); }).kill_and_wait();
   }
@@ -184,15 +185,15 @@ TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_c
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_come_back) {
+TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_are_freed) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
   EXPECT_EQ(acquire(&lease, 0, 1, kSome + 1), HOLDFAST_LOCKED);
-  EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
+  EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
+TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_grants_ends) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.5), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -204,7 +205,7 @@ TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
   EXPECT_LT(waiter.sleep_time(), 0.9);
 }
 
-TEST_F(ManyHoldersTest, a_flush_or_an_end_of_the_entry_ends_all) {
+TEST_F(ManyHoldersTest, a_flush_or_an_end_of_the_entry_ends_all_grants) {
   holdfast_lease lease{};
   std::vector<holdfast_lease> leases = acquired(kSome);
   dict.flush_all();
@@ -298,7 +299,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
   const std::uint64_t values[] = {1, right[0] + 100, right[4], right[0]};
   for (std::size_t i = 1; i < 4; ++i)
     for (const std::uint64_t value : values) {
-      if (i == 3 && value == right[4]) continue;  // one of two equal numbers: which one is wrong cannot be known
+      if (i == 3 && value == right[4]) continue;  // one of two equal numbers: nothing shows which one is wrong
       number(i).store(value);
       EXPECT_EQ(repair(shard()), 0U) << "cuts";
       for (std::size_t j = 0; j < 5; ++j)
@@ -308,7 +309,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
     }
 }
 
-TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_the_later_one_is_granted) {
+TEST_F(ManyHoldersTest, granting_a_number_forgets_earlier_holders_with_larger_numbers) {
   std::vector<holdfast_lease> leases = acquired(40);
   const std::vector<EntryView> views = holders();
   views.front().holder().sequence.store(~std::uint64_t{0} - 5);
@@ -335,7 +336,7 @@ TEST_F(ManyHoldersTest, a_check_ends_whatever_number_its_part_ends_at) {
   EXPECT_EQ(dict.used("key"), static_cast<int>(kMany));
 }
 
-TEST_F(ManyHoldersTest, overwritten_counts_and_times_keep_nobody_out) {
+TEST_F(ManyHoldersTest, overwritten_counts_and_times_block_nobody) {
   for (int damage = 0; damage < 8; ++damage) {
     SCOPED_TRACE(damage);
     dict.remove("key");
@@ -351,8 +352,8 @@ TEST_F(ManyHoldersTest, overwritten_counts_and_times_keep_nobody_out) {
     if (damage == 5) fields().next_end.store(0);
     if (damage == 6) fields().used.store(0xFFFFFFFF);
     if (damage == 7) fields().used.store(0);
-    EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
-    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and nobody too many in";
+    EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
+    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and no permit too many is granted";
     repair(shard());
   }
 }

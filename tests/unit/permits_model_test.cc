@@ -1,4 +1,4 @@
-// Random calls on permits and locks, each compared with the answer of a simple model.
+// Makes random calls on permits and locks, and compares each with the answer of a simple model.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,12 +13,12 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kKeys = 6;
-constexpr int kLock = 2;  // beside the kinds of permits
+constexpr int kLock = 2;  // in addition to the kinds of permits
 
 /// The content of a key.
 struct Thing {
   int kind = kLock;
-  std::map<std::uint64_t, std::uint32_t> holders;  // how many, by fencing number
+  std::map<std::uint64_t, std::uint32_t> holders;  // number of permits, by fencing number
   std::map<std::uint64_t, std::string> why;
 
   std::uint64_t used() const {
@@ -137,7 +137,7 @@ class PermitsModel : public ::testing::Test {
       case 3:
         EXPECT_EQ(repair(dict_.segment().shards()[0]), 0U);
         return;
-      case 4:  // values that come and go cause moves of all that can be moved
+      case 4:  // values that come and go cause moves of everything movable
         dict_.set("filler-" + std::to_string(pick(20)), std::string(pick(1500), 'f'));
         return;
       case 5:

@@ -1,5 +1,5 @@
-// Permits through the C ABI, as semaphores and rwlocks: beside other entries, when memory is short, in which order
-// they are granted, what ends a grant, and what a repair leaves. permits_model_test.cc has random calls.
+// Tests permits through the C ABI, as semaphores and rwlocks: with other entries, when memory is short, the order of
+// grants, what ends a grant, and what a repair preserves. permits_model_test.cc has random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
 // --- rwlocks ---
 
 // The sum of the permits in use is derived from the holders, and may be overwritten.
-TEST_IN_TIME(PermitsTest, nobody_is_let_in_because_an_overwritten_word_says_that_nobody_is_inside) {
+TEST_IN_TIME(PermitsTest, an_overwritten_word_that_says_nobody_is_inside_admits_nobody) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
   holdfast_lease none{};
@@ -86,7 +86,7 @@ TEST_IN_TIME(PermitsTest, nobody_is_let_in_because_an_overwritten_word_says_that
   for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
 }
 
-// --- beside other entries ---
+// --- with other entries ---
 
 TEST_IN_TIME(PermitsTest, permits_share_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);
@@ -102,7 +102,7 @@ TEST_IN_TIME(PermitsTest, permits_share_one_entry_until_the_last_of_them_ends) {
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_nothing) {
+TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_missing) {
   const auto become_reader = [&] {
     holdfast_lease lease{};
     EXPECT_EQ(read(&lease), HOLDFAST_OK);
@@ -125,7 +125,7 @@ TEST_IN_TIME(PermitsTest, a_wait_for_a_key_with_a_value_polls_until_the_value_en
   EXPECT_TRUE(reader.get());
 }
 
-TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
+TEST_IN_TIME(PermitsTest, a_dead_process_holds_no_permits_of_any_kind) {
   for (const bool is_lock : {true, false}) {
     holdfast_lease lease{};
     Resident child([&] { EXPECT_EQ(is_lock ? dict.try_lock("key", 0, &lease) : read(&lease), HOLDFAST_OK); });
@@ -189,7 +189,7 @@ TEST_IN_TIME(PermitsTest, readers_are_not_starved_by_writers) {
   EXPECT_EQ(writers[2].wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_its_predecessor) {
+TEST_IN_TIME(PermitsTest, one_release_admits_all_readers_each_woken_by_its_predecessor) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   std::vector<std::unique_ptr<Reader>> readers;
@@ -209,7 +209,7 @@ TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_its_pred
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_one_for_more_than_are_free) {
+TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_a_waiter_for_many) {
   holdfast_lease two = acquired(2);
   Taker large(dict, 3);
   ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);
@@ -223,7 +223,7 @@ TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_one_for_mor
   post(two);
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_one_never) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_passed_for_a_short_time_and_a_fair_one_never) {
   for (const bool fair : {false, true}) {
     SCOPED_TRACE(fair);
     holdfast_lease lease = acquired(3);
@@ -237,7 +237,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_o
   }
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_a_few_times_at_most) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_at_most_a_few_times) {
   std::uint32_t most = 0;
   for (int round = 0; round < 50; ++round) {
     holdfast_lease lease = acquired(3);
@@ -289,7 +289,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_aft
 
 // --- what ends a grant ---
 
-TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
+TEST_IN_TIME(PermitsTest, a_dead_processs_permits_are_freed) {
   Resident child([&] { acquired(2); });
   holdfast_lease mine = acquired(1);
   holdfast_lease lease{};
@@ -301,7 +301,7 @@ TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
   EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
 }
 
-TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_asks_about_cause_no_delay) {
+TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_checks_cause_no_delay) {
   std::vector<std::unique_ptr<Resident>> children;
   for (int i = 0; i < 100; ++i) {
     children.push_back(std::make_unique<Resident>([&] {
@@ -318,7 +318,7 @@ TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_asks_about_cause_
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
+TEST_IN_TIME(PermitsTest, expiry_admits_the_next_waiter) {
   holdfast_lease lease{};
   ASSERT_EQ(write(&lease, 0.05), HOLDFAST_OK);
   Reader reader(dict);
@@ -339,7 +339,7 @@ TEST_IN_TIME(PermitsTest, expire_ends_all_grants) {
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
-TEST_IN_TIME(PermitsTest, waiters_are_woken_when_all_grants_are_ended) {
+TEST_IN_TIME(PermitsTest, waiters_are_woken_when_all_grants_end) {
   holdfast_lease lease{};
   const auto end_it = [&](int how) {
     if (how == 0) return dict.remove("key");
@@ -399,7 +399,7 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_invalid_holder) {
   }
 }
 
-TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_it_and_continue) {
+TEST_IN_TIME(PermitsTest, calls_that_find_damage_repair_it_and_continue) {
   const auto damaged = [&] {
     dict.remove("key");
     holdfast_lease lease = acquired();

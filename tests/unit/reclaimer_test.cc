@@ -1,4 +1,4 @@
-// When a shard is full: which entries are evicted, what is moved, and what stays.
+// Tests a full shard: which entries are evicted, which are moved, and which stay.
 #include "dict/reclaimer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ReclaimerTest : public DictTest {
   int safe_set(const std::string& name, const std::string& bytes) {
     return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
   }
-  /// Runs a `forcible` set that must succeed.
+  /// Runs a `forcible` set that must succeed. Returns whether it evicted.
   bool set_evicts(const std::string& name, const std::string& bytes) {
     int forcible = 0;
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, bytes.data(),
@@ -51,7 +51,7 @@ class ReclaimerTest : public DictTest {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  /// Clears all use bits, so that a test can set those it wants.
+  /// Clears all use bits, so that a test can set the bits that it needs.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
   }
@@ -89,7 +89,7 @@ TEST_F(ReclaimerTest, new_entries_stay_longer_than_old_ones) {
   }
 }
 
-TEST_F(ReclaimerTest, if_all_were_used_something_is_still_evicted) {
+TEST_F(ReclaimerTest, if_all_entries_were_used_one_is_still_evicted) {
   const int count = fill(60);
   for (int round = 0; round < 4; ++round)
     for (int i = 0; i < count; ++i) dict.get(key(i));
@@ -122,7 +122,7 @@ TEST_F(ReclaimerTest, flushed_entries_go_before_live_ones) {
   EXPECT_TRUE(set_evicts("one-more-key", value(0, 60)));
 }
 
-TEST_F(ReclaimerTest, a_sweep_that_found_little_pauses_but_no_memory_is_reported_only_when_there_is_none) {
+TEST_F(ReclaimerTest, a_sweep_that_found_little_pauses_but_no_memory_is_reported_only_if_true) {
   Dict large(new_name(), {.size = 1 << 20});
   const auto safe = [&](int i, double exptime) {
     return large.store(HOLDFAST_SAFE_SET, key(i), value(i, 60), exptime, 0);
@@ -151,7 +151,7 @@ TEST_F(ReclaimerTest, held_locks_always_stay_and_locks_that_nobody_holds_are_evi
   fill(60);
   EXPECT_EQ(header().perhaps_free.load(), 20U) << "those that are held";
   EXPECT_EQ(header().evictions.load(), 0U) << "free locks are nothing live";
-  // Locks of many sizes, so that locks are moved too; several times the whole arena.
+  // Locks of many sizes, so that locks are moved too; several times the size of the arena.
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
@@ -169,7 +169,7 @@ TEST_F(ReclaimerTest, locks_that_nobody_holds_make_room_for_others) {
   }
 }
 
-TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
+TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_reports_no_memory) {
   std::vector<holdfast_lease> leases = hold_all();
   EXPECT_EQ(dict.set("more", value(0, 60)), HOLDFAST_NO_MEMORY);
   ASSERT_EQ(dict.unlock(lock_name(7), &leases[7]), HOLDFAST_OK);
@@ -178,7 +178,7 @@ TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
     EXPECT_EQ(dict.unlock(lock_name(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_enough_has_ended_in_any_way) {
+TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_enough_leases_end_in_any_way) {
   const std::string large = value(0, 220);  // more than a lock takes
   const auto ways = std::vector<std::function<void(std::size_t, holdfast_lease&)>>{
       [&](std::size_t i, holdfast_lease& mine) { ASSERT_EQ(dict.unlock(lock_name(i), &mine), HOLDFAST_OK); },
@@ -220,7 +220,7 @@ TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_a_holder_has_died) {
 }
 
 // Whatever was remembered, a call with a full search would have been refused too.
-TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
+TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
   constexpr int kKeys = 400;
   std::mt19937 random(7);
   const auto below = [&](std::uint32_t end) { return static_cast<int>(random() % end); };
@@ -284,7 +284,7 @@ TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
   EXPECT_EQ(check_segment(dict.segment()), "");
 }
 
-TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_nothing_for_long) {
+TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_no_request_for_long) {
   fill(60);
   header().no_room.store(1);
   header().failed.store(~0U);
@@ -339,15 +339,15 @@ TEST_F(ReclaimerTest, a_safe_store_compacts_the_free_memory) {
   const std::uint32_t free = header().free_granules.load();
   ASSERT_GT(free, arena() / 5);
   ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK)
-      << "all that is free, which lay in " << removed << " pieces";
+      << "all free memory, which was in " << removed << " pieces";
   EXPECT_EQ(check_segment(dict.segment()), "");
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get(key(i)), i % 4 != 0 ? text(value(i, 60)) : nothing());
   EXPECT_EQ(dict.get("large"), text(value(1, (free - 4) * kGranule - sizeof(Entry))));
   EXPECT_EQ(header().evictions.load(), 0U);
 }
 
-TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_comes_back) {
-  // Gaps of 7 granules between entries of 41, which fit into none of them.
+TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_is_freed) {
+  // Gaps of 7 granules between entries of 41 granules, which fit into none of the gaps.
   int count = 0;
   while (safe_set(key(count), value(count, count % 2 == 0 ? 600 : 60)) == HOLDFAST_OK) ++count;
   while (safe_set("rest", value(0, 0)) == HOLDFAST_OK && dict.remove("rest") == HOLDFAST_OK &&
@@ -356,10 +356,10 @@ TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_co
   int gaps = 0;
   for (int i = 1; i + 2 < count && dict.get(key(i + 1)).text.size() == 600; i += 2, ++gaps) dict.remove(key(i));
   ASSERT_GT(gaps, 30);
-  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "though there is enough, in pieces";
+  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "although there is enough memory in pieces";
   EXPECT_EQ(header().no_run.load(), granules_for(5, 500));
   ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "which says nothing about less";
+  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "the result says nothing about smaller requests";
   dict.remove(key(20));
   EXPECT_EQ(safe_set("large", value(0, 500)), HOLDFAST_OK);
 }
@@ -379,13 +379,13 @@ TEST_F(ReclaimerTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   }
 }
 
-TEST_F(ReclaimerTest, a_value_fits_that_needs_all_other_memory_and_the_overwritten_entry_goes_last) {
+TEST_F(ReclaimerTest, a_value_may_need_all_memory_and_the_overwritten_entry_is_evicted_last) {
   const std::uint64_t most = dict.dictionary().room_for_one() - key(0).size();
   fill(60);
   EXPECT_TRUE(set_evicts(key(0), value(1, most)));
   EXPECT_EQ(dict.get(key(0)), text(value(1, most)));
   EXPECT_EQ(dict.keys().size(), 1U);
-  EXPECT_FALSE(set_evicts(key(0), value(2, most))) << "only the old value itself had to go";
+  EXPECT_FALSE(set_evicts(key(0), value(2, most))) << "only the old value itself had to be evicted";
   EXPECT_EQ(dict.get(key(0)), text(value(2, most)));
   EXPECT_TRUE(set_evicts("other", value(2, 60)));
 }
@@ -401,7 +401,8 @@ TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_the_new_one_while_others_
   };
   for (int i = 0; i < 20; ++i) {
     const std::string next = at_the_hand();
-    ASSERT_TRUE(set_evicts(next, value(i, 61))) << "another went, so the old value was there until the new one was";
+    ASSERT_TRUE(set_evicts(next, value(i, 61)))
+        << "a different entry was evicted, so the old value existed until the new one did";
     ASSERT_EQ(dict.get(next), text(value(i, 61)));
     fill(60, 10000 + 10 * i);
     cool();
@@ -437,7 +438,7 @@ TEST_F(ReclaimerTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
   for (const std::string& element : elements) ASSERT_EQ(dict.pop("list", HOLDFAST_LEFT), text(element));
 }
 
-TEST_F(ReclaimerTest, a_list_is_evicted_whole) {
+TEST_F(ReclaimerTest, a_list_is_evicted_as_a_whole) {
   int length = 0;
   while (dict.push("list", HOLDFAST_RIGHT, value(length, 60)) > 0) ++length;
   ASSERT_GT(length, 300);

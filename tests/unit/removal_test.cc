@@ -1,4 +1,5 @@
-// A dictionary that was removed leaves nothing in this process, no lock with two holders, and no number used twice.
+// Tests that a removed dictionary leaves nothing in this process, no lock with two holders, and no number that is used
+// twice.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -31,7 +32,7 @@ int remove_it() { return holdfast_remove(kName, std::char_traits<char>::length(k
 /// The kernel resources that a process uses.
 struct InUse {
   int mappings = 0;
-  int of_dictionaries = 0;  // mappings of their files, removed or not
+  int of_dictionaries = 0;  // mappings of dictionary files, removed or not
   int descriptors = 0;
 
   static InUse now() {
@@ -41,7 +42,7 @@ struct InUse {
     ::stat((directory + "/processes").c_str(), &table);
     const std::string inode = " " + std::to_string(table.st_ino) + " ";
     std::ifstream maps("/proc/self/maps");
-    // If a file was created without a name, the kernel shows only the name of its directory.
+    // The kernel shows no name of a file that was created without one, only the directory's name.
     for (std::string line; std::getline(maps, line); ++found.mappings)
       if (line.find(directory) != std::string::npos && line.find(inode) == std::string::npos &&
           line.find("/names-") == std::string::npos)
@@ -92,7 +93,7 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
     }
     const InUse last = InUse::now();
     EXPECT_EQ(last.of_dictionaries, 0);
-#ifndef HOLDFAST_SANITIZED  // a sanitizer keeps what was freed
+#ifndef HOLDFAST_SANITIZED  // a sanitizer keeps freed memory
     EXPECT_LE(last.mappings, first.mappings + 5) << "the C library's own, of its memory";
 #endif
     EXPECT_LE(last.descriptors, first.descriptors);
@@ -126,7 +127,7 @@ TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_detected) {
   });
 }
 
-TEST_P(RemovalTest, under_threads_that_are_inside_leaves_nothing_and_harms_nobody) {
+TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_and_harms_nobody) {
   constexpr int kThreads = 3;
   constexpr int kRemovals = 150;
   in_process([] {
@@ -153,7 +154,7 @@ TEST_P(RemovalTest, under_threads_that_are_inside_leaves_nothing_and_harms_nobod
   });
 }
 
-TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
+TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_behind) {
   in_process([] {
     Dict dict(kName, options());
     holdfast_lease lease{};
@@ -178,7 +179,7 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
   });
 }
 
-// A waiting task may never be resumed. The watches of its keys end with it.
+// A waiting task may never be resumed. The watches of its keys end with the task.
 TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   in_process([] {
     Dict dict(kName, options());
@@ -194,8 +195,8 @@ TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   });
 }
 
-#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
-TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_forked_in_the_meantime) {
+#ifndef HOLDFAST_SANITIZED  // the run-time libraries have locks, which a child may find locked
+TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_then) {
   in_process([] {
     Dict dict(kName, options());
     std::atomic<bool> done{false};
@@ -221,7 +222,7 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_forked_in_the_meanti
         }
         remove_it();
         dict.get("key");
-        // The parent may have made it once more, and may have been about to use one when it forked.
+        // The parent may have made the dictionary once more, and may have been about to use one when it forked.
         return InUse::now().of_dictionaries <= 2 ? 0 : 4;
       });
       EXPECT_EQ(child.wait(), 0);
@@ -267,7 +268,7 @@ struct Storm {
   }
 };
 
-TEST(removal, no_fencing_number_is_granted_twice_when_dictionaries_are_removed_under_threads) {
+TEST(removal, no_fencing_number_is_granted_twice_when_threads_dictionaries_are_removed) {
   constexpr int kProcesses = 3;
   constexpr int kThreads = 2;
   constexpr int kRemovals = 40;

@@ -1,4 +1,4 @@
-// A shard is rebuilt from its chains, whatever else it contains.
+// Tests rebuilding a shard from its chains, whatever else the shard contains.
 #include "dict/repair.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ class RepairTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(RepairTest, a_sound_shard_loses_nothing) {
+TEST_F(RepairTest, an_intact_shard_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(lost(), 0);
@@ -82,7 +82,7 @@ TEST_F(RepairTest, everything_derived_is_rebuilt) {
   EXPECT_EQ(dict.free_space(), before);
 }
 
-TEST_F(RepairTest, a_link_out_of_the_arena_is_cut) {
+TEST_F(RepairTest, a_link_that_leaves_the_arena_is_cut) {
   for (const std::uint32_t link : {shard().granules() - 1, shard().granules(), 0x7FFFFFFFU, 0xFFFFFFFFU}) {
     const std::uint32_t bucket = long_chain(1);
     shard().bucket(bucket).store(link);
@@ -116,13 +116,13 @@ TEST_F(RepairTest, an_entry_of_another_chain_is_cut_off) {
   EXPECT_EQ(repair(shard()), 1U);
 }
 
-TEST_F(RepairTest, entries_that_overlap_are_not_both_kept) {
+TEST_F(RepairTest, overlapping_entries_are_not_both_kept) {
   Entry& entry = *place_of(key(5)).view.entry;
   entry.value_size.store(entry.value_size.load() + 2000);
   EXPECT_GE(repair(shard()), 1U);
 }
 
-TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_comes_back) {
+TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_is_freed) {
   const std::uint64_t before = dict.free_space();
   Waiting waiting[3];
   for (Waiting& one : waiting) ASSERT_EQ(one.once(dict, "held", &lease), HOLDFAST_LOCKED);
@@ -156,7 +156,7 @@ TEST_F(RepairTest, any_bytes_become_consistent_and_stay_so) {
   for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
     PrivateShard copy(dict.segment().geometry().size, &shard().header());
-    // Overwrites a few words, many, or all of them; links mostly point into the arena.
+    // Overwrites a few words, many words, or all of them. Links mostly point into the arena.
     const std::size_t words = copy.size() / 4;
     const std::size_t changes = round % 3 == 0 ? 5 : round % 3 == 1 ? 300 : words;
     for (std::size_t i = 0; i < changes; ++i) {

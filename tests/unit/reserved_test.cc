@@ -1,5 +1,5 @@
-// Memory that is reserved as it is used: what a large dictionary takes from the file system and when, what happens
-// when the file system is full, and what happens to overwritten marks.
+// Tests memory that is reserved on use: how much a large dictionary takes from the file system and when, a full file
+// system, and overwritten marks.
 #include "dict/reserved.h"
 
 #include <fcntl.h>
@@ -53,12 +53,11 @@ void with_large(const std::function<void(Dict&)>& body) {
 
 // --- marks and steps ---
 
-TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_are_marks) {
+TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_look_like_marks) {
   constexpr std::uint32_t kAll = 62111;
   for (std::uint32_t granules = 256; granules < kAll; granules += 256)
     ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules, kAll), kAll), granules);
-  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll)
-      << "the last unit may be a part of one";
+  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll) << "the last unit may be incomplete";
   for (const std::uint32_t word : {0U, 1U, 2U, 4U, 0x80000000U, 0xFFFFFFFFU, 0x01010101U, 0xDEADBEEFU})
     EXPECT_EQ(ReservedMark::granules_of(word, kAll), 0U) << word;
   int marks = 0;
@@ -66,7 +65,7 @@ TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_are_marks) {
   EXPECT_LT(marks, 100) << "of four million";
 }
 
-TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_at_least_as_needed_and_never_beyond_its_end) {
+TEST(Reserved, an_arena_doubles_then_grows_in_steps_as_needed_and_never_beyond_its_end) {
   constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerPage;
   EXPECT_EQ(next_reserved(4 * kUnit, 1, 60000), 8 * kUnit);
   EXPECT_EQ(next_reserved(64 * kUnit, 1, 60000), 96 * kUnit);
@@ -75,7 +74,7 @@ TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_at_least_as_needed_a
   EXPECT_EQ(next_reserved(4 * kUnit, 0xFFFFFFFFU, 60000), 60000U);
 }
 
-TEST(Reserved, the_mark_of_a_large_arena_counts_larger_units_by_which_it_grows) {
+TEST(Reserved, a_large_arena_grows_in_larger_units_which_its_mark_counts) {
   constexpr std::uint32_t kAll = (1U << 30) - 123'457;
   constexpr std::uint32_t kUnit = ReservedMark::unit(kAll);
   for (std::uint32_t granules = kUnit; granules < kAll; granules += kUnit)
@@ -89,7 +88,7 @@ TEST(Reserved, the_mark_of_a_large_arena_counts_larger_units_by_which_it_grows) 
 
 // --- what is reserved ---
 
-TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_reads_take_no_more) {
+TEST(Reserved, a_gigabyte_dictionary_starts_with_few_pages_and_reads_reserve_no_more) {
   in_a_world([] {
     Dict dict("d", {.size = std::uint64_t{1} << 30});
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
@@ -114,7 +113,7 @@ TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_reads_take_
   });
 }
 
-TEST(Reserved, memory_is_reserved_as_it_is_used_and_stays) {
+TEST(Reserved, memory_is_reserved_on_use_and_stays_reserved) {
   with_large([](Dict& dict) {
     const std::uint64_t free = dict.free_space();
     dict.set("one", "key");
@@ -138,7 +137,7 @@ TEST(Reserved, memory_is_reserved_as_it_is_used_and_stays) {
   });
 }
 
-TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
+TEST(Reserved, all_memory_can_be_used_before_anything_is_evicted) {
   with_large([](Dict& dict) {
     int forcible = 0;
     int count = 0;
@@ -157,12 +156,12 @@ TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
   });
 }
 
-TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
+TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary) {
   with_large([](Dict& dict) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
-    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in its shard, and lists remove nothing
+    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in the same shard, and lists remove nothing
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
@@ -178,7 +177,7 @@ TEST(Reserved, expired_values_are_reclaimed_before_more_memory_is_reserved) {
   });
 }
 
-TEST(Reserved, a_dictionary_of_one_shard_is_reserved_whole) {
+TEST(Reserved, a_dictionary_of_one_shard_is_reserved_completely) {
   in_a_world([] {
     const Dict dict("d", {.size = 1 << 20});
     EXPECT_GE(bytes_taken(), 1U << 20);
@@ -187,7 +186,7 @@ TEST(Reserved, a_dictionary_of_one_shard_is_reserved_whole) {
 
 // --- other processes ---
 
-TEST(Reserved, a_process_learns_that_another_one_has_grown_an_arena) {
+TEST(Reserved, a_process_notices_that_another_one_has_grown_an_arena) {
   const ScratchDirectory directory;
   const auto early_process = [](Channel& parent) {
     Dict dict("d", {.size = kLarge});
@@ -252,7 +251,7 @@ class FullReserved : public InSmallWorld {
   }
 };
 
-TEST_F(FullReserved, a_shard_that_was_never_used_has_no_memory_and_all_calls_end) {
+TEST_F(FullReserved, without_memory_for_an_unused_shard_all_calls_return) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     holdfast_lease lease{};
@@ -271,7 +270,7 @@ TEST_F(FullReserved, a_shard_that_was_never_used_has_no_memory_and_all_calls_end
   });
 }
 
-TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
+TEST_F(FullReserved, an_arena_that_cannot_grow_continues_with_its_memory) {
   with_a_dictionary([](Dict& dict) {
     fill(dict, 200);
     fill_it();
@@ -296,7 +295,7 @@ TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
   });
 }
 
-TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
+TEST_F(FullReserved, marks_that_promise_too_much_memory_are_not_trusted) {
   with_a_dictionary([](Dict& dict) {
     fill(dict, 400);
     fill_it();
@@ -307,7 +306,7 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
       EXPECT_EQ(found(other, 400), 400);
       EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
       EXPECT_EQ(other.flush_expired(), 0);
-      EXPECT_GE(found(other, 400), 399) << "one may have made room";
+      EXPECT_GE(found(other, 400), 399) << "one of them may have made room";
     });
     EXPECT_GE(found(dict, 400), 399);
     fill(dict, 400);
@@ -315,7 +314,7 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
   });
 }
 
-TEST_F(FullReserved, shard_bytes_that_promise_memory_are_not_believed) {
+TEST_F(FullReserved, shard_bytes_that_promise_too_much_memory_are_not_trusted) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     for (std::uint32_t i = 0; i < dict.segment().geometry().shards; ++i)
@@ -329,7 +328,7 @@ TEST_F(FullReserved, shard_bytes_that_promise_memory_are_not_believed) {
   });
 }
 
-// As the workers of a server that root starts. For them the kernel reports every page as present.
+// Acts like the workers of a server that root starts. For them the kernel reports every page as present.
 TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
@@ -349,7 +348,7 @@ TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) 
 
 // --- damage ---
 
-TEST(Reserved, an_overwritten_mark_costs_nothing) {
+TEST(Reserved, an_overwritten_mark_does_no_harm) {
   with_large([](Dict& dict) {
     fill(dict, 20000);
     const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
@@ -372,7 +371,7 @@ TEST(Reserved, an_overwritten_mark_costs_nothing) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // A process that knows of more stores a mark of less.
+    // A process that knows about more memory stores a mark for less memory.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
@@ -427,7 +426,7 @@ TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
   });
 }
 
-TEST(Reserved, reserving_pages_keeps_their_content_and_reports_when_there_are_none) {
+TEST(Reserved, reserving_pages_keeps_their_content_and_reports_a_lack_of_pages) {
   const ScratchDirectory directory;
   const platform::FileDescriptor fd(::open((directory / "f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(0, platform::reserve(fd.get(), 4096, 16 * 4096));
@@ -443,7 +442,7 @@ TEST(Reserved, reserving_pages_keeps_their_content_and_reports_when_there_are_no
   EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "the four in which these bytes lie";
   EXPECT_EQ(mapping.data()[3 * 4096], std::byte{7});
   ASSERT_EQ(0, ::ftruncate(fd.get(), 8 * 4096));
-  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "behind the end, without a signal";
+  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "beyond the end, without a signal";
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ class Directory : public Test {
     EXPECT_FALSE(opened);
     return opened ? Status{} : opened.status();
   }
-  /// Returns what `what` reports in a process of that user and group.
-  static std::string said_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
+  /// Returns the report of `what` in a process of that user and group.
+  static std::string report_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
       parent.say(what());
@@ -84,8 +84,9 @@ TEST_F(Directory, a_missing_directory_is_made_private_whatever_the_umask) {
   }
 }
 
-// A process that may rename in the parent puts a link to one of our directories where the new one has just been made.
-TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
+// A process that may rename in the parent replaces the new directory, immediately after its creation, by a link to one
+// of our directories.
+TEST_F(Directory, while_it_is_created_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
   const std::string link = scratch_ / "link";
@@ -181,7 +182,7 @@ TEST_F(Directory, a_directory_that_others_may_enter_is_refused_with_its_mode) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // A sticky directory is meant for all users, and a directory that a group may enter for that group.
+    // A sticky directory is meant for all users, and a directory that a group may enter is meant for that group.
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
@@ -230,8 +231,8 @@ TEST_F(Directory, a_directory_of_another_user_is_refused_with_both_numbers) {
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
-// Another user's directory is where this user's is by default, as a rootless container does by accident.
-TEST_F(Directory, a_user_whose_default_is_taken_learns_its_owner_and_gets_no_other_world) {
+// A different user's directory has this user's default name, as a rootless container may cause by accident.
+TEST_F(Directory, a_user_whose_default_is_taken_is_told_its_owner_and_gets_no_other_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
@@ -243,7 +244,7 @@ TEST_F(Directory, a_user_whose_default_is_taken_learns_its_owner_and_gets_no_oth
   ASSERT_EQ(0, ::chown(session.c_str(), kUser, kUser));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0711));
   for (const bool has_session : {true, false}) {
-    const std::string said = said_as(kUser, kUser, [&] {
+    const std::string said = report_as(kUser, kUser, [&] {
       ::unsetenv("HOLDFAST_DIR");
       has_session ? ::setenv("XDG_RUNTIME_DIR", session.c_str(), 1) : ::unsetenv("XDG_RUNTIME_DIR");
       return accepted_or_why(RuntimeDirectory::from_environment());
@@ -260,7 +261,7 @@ TEST_F(Directory, a_user_whose_default_is_taken_learns_its_owner_and_gets_no_oth
 TEST_F(Directory, no_message_advises_removing_a_directory_without_a_default_name) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   for (const char* const path : {"/", "/tmp", "/dev/shm", "/dev/null"}) {
-    const std::string said = said_as(54001, 54001, [&] { return refusal(path).message; });
+    const std::string said = report_as(54001, 54001, [&] { return refusal(path).message; });
     EXPECT_NE(std::string::npos, said.find("choose another one")) << said;
     EXPECT_EQ(std::string::npos, said.find("remove")) << said;
   }
@@ -270,8 +271,8 @@ TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_name
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
-    return said_as(user, kGroup,
-                   [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group, named)); });
+    return report_as(user, kGroup,
+                     [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group, named)); });
   };
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
@@ -285,7 +286,7 @@ TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_name
   EXPECT_NE(std::string::npos, another_named.find("or uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
-// The documented recipe, but an outsider was there first: mode and group are right, the owner is not.
+// Follows the documented recipe, but an outsider was there first: mode and group are right, the owner is not.
 TEST_F(Directory, sharing_refuses_a_directory_that_an_outsider_made_first_even_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
@@ -305,7 +306,7 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
   const std::string said =
-      said_as(12345, 12345, [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group)); });
+      report_as(12345, 12345, [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group)); });
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
@@ -346,20 +347,20 @@ TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
   EXPECT_TRUE(directory) << directory.status().message;
 }
 
-TEST_F(Directory, a_process_that_has_become_another_user_learns_what_to_do) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
-  const std::string said = said_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });
+  const std::string said = report_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });
   EXPECT_NE(std::string::npos, said.find("as uid 0, but uid 12345")) << said;
   EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
 }
 
-TEST_F(Directory, a_directory_that_was_removed_and_made_again_is_detected) {
+TEST_F(Directory, a_directory_that_was_removed_and_recreated_is_detected) {
   const std::string path = scratch_ / "w";
   auto directory = RuntimeDirectory::at(path);
   ASSERT_TRUE(directory);
-  // The old directory stays under another name, so that the file system cannot use its inode again.
+  // The old directory stays under a different name, so that the file system cannot reuse its inode.
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
   const Status status = refusal_to_open(*directory);

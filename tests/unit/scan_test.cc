@@ -1,4 +1,4 @@
-// Walks over all keys: scan and keys return each key that stays exactly once, whatever happens to the others.
+// Tests walks over all keys: scan and keys return each key that stays exactly once, whatever happens to other keys.
 // dictionary_model_test.cc tests them without concurrent changes.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
     EXPECT_EQ(dict.scan_all(100, key.substr(0, length)).count(key), 1U) << length;
   const std::string prefix = key.substr(0, 13);
   for (const std::string& found : dict.scan_all(100, prefix)) EXPECT_EQ(found.substr(0, 13), prefix);
-  // The prefix and 7 longer keys, then the longer keys that differ behind the prefix.
+  // The prefix and 7 longer keys, then the longer keys that differ after the prefix.
   EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
 }
 
@@ -88,14 +88,14 @@ TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   do {
     const std::uint64_t before = cursor;
     const std::size_t found = dict.scan(&cursor, 10).size();
-    EXPECT_LE(found, 10U + 20U) << "the rest of one more chain";
+    EXPECT_LE(found, 10U + 20U) << "includes the rest of one more chain";
     EXPECT_NE(cursor, before);
     ++calls;
   } while (cursor != 0);
   EXPECT_GE(calls, 4000U / 30);
 }
 
-TEST_F(ScanTest, locks_lists_those_that_somebody_holds_or_waits_for) {
+TEST_F(ScanTest, locks_lists_the_locks_that_somebody_holds_or_waits_for) {
   put(100, "value");
   holdfast_lease leases[4] = {};
   ASSERT_EQ(dict.try_lock("free", 0, &leases[0]), HOLDFAST_OK);
@@ -112,7 +112,7 @@ TEST_F(ScanTest, locks_lists_those_that_somebody_holds_or_waits_for) {
   EXPECT_EQ(dict.locks(10, "he"), (std::multiset<std::string>{"held"}));
 }
 
-TEST_F(ScanTest, a_lock_that_has_ended_is_listed_while_somebody_waits_for_it) {
+TEST_F(ScanTest, an_expired_lock_is_listed_while_somebody_waits_for_it) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0.5, &lease), HOLDFAST_OK);
   Waiting waiting;
@@ -124,7 +124,7 @@ TEST_F(ScanTest, a_lock_that_has_ended_is_listed_while_somebody_waits_for_it) {
   EXPECT_EQ(dict.locks(), (std::multiset<std::string>{}));
 }
 
-TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {
+TEST_F(ScanTest, a_cursor_beyond_the_end_counts_as_the_end) {
   put(100, "k");
   std::uint64_t buckets = 0;
   for (Shard& shard : dict.segment().shards()) buckets += shard.buckets();
@@ -138,7 +138,7 @@ TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {
   EXPECT_EQ(cursor, 0U);
 }
 
-/// Changes everything except the keys that begin with "stays", which get new values only.
+/// Changes everything except the keys that begin with "stays", which only get new values.
 void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64& random) {
   const std::string other = "other" + std::to_string(random() % 2000);
   switch (random() % 8) {
@@ -164,7 +164,7 @@ void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64
   }
 }
 
-/// Returns the keys that stay and were not returned exactly once.
+/// Returns the number of staying keys that were not returned exactly once.
 std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
   std::size_t count = 0;
   for (const std::string& name : stay)
@@ -172,7 +172,7 @@ std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<st
   return count;
 }
 
-TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) {
+TEST_F(ScanTest, a_scan_tolerates_any_change_of_other_keys_between_its_steps) {
   std::mt19937_64 random(seed_of_run());
   const auto stay = put(300, "stays");
   for (int round = 0; round < 8; ++round) {
@@ -188,7 +188,7 @@ TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) 
 
 TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_shards) {
   const std::uint64_t seed = seed_of_run();
-  // In one shard, and in one so small that memory runs short and entries move.
+  // Tests one shard, and a shard so small that memory runs short and entries move.
   for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {
     Dict busy(new_name(), {.size = size});
     ASSERT_EQ(busy.status, HOLDFAST_OK);

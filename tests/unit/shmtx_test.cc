@@ -1,4 +1,4 @@
-// One suite over the three strategies, with real processes. Every participant is a Child that enters the world.
+// Tests the three strategies with one suite and real processes. Every participant is a Child that enters the world.
 #include "sync/shmtx.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 namespace holdfast::test {
 namespace {
 
-/// The content behind the header page of the test's file.
+/// The content after the header page of the test's file.
 struct Shared {
   ShmtxState mutex;
   alignas(64) std::atomic<std::uint64_t> first;
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, ShmtxTest,
 
 TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
-#ifdef HOLDFAST_SANITIZED  // for races of two words: overlaps are found without a mutex
+#ifdef HOLDFAST_SANITIZED  // for races of two words: finds overlaps without a mutex
   constexpr std::uint64_t kRounds = 10'000;
 #else
   constexpr std::uint64_t kRounds = 250'000;
@@ -206,18 +206,18 @@ TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TEST_P(ShmtxTest, a_killed_owners_successor_learns_of_the_death) {
+TEST_P(ShmtxTest, a_killed_owners_successor_is_told_about_the_death) {
   Started owner("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   waiter.say("lock");
-  owner.kill();  // and left a zombie
+  owner.kill();  // leaves a zombie
   EXPECT_EQ("owner died", waiter.hear());
   EXPECT_EQ("robberies 0", waiter.ask("unlock"));
   EXPECT_EQ("acquired", waiter.ask("try"));
 }
 
-TEST_P(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
+TEST_P(ShmtxTest, try_also_takes_over_from_a_dead_owner) {
   Started owner("ready", obey);
   Started other("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -225,7 +225,7 @@ TEST_P(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
-TEST_P(ShmtxTest, exactly_one_of_many_waiters_learns_that_the_owner_died) {
+TEST_P(ShmtxTest, exactly_one_of_many_waiters_is_told_that_the_owner_died) {
   Started owner("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   std::vector<std::unique_ptr<Child>> waiters;
@@ -250,7 +250,7 @@ TEST_P(ShmtxTest, exactly_one_of_many_waiters_learns_that_the_owner_died) {
   EXPECT_EQ(1, told);
 }
 
-TEST_P(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards) {
+TEST_P(ShmtxTest, a_stopped_owner_keeps_the_mutex_and_unlocks_normally_afterwards) {
   Started owner("ready", obey);
   Started other("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -263,7 +263,7 @@ TEST_P(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards)
   EXPECT_EQ("acquired", other.hear());
 }
 
-TEST_P(ShmtxTest, an_unlock_frees_the_mutex_though_a_spawned_child_has_copies_of_all_descriptors) {
+TEST_P(ShmtxTest, an_unlock_frees_the_mutex_even_if_a_spawned_child_has_copies_of_all_descriptors) {
   Started other("ready", obey);
   Child owner([](Channel& parent) {
     Participant self(GetParam());
@@ -281,7 +281,7 @@ TEST_P(ShmtxTest, an_unlock_frees_the_mutex_though_a_spawned_child_has_copies_of
   EXPECT_EQ(0, owner.wait());
 }
 
-TEST_P(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
+TEST_P(ShmtxTest, locking_again_in_the_same_thread_returns_busy) {
   in_process([] {
     Participant self(GetParam());
     EXPECT_EQ(self.mutex().try_lock(), LockResult::acquired);
@@ -333,7 +333,7 @@ TEST_P(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
     // The child is born inside the critical section, as if a signal handler had forked.
     Child child([&](Channel& up) {
       self.mutex().unlock();
-      EXPECT_EQ(shmtx_robberies(), 1U) << "it left something that was not its own, and touched nothing";
+      EXPECT_EQ(shmtx_robberies(), 1U) << "it refused to release what it does not own, and changed nothing";
       EXPECT_EQ(self.mutex().try_lock(), LockResult::timeout);
       up.say("tried");
       EXPECT_EQ(self.mutex().lock(monotonic_ns() + kLongNs), LockResult::acquired);
@@ -352,7 +352,7 @@ TEST_P(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parents_mu
     self.mutex().try_lock();
     const pid_t child = ::fork();
     if (child == 0) {
-      parent.hear();  // until the test closes the channel
+      parent.hear();  // returns when the test closes the channel
       ::_exit(0);
     }
     parent.say(std::to_string(child));
@@ -386,7 +386,7 @@ TEST_P(ShmtxTest, closing_all_descriptors_drops_no_lock) {
   EXPECT_EQ("acquired", owner.ask("unlock"));
 }
 
-TEST_P(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
+TEST_P(ShmtxTest, an_invalid_word_is_taken_over_and_reported) {
   in_process([] {
     Participant self(GetParam());
     for (const std::uint32_t nonsense : {0xFFFFFFFFU, 0x80000000U, 0x00000001U, 0x40100001U}) {
@@ -397,8 +397,8 @@ TEST_P(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
   });
 }
 
-// Shared memory was overwritten with the name of a process that is idle, or of the caller.
-TEST_P(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_taken_over_and_reported) {
+// Shared memory was overwritten with the name of an idle process, or of the caller.
+TEST_P(ShmtxTest, a_word_that_names_a_live_process_outside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
     Participant self(GetParam());
     self.mutex().try_lock();
@@ -421,7 +421,7 @@ TEST_P(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_take
   });
 }
 
-TEST_P(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
+TEST_P(ShmtxTest, unlocking_a_mutex_that_somebody_else_took_changes_nothing) {
   in_process([] {
     Participant self(GetParam());
     self.mutex().try_lock();
@@ -433,8 +433,8 @@ TEST_P(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
   });
 }
 
-/// Kills owners at random instants while others work. An owner breaks the invariant `first == second`; the process
-/// that learns that the owner died restores it.
+/// Kills owners at random instants while other processes work. An owner breaks the invariant `first == second`. The
+/// process that is told about the owner's death restores the invariant.
 TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
     Participant self(GetParam());
@@ -475,7 +475,7 @@ TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
     ASSERT_EQ("ready", victim->hear());
     std::string now;
     ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; }))
-        << "nobody makes progress after " << last;
+        << "no process makes progress after " << last;
     last = now;
   }
   EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;

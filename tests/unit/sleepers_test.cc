@@ -1,4 +1,4 @@
-// A hand-over wakes the right thread, however many threads sleep for other keys.
+// Tests that a hand-over wakes the right thread, however many threads sleep for other keys.
 #include "wait/sleepers.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kLong = 30;
 
-TEST(sleepers, the_first_to_sleep_listens_and_elects_another_when_it_wakes) {
+TEST(sleepers, the_first_sleeper_listens_and_elects_another_when_it_wakes) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;
@@ -36,7 +36,7 @@ TEST(sleepers, the_first_to_sleep_listens_and_elects_another_when_it_wakes) {
   EXPECT_TRUE(sleepers.enter(two, false));
 }
 
-TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_slot_leads_to_another) {
+TEST(sleepers, a_forked_child_has_no_sleepers_and_no_slot_leads_to_another) {
   Sleepers sleepers;
   SleepSlot listener;
   std::vector<SleepSlot> others(3);
@@ -45,7 +45,7 @@ TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_slot_leads_to_another) {
   sleepers.forget();
   EXPECT_TRUE(sleepers.alone());
   for (const SleepSlot& slot : others) EXPECT_FALSE(slot.asleep);
-  // Leaves one slot after the other, as parkers do when they end.
+  // Leaves one slot after the other, as ending parkers do.
   for (std::size_t i = others.size(); i != 0; --i) {
     sleepers.leave(others.back());
     others.pop_back();
@@ -73,7 +73,7 @@ TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   EXPECT_EQ(other.word, 1U);
 }
 
-TEST(sleepers, a_sleeper_with_waiters_relieves_a_listener_without) {
+TEST(sleepers, a_sleeper_with_waiters_relieves_a_listener_without_waiters) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;
@@ -140,8 +140,8 @@ TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
   const double seconds = now() - start;
   for (std::size_t i = 0; i < kSleepers; ++i) dict.unlock("own " + std::to_string(i), &held[i]);
   for (std::thread& thread : threads) thread.join();
-  // One thread listens: it wakes for each pass, and polls a hundred times a second. The others wake by the clock, a
-  // few times a second. The slack allows for collisions at a mutex.
+  // One thread listens: it wakes for each pass, and polls a hundred times a second. The remaining threads wake by the
+  // clock, a few times a second. The slack allows for collisions at a mutex.
   const double most = 3.0 * 2 * kPasses + seconds * (200 + 8.0 * kSleepers) + 20.0 * kSleepers;
   RecordProperty("sleeps", std::to_string(after - before));
   RecordProperty("seconds", std::to_string(seconds));
@@ -163,7 +163,7 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
   struct sigaction action {};
   action.sa_handler = &hang;
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
-  // Whether another thread is woken while the one that listens for it is held up.
+  // Whether a second thread is woken while the thread that listens for it is held up.
   const auto is_woken = [&] {
     caught = go_on = false;
     holdfast_lease held[2] = {};
@@ -195,8 +195,8 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
     other.join();
     return woken;
   };
-  // On a busy machine the signal may arrive while the thread holds the mutex that all hold for a moment; not each
-  // time.
+  // On a busy machine the signal may arrive while the thread holds the mutex that all threads hold for a moment, but
+  // not each time.
   EXPECT_TRUE(is_woken() || is_woken() || is_woken());
 }
 

@@ -1,5 +1,5 @@
-// Histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers are, what
-// they cost, and that no content of their memory does harm. spec/contention_spec.lua has a wait and a hold of each
+// Tests histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers are,
+// their cost, and that no content of their memory does harm. spec/contention_spec.lua has a wait and a hold of each
 // kind.
 #include "dict/statistics.h"
 
@@ -52,7 +52,7 @@ std::string key_of(const holdfast_contended& one) {
 
 // --- buckets ---
 
-TEST(Histogram, each_time_is_in_the_bucket_between_its_bounds_and_its_middle_is_3_percent_off_at_most) {
+TEST(Histogram, each_time_is_in_its_bucket_whose_middle_is_at_most_3_percent_off) {
   std::mt19937_64 random(seed_of_run());
   std::vector<std::uint64_t> times;
   for (std::uint64_t ns = 1; ns < 270'000'000'000'000; ns = ns * 9 / 8 + 1) times.insert(times.end(), {ns - 1, ns});
@@ -112,7 +112,7 @@ class StatisticsTest : public DictTest {
   holdfast_lease theirs{};
 };
 
-TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_counts_no_wait) {
+TEST_F(StatisticsTest, a_caller_that_gets_the_lock_immediately_or_only_watches_counts_no_wait) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
   std::uint64_t grant = 0;
@@ -204,18 +204,18 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   std::uint64_t longs = 0;
   for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i)
     if (holdfast_bucket_end(i) > 0.6 * kSeconds) longs += found.buckets[i];
-  // A process that does not get the processor holds its lock for longer, too.
+  // A process that does not get the processor also holds its lock for longer.
   EXPECT_GE(longs, 3U * kLong);
   EXPECT_LE(longs, 3U * kLong + 20);
   EXPECT_GE(found.sum, 0.9 * least);
 }
 
-TEST_F(StatisticsTest, holds_of_50_ms_one_after_another_count_one_by_one) {
+TEST_F(StatisticsTest, consecutive_holds_of_50_ms_count_one_by_one) {
   for (int i = 0; i < 20; ++i) hold(50, 60);
   EXPECT_EQ(held_for(dict).count, 20U);
 }
 
-TEST_F(StatisticsTest, a_hold_that_was_waited_for_counts_however_short_it_is) {
+TEST_F(StatisticsTest, a_hold_after_a_wait_counts_however_short_it_is) {
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Waiting waiting;
     queue(waiting, 60);
@@ -284,7 +284,7 @@ TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_positio
   EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "by a clock that is behind";
 }
 
-TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_one_by_its_sample) {
+TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_hold_by_its_sample) {
   Histogram histogram;
   const auto counts = [&](std::uint64_t ago_ns, std::uint64_t how) {
     statistics.read(HeldKind::lock, TimeKind::held, histogram);
@@ -301,7 +301,7 @@ TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_one
   EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
 }
 
-TEST_F(PrivateStatistics, the_end_of_each_grant_is_checked_except_in_a_process_with_millions_a_second) {
+TEST_F(PrivateStatistics, the_end_of_each_grant_is_checked_except_in_a_process_with_millions_per_second) {
   const std::uint64_t now = platform::monotonic_ns();
   const auto looked_at = [&](std::uint64_t from, int grants) {
     int count = 0;
@@ -392,7 +392,7 @@ TEST_F(PrivateStatistics, a_record_with_another_keys_text_is_hidden_and_its_key_
   }
 }
 
-TEST_F(PrivateStatistics, any_content_can_be_read_and_counted_into) {
+TEST_F(PrivateStatistics, any_content_can_be_read_and_added_to) {
   std::mt19937_64 random(seed_of_run());
   auto* const words = reinterpret_cast<Word64*>(memory);
   Histogram histogram;
@@ -422,12 +422,12 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
   EXPECT_EQ(histogram.count, 4 * kWaits);
   EXPECT_EQ(histogram.max_ns, 1006U);
   ASSERT_EQ(worst().size(), 1U);
-  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3) << "but for the one that made the record";
+  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3) << "except for the wait that made the record";
 }
 
 // --- memory ---
 
-TEST(StatisticsMemory, is_reserved_when_something_is_counted_and_never_more_than_there_is) {
+TEST(StatisticsMemory, is_reserved_on_the_first_count_and_never_exceeds_the_free_space) {
   in_a_world([] {
     Dict dict("d", {.size = HOLDFAST_SIZE_MIN});
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
@@ -439,7 +439,7 @@ TEST(StatisticsMemory, is_reserved_when_something_is_counted_and_never_more_than
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
       EXPECT_EQ(waited(other).count, 0U);
     });
-    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "a look takes none";
+    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "reading takes no memory";
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);

@@ -1,4 +1,4 @@
-// The counts of a dictionary: what each of them counts, and that they cost nothing.
+// Tests the counts of a dictionary: what each of them counts, and that they cost nothing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ class StatsTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(StatsTest, entries_are_those_in_the_chains_without_locks_that_nobody_holds) {
+TEST_F(StatsTest, entries_counts_the_chains_entries_without_locks_that_nobody_holds) {
   for (int i = 0; i < 40; ++i) dict.set("k" + std::to_string(i), "v");
   dict.set("k0", "another value of the same key");
   dict.push("list", HOLDFAST_LEFT, "one");
@@ -33,7 +33,7 @@ TEST_F(StatsTest, entries_are_those_in_the_chains_without_locks_that_nobody_hold
   EXPECT_EQ(dict.stats().entries, 31U);
 }
 
-TEST_F(StatsTest, bytes_used_and_free_make_up_the_arenas) {
+TEST_F(StatsTest, bytes_used_and_free_add_up_to_the_arenas) {
   const holdfast_stats before = dict.stats();
   const std::uint64_t all = before.bytes_used + before.bytes_free;
   EXPECT_LE(all, holdfast_capacity(dict.handle));
@@ -47,7 +47,7 @@ TEST_F(StatsTest, bytes_used_and_free_make_up_the_arenas) {
   EXPECT_EQ(dict.stats().bytes_used, before.bytes_used);
 }
 
-TEST_F(StatsTest, a_hit_is_a_get_that_finds_something) {
+TEST_F(StatsTest, a_hit_is_a_get_that_finds_a_value) {
   dict.set("k", "v");
   dict.push("list", HOLDFAST_LEFT, "one");
   dict.set("expired", "v", 0.001);
@@ -101,7 +101,7 @@ TEST_F(StatsTest, the_reads_of_processes_add_up) {
   EXPECT_EQ(dict.stats().misses, 3U * kReads / 4);
 }
 
-TEST_F(StatsTest, expirations_are_entries_reclaimed_after_their_end) {
+TEST_F(StatsTest, expirations_counts_entries_reclaimed_after_their_end) {
   for (int i = 0; i < 10; ++i) dict.set("expired" + std::to_string(i), "v", 0.001);
   for (int i = 0; i < 5; ++i) dict.set("stays" + std::to_string(i), "v");
   sleep_ms(20);
@@ -128,7 +128,7 @@ TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
   }
 }
 
-/// A change waits while another is in progress in the shard. It is counted once, with every mutex.
+/// A change waits while another change is in progress in the shard. The wait is counted once, with every mutex.
 class WaitsTest : public ::testing::TestWithParam<holdfast_mutex> {};
 
 TEST_P(WaitsTest, a_change_that_waited_for_another_is_counted_once) {
@@ -163,7 +163,7 @@ TEST_F(StatsTest, counts_read_in_the_middle_of_a_change_are_plausible) {
   ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.stats().entries, 1U) << "a free lock is none";
   ShardHeader& header = dict.segment().shards().front().header();
-  // As a reader may see them if a lock's entry is made between its loads.
+  // These are values as a reader may load them while a lock's entry is made.
   header.entries.store(0);
   EXPECT_EQ(dict.stats().entries, 0U);
   header.free_granules.store(~0U);

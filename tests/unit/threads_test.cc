@@ -1,5 +1,5 @@
-// The promises of include/holdfast.h to hosts with threads: all share one handle, each has a parker, and any thread
-// may use a lease. It shows most under ThreadSanitizer: the locks guard plain variables here.
+// Tests the promises of include/holdfast.h to hosts with threads: all threads share one handle, each has a parker, and
+// any thread may use a lease. ThreadSanitizer shows most, because the locks guard plain variables here.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -101,7 +101,7 @@ TEST_F(ThreadsTest, a_mutex_object_that_all_threads_share_guards_plain_memory) {
   });
 }
 
-TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_another_thread_sleeps_there) {
+TEST_F(ThreadsTest, waiters_of_a_parker_may_be_opened_used_and_closed_while_another_thread_sleeps_on_it) {
   constexpr int kRounds = 200;
   in_process([] {
     Dict dict("threads");
@@ -141,7 +141,7 @@ TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_release
   });
 }
 
-TEST_F(ThreadsTest, threads_that_open_one_name_at_once_get_one_handle) {
+TEST_F(ThreadsTest, threads_that_open_one_name_concurrently_get_one_handle) {
   in_process([] {
     std::vector<holdfast_dict*> handles(kThreads);
     in_threads([&](int number) {
@@ -153,7 +153,7 @@ TEST_F(ThreadsTest, threads_that_open_one_name_at_once_get_one_handle) {
   });
 }
 
-TEST_F(ThreadsTest, a_handle_may_be_used_while_another_thread_removes_the_dictionary_and_opens_it_again) {
+TEST_F(ThreadsTest, a_handle_may_be_used_while_another_thread_removes_and_reopens_the_dictionary) {
   constexpr int kRounds = 30;
   in_process([] {
     Dict dict("threads");
@@ -214,8 +214,8 @@ TEST_F(ThreadsTest, threads_may_be_inside_calls_when_the_process_exits) {
   }
 }
 
-#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
-TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what_its_parent_opened) {
+#ifndef HOLDFAST_SANITIZED  // the run-time libraries have locks, which a child may find locked
+TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_parent_opened) {
   constexpr int kForks = 50;
   in_process([] {
     Dict dict("threads");
@@ -237,7 +237,8 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
         Waiting waiting;
         if (Dict("threads").handle != dict.handle) return 1;
         if (dict.set("key", "value") != HOLDFAST_OK) return 2;
-        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 3;  // and is killed with it
+        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0
+                                                                        : 3;  // and is killed while it holds the lock
       });
       ASSERT_EQ(child.wait(), 0) << round;
     }
@@ -246,7 +247,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
   });
 }
 
-TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_first_time_can_wait_too) {
+TEST_F(ThreadsTest, a_child_forked_during_another_threads_first_wait_can_wait_too) {
   constexpr int kProcesses = 200;
   for (int i = 0; i < kProcesses && !HasFailure(); ++i) {
     in_process([i] {
@@ -254,7 +255,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_fi
       std::atomic<bool> begins{false};
       std::thread first([&] {
         begins = true;
-        // At some time during the fork below.
+        // Ends at some time during the fork below.
         const double end = now() + 1e-6 * i;
         while (now() < end) {
         }

@@ -1,4 +1,4 @@
-// Counts of uses: bytes beside the arena that reads without a lock may write, so nothing else may be there.
+// Tests counts of uses: bytes next to the arena that reads without a lock may write, so nothing else may be there.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ const ScratchDirectory directory;
 
 constexpr std::uint64_t kSizes[] = {12288, 16384, 65536, 1 << 20, 2 << 20, 3 << 20, 100 << 20};
 
-TEST(uses, the_counts_of_all_granules_lie_between_the_free_bits_and_the_arena) {
+TEST(uses, the_counts_of_all_granules_are_between_the_free_bits_and_the_arena) {
   for (const std::uint64_t size : kSizes) {
     PrivateShard one(size);
     const Shard& shard = one.shard();
@@ -47,7 +47,7 @@ TEST(uses, a_count_grows_to_its_maximum_and_stays) {
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), Shard::kUsesMax);
   EXPECT_EQ(one.shard().uses(100 + kGranulesPerUses).load(), 0);
-  one.shard().uses(100).store(200);  // whatever was written there
+  one.shard().uses(100).store(200);  // whatever the byte contained
   one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), 200);
 }
@@ -81,7 +81,7 @@ TEST(uses, every_kind_of_use_is_counted_and_a_walk_is_not) {
   EXPECT_FALSE(counts("k", [&] { dict.scan_all(10); }));
   EXPECT_FALSE(counts("k", [&] { dict.stats(); }));
   dict.set("new", "v");
-  EXPECT_EQ(uses_of("new").load(), 0) << "stored entries count as unused";
+  EXPECT_EQ(uses_of("new").load(), 0) << "newly stored entries count as unused";
 }
 
 }  // namespace

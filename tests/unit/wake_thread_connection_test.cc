@@ -1,4 +1,4 @@
-// Waiting in a loop that can wait only for a connection that it made itself, through the C ABI.
+// Tests waiting in a loop that can wait only for a connection that it made itself, through the C ABI.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using platform::FileDescriptor;
 using Waiting = LoopWaiting;
 
-/// Returns the path that the parker listens at; empty if it does not listen.
+/// Returns the path at which the parker listens; empty if it does not listen.
 std::string listen_at(Waiting& waiting) {
   std::array<char, HOLDFAST_PATH_MAX> path{};
   return holdfast_parker_listen(waiting.parker(), path.data(), path.size()) == HOLDFAST_OK ? path.data() : "";
@@ -40,7 +40,7 @@ FileDescriptor connect_to(const std::string& path) {
   return result == 0 ? std::move(end) : FileDescriptor();
 }
 
-/// The loop's end.
+/// Returns the loop's end of the connection.
 FileDescriptor connected(Waiting& waiting) {
   FileDescriptor end = connect_to(listen_at(waiting));
   EXPECT_TRUE(end);
@@ -63,7 +63,7 @@ std::size_t names_in(const std::string& path) {
 
 class WakeThreadConnectionTest : public WakeThreadTest {};
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_is_not_collected) {
+TEST_F(WakeThreadConnectionTest, a_byte_arrives_for_each_uncollected_wake_up) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     for (int round = 0; round < 3; ++round) {
@@ -82,7 +82,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_is_not_colle
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_even_if_the_wait_begins_after_the_thread_has_ended) {
+TEST_F(WakeThreadConnectionTest, a_byte_arrives_even_if_the_wait_begins_after_the_thread_has_ended) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const FileDescriptor end = connected(waiting);
@@ -92,10 +92,10 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_even_if_the_wait_begins_after_the_
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_again_for_wake_ups_that_were_not_collected_at_once) {
+TEST_F(WakeThreadConnectionTest, a_byte_arrives_again_for_wake_ups_that_were_not_collected_immediately) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
-    wait_for_three_of_the_dead(dict, waiting.parker());
+    wait_for_three_of_dead_holder(dict, waiting.parker());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(end.get(), kLongMs)) << collected;
       ASSERT_EQ(bytes(end), 1);
@@ -106,7 +106,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_again_for_wake_ups_that_were_not_c
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_without_a_new_descriptor) {
+TEST_F(WakeThreadConnectionTest, a_byte_arrives_when_the_timer_is_due_without_a_new_descriptor) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -141,7 +141,7 @@ TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_sends_a_by
   });
 }
 
-TEST_F(WakeThreadConnectionTest, bytes_that_nobody_reads_stop_nothing) {
+TEST_F(WakeThreadConnectionTest, unread_bytes_block_nothing) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -318,7 +318,7 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
   });
 }
 
-// --- what a host does to it ---
+// --- actions of the host ---
 
 TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups_over_the_next_connection) {
   in_loop([this](Dict& dict, Waiting& waiting) {
@@ -328,7 +328,8 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups
     const std::size_t before = descriptors();
     end.reset();
     release("k");
-    EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; })) << "ours is closed when it is needed";
+    EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; }))
+        << "our end is closed when the connection is needed";
     end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);
@@ -362,7 +363,7 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_
   });
 }
 
-// --- when something fails ---
+// --- failures ---
 
 TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_is_left) {
   in_process([this] {

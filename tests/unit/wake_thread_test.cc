@@ -1,4 +1,4 @@
-// Waiting in an event loop: a parker's descriptor and the wake thread behind it, through the C ABI.
+// Tests waiting in an event loop: a parker's descriptor and the wake thread behind it, through the C ABI.
 #include "wait/wake_thread.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
     Dict dict("wake");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
     const int fd = holdfast_parker_fd(parker.get());
-    wait_for_three_of_the_dead(dict, parker.get());
+    wait_for_three_of_dead_holder(dict, parker.get());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
@@ -87,7 +87,7 @@ TEST_F(WakeThreadTest, a_process_that_was_stopped_finds_its_descriptor_readable)
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-TEST_F(WakeThreadTest, taking_the_mail_makes_the_descriptors_of_others_readable) {
+TEST_F(WakeThreadTest, taking_the_mail_makes_other_parkers_descriptors_readable) {
   in_process([this] {
     Dict dict("wake");
     Waiting in_loop;
@@ -114,7 +114,7 @@ TEST_F(WakeThreadTest, taking_the_mail_makes_the_descriptors_of_others_readable)
   });
 }
 
-TEST_F(WakeThreadTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
+TEST_F(WakeThreadTest, a_parker_with_a_descriptor_that_sleeps_itself_is_also_woken) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     for (int round = 0; round < 100; ++round) {
@@ -171,7 +171,7 @@ TEST_F(WakeThreadTest, the_timer_makes_the_descriptor_readable_once_and_not_earl
   });
 }
 
-TEST_F(WakeThreadTest, the_timer_is_replaced_and_unset) {
+TEST_F(WakeThreadTest, the_timer_can_be_replaced_and_unset) {
   in_process([] {
     Waiting waiting;
     const int fd = waiting.fd();

@@ -1,4 +1,4 @@
-// The wake thread of event loops under exit, fork, closed descriptors, no descriptors and no threads.
+// Tests the wake thread of event loops under exit, fork, closed descriptors, no descriptors and no threads.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_an_ordinary_exit) {
   for (int round = 0; round < 30; ++round) {
     Child child([round](Channel&) -> int {
       Dict dict("wake");
-      auto waiting = std::make_unique<Waiting>().release();  // for the thread to find until the end
+      auto waiting = std::make_unique<Waiting>().release();  // exists until the end, so that the thread finds it
       waiting->fd();
       waiting->timer(0.001);
       for (int i = 0; i <= round; ++i)
@@ -70,7 +70,8 @@ TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_its_own_descriptor
     const std::size_t before = descriptors();
     Started child("waits", [&](Channel& parent) {
       EXPECT_EQ(wake_threads().size(), 0U);
-      EXPECT_EQ(descriptors(), before + 2 - 4) << "the parent's pairs are closed; the channel's two are new";
+      EXPECT_EQ(descriptors(), before + 2 - 4)
+          << "the parent's pairs are closed; the channel's two descriptors are new";
       Waiting own;
       const int own_fd = own.fd();
       platform::FileId mine;
@@ -114,13 +115,13 @@ TEST_F(WakeThreadTest, children_forked_while_the_thread_works_can_wait) {
   });
 }
 
-// --- when something fails ---
+// --- failures ---
 
-TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_foreign_ones_are_left_alone) {
+TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_the_hosts_own_are_not_touched) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
-    // All numbers of our descriptors now name socket pairs of the host.
+    // All our descriptor numbers now name socket pairs of the host.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, strangers), 0);

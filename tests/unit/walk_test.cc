@@ -1,4 +1,4 @@
-// Walks over a shard without its mutex visit each bucket that is not empty and each entry, and always end.
+// Tests walks over a shard without its mutex: they visit each bucket that is not empty and each entry, and always end.
 #include "dict/walk.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class WalkTest : public DictTest {
   }
 };
 
-TEST_F(WalkTest, the_buckets_in_use_come_in_order_and_the_position_is_the_next_one) {
+TEST_F(WalkTest, used_buckets_come_in_order_and_the_position_is_the_next_one) {
   const std::uint32_t all = shard().buckets();
   std::uint32_t bucket = 0;
   EXPECT_FALSE(UsedBuckets(shard(), 0, all).next(bucket));

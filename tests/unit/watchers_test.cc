@@ -1,4 +1,4 @@
-// Watchers wait for the end of a grant without wanting the lock.
+// Tests watchers, which wait for the end of a grant without requesting the lock.
 #include "lock/watchers.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class Watchers {
  public:
   explicit Watchers(std::size_t count) : waiters_(count), grants_(count), sleep_times_(count) {
     for (std::uint32_t& waiter : waiters_) waiter = holdfast_waiter_open(parker_.get());
-    while (woken() != 0) {  // mail of an earlier test
+    while (woken() != 0) {  // mail from an earlier test
     }
   }
 
@@ -35,21 +35,21 @@ class Watchers {
     sleep_times_[index] = wait.sleep;
     return code;
   }
-  /// Returns how many of them get LOCKED.
+  /// Returns how many watchers get LOCKED.
   std::size_t queue(Dict& dict) {
     std::size_t locked = 0;
     for (std::size_t i = 0; i < waiters_.size(); ++i) locked += once(dict, i) == HOLDFAST_LOCKED ? 1 : 0;
     return locked;
   }
   int leave(Dict& dict, std::size_t index = 0) { return dict.leave(kKey, parker_.get(), waiters_[index]); }
-  /// Returns how many are woken now.
+  /// Returns how many watchers are woken now.
   std::size_t woken() {
     std::vector<std::uint32_t> numbers(waiters_.size() + 1);
     const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
     return static_cast<std::size_t>(std::max(count, 0));
   }
-  /// Runs as a host does. Returns how many have returned when all have, or when the time is over. `over`: those that
-  /// have returned already.
+  /// Runs as a host does. Returns the number of watchers that have returned when all have, or when the time is over.
+  /// `over`: the number that have already returned.
   std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
     const double end = now() + timeout;
     std::vector<std::uint32_t> numbers(waiters_.size());
@@ -74,7 +74,7 @@ class Watchers {
   std::vector<double> sleep_times_;
 };
 
-/// A process with this many watchers in the queue, until it ends.
+/// A process that has this many watchers in the queue until it ends.
 class WatchingProcess : public Started {
  public:
   WatchingProcess(Dict& dict, std::size_t count)
@@ -179,7 +179,7 @@ TEST_F(WatchersTest, watchers_of_a_new_grant_stay_when_the_old_ones_are_woken) {
   EXPECT_EQ(fresh.woken(), 2U);
 }
 
-TEST_F(WatchersTest, one_release_lets_hundreds_in_one_process_continue) {
+TEST_F(WatchersTest, one_release_resumes_hundreds_of_watchers_in_one_process) {
   constexpr std::size_t kMany = 700;
   Watchers many(kMany);
   lock();
@@ -217,7 +217,7 @@ TEST_F(WatchersTest, the_end_of_a_lease_ends_the_wait) {
   EXPECT_EQ(blocks(), 0U);
 }
 
-TEST_F(WatchersTest, a_waiter_that_finds_the_lease_expired_wakes_them) {
+TEST_F(WatchersTest, a_waiter_that_finds_the_lease_expired_wakes_the_watchers) {
   Watchers some(3);
   lock(0.02);
   ASSERT_EQ(some.queue(dict), 3U);
@@ -228,7 +228,7 @@ TEST_F(WatchersTest, a_waiter_that_finds_the_lease_expired_wakes_them) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_wakes_them_all) {
+TEST_F(WatchersTest, deleting_or_overwriting_a_lock_wakes_all_watchers) {
   for (const bool overwritten : {false, true}) {
     Watchers many(3 * kWokenAtOnce);
     lock();
@@ -265,7 +265,7 @@ TEST_F(WatchersTest, a_watched_lock_does_not_move_and_a_watcher_can_leave) {
   EXPECT_EQ(some.woken(), 1U);
 }
 
-TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_present_holders) {
+TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_current_holders) {
   holdfast_lease early{};
   holdfast_lease late{};
   Watchers one(1);
@@ -279,7 +279,7 @@ TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_present_holders) {
   ASSERT_EQ(dict.unlock(kKey, &late), HOLDFAST_OK);
 }
 
-TEST_F(WatchersTest, without_room_they_poll) {
+TEST_F(WatchersTest, without_room_watchers_poll) {
   Dict small("watched-small", {.size = 12288});
   ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   Watchers many(400);
@@ -291,7 +291,7 @@ TEST_F(WatchersTest, without_room_they_poll) {
   holdfast_remove("watched-small", 13);
 }
 
-TEST_F(WatchersTest, a_dead_holder_is_found_and_all_continue) {
+TEST_F(WatchersTest, a_holders_death_is_detected_and_all_watchers_continue) {
   Resident holder([this] { lock(); });
   Watchers many(2 * kWokenAtOnce);
   ASSERT_EQ(many.queue(dict), 2 * kWokenAtOnce);
@@ -299,7 +299,7 @@ TEST_F(WatchersTest, a_dead_holder_is_found_and_all_continue) {
   EXPECT_EQ(many.run(dict, kLong), 2 * kWokenAtOnce);
 }
 
-TEST_F(WatchersTest, dead_watchers_cost_the_living_nothing_and_their_memory_comes_back) {
+TEST_F(WatchersTest, dead_watchers_delay_nobody_and_their_memory_is_freed) {
   lock();
   {
     WatchingProcess dying(dict, 2 * kWokenAtOnce);
@@ -318,7 +318,7 @@ TEST_F(WatchersTest, dead_watchers_cost_the_living_nothing_and_their_memory_come
   unlock();
 }
 
-TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
+TEST_F(WatchersTest, a_child_does_not_take_part_in_its_parents_wait) {
   Watchers one(1);
   lock();
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);

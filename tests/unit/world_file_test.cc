@@ -50,7 +50,7 @@ class WorldFile : public DirectoryTest {
   }
   Expected<OpenedFile> open() { return open_world_file(directory_, kName, FileKind::dictionary); }
 
-  /// Opening must fail with this code and these words.
+  /// Expects that opening fails with this code and these words.
   void expect_refusal(Code code, const std::string& words) {
     auto file = open();
     ASSERT_FALSE(file) << "was accepted, expected: " << words;
@@ -103,7 +103,7 @@ TEST_F(WorldFile, its_mode_is_exact_whatever_the_umask) {
   }
 }
 
-TEST_F(WorldFile, a_second_one_of_the_same_name_is_refused_and_the_first_stays) {
+TEST_F(WorldFile, a_second_file_of_the_same_name_is_refused_and_the_first_stays) {
   for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
     auto first = create_world_file_by(birth, directory_, kName, plain_file(), nothing);
     ASSERT_TRUE(first) << first.status().message;
@@ -194,7 +194,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     if (!refused) {
       EXPECT_EQ(Code::no_memory, refused.status().code) << refused.status().message;
     }
-    // 48k fit once: a second file finds 16k free.
+    // 48k fit only once: a second file finds 16k free.
     file.size = 48 << 10;
     EXPECT_TRUE(create_world_file(*directory, "fits.dict", file, nothing));
     auto second = create_world_file(*directory, kName, file, nothing);
@@ -210,7 +210,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
   ::umount2(small.c_str(), MNT_DETACH);
 }
 
-TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signal) {
+TEST_F(WorldFile, the_processs_file_size_limit_causes_an_error_and_no_signal) {
   in_process([this] {
     const rlimit limit{.rlim_cur = 8192, .rlim_max = 8192};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -220,7 +220,7 @@ TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signa
   });
 }
 
-// --- judgement --------------------------------------------------------------------------------------------
+// --- checks -------------------------------------------------------------------------------------------------
 
 TEST_F(WorldFile, files_that_others_own_or_may_write_are_refused) {
   const std::string other = scratch_ / "other";
@@ -267,7 +267,7 @@ TEST_F(WorldFile, random_bytes_are_refused) {
   }
 }
 
-TEST_F(WorldFile, a_truncated_one_is_refused_with_both_sizes) {
+TEST_F(WorldFile, a_truncated_file_is_refused_with_both_sizes) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
   expect_refusal(Code::corrupt, "has 12287 bytes but was created with 12288; stop the processes");
@@ -296,7 +296,7 @@ TEST_F(WorldFile, a_persistent_file_of_an_older_or_newer_layout_is_refused_with_
   }
 }
 
-TEST_F(WorldFile, another_layout_is_refused_while_in_use_and_replaced_afterwards) {
+TEST_F(WorldFile, a_file_of_another_layout_is_refused_while_in_use_and_replaced_afterwards) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
   Started user("locked", [this](Channel& channel) {
@@ -312,7 +312,7 @@ TEST_F(WorldFile, another_layout_is_refused_while_in_use_and_replaced_afterwards
   EXPECT_FALSE(exists(path()));
 }
 
-TEST_F(WorldFile, another_kind_is_refused) {
+TEST_F(WorldFile, a_file_of_another_kind_is_refused) {
   ASSERT_TRUE(create());
   auto file = open_world_file(directory_, kName, FileKind::processes);
   ASSERT_FALSE(file);
@@ -321,7 +321,7 @@ TEST_F(WorldFile, another_kind_is_refused) {
   expect_refusal(Code::corrupt, "is of an unknown kind, expected a dictionary");
 }
 
-TEST_F(WorldFile, a_retirement_that_a_dead_process_left_half_done_is_finished) {
+TEST_F(WorldFile, a_retirement_that_a_dead_process_left_incomplete_is_finished) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
   EXPECT_EQ(Code::not_found, open().status().code);
@@ -330,7 +330,7 @@ TEST_F(WorldFile, a_retirement_that_a_dead_process_left_half_done_is_finished) {
 
 // --- end -------------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, retiring_marks_the_file_for_all_that_have_it_mapped) {
+TEST_F(WorldFile, retiring_marks_the_file_for_all_processes_that_have_it_mapped) {
   auto created = create();
   ASSERT_TRUE(created);
   const auto& header = *reinterpret_cast<FileHeader*>(created->data());
@@ -344,7 +344,7 @@ TEST_F(WorldFile, retiring_marks_the_file_for_all_that_have_it_mapped) {
   EXPECT_EQ(Code::not_found, retire_world_file(directory_, kName).code);
 }
 
-TEST_F(WorldFile, an_unreadable_file_is_still_removed_and_not_written_to) {
+TEST_F(WorldFile, an_unreadable_file_is_removed_without_being_written_to) {
   ASSERT_TRUE(create());
   const std::string target = scratch_ / "target";
   ASSERT_EQ(0, ::rename(path().c_str(), target.c_str()));
@@ -360,7 +360,7 @@ TEST_F(WorldFile, an_unreadable_file_is_still_removed_and_not_written_to) {
   EXPECT_FALSE(exists(path()));
 }
 
-TEST_F(WorldFile, retiring_and_creating_at_once_never_loses_a_file_that_was_just_made) {
+TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
   // Nobody may remove a file that nobody has marked, however many processes are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
@@ -371,15 +371,16 @@ TEST_F(WorldFile, retiring_and_creating_at_once_never_loses_a_file_that_was_just
         continue;
       }
       ++own;
-      // Long enough for a process that found the directory locked and comes back with an old judgement.
+      // Long enough for a process that found the directory locked and comes back with an outdated check.
       const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
         platform::yield();
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
-      header.retired.store(kRetiredByName);  // as if this process died here: others finish the removal when they open
-      // Another process may have finished it and made a new file, which open() finds.
+      header.retired.store(
+          kRetiredByName);  // as if this process died here: other processes finish the removal when they open
+      // Another process may have finished the removal and made a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }
     return 0;

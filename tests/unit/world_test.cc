@@ -1,4 +1,4 @@
-// Which processes are alive, and how long a world lives. Every participant is a real process.
+// Tests which processes are alive, and how long a world lives. Every participant is a real process.
 #include "world/world.h"
 
 #include <fcntl.h>
@@ -70,7 +70,7 @@ int member(Channel& parent) {
   }
 }
 
-/// A process that has entered, and what it reports about others.
+/// A process that has entered, and its reports about other processes.
 class Member : public Child {
  public:
   Member() : Child(member), token(hear()) {}
@@ -85,8 +85,8 @@ class WorldTest : public testing::Test {
   ScratchDirectory scratch_;
 };
 
-/// Returns what a process reports that tries to enter.
-std::string said_on_entering() {
+/// Returns the report of a process that tries to enter.
+std::string report_of_entering() {
   Child late([](Channel& parent) {
     const auto world = World::current();
     parent.say(world ? "entered" : world.status().message);
@@ -101,7 +101,7 @@ using Entering = WorldTest;
 
 // --- liveness --------------------------------------------------------------------------------------------
 
-TEST_F(Liveness, nobody_and_invented_tokens_are_dead) {
+TEST_F(Liveness, nobody_and_invalid_tokens_count_as_dead) {
   Member watcher;
   const Token own = std::stoull(watcher.token);
   EXPECT_EQ("alive", watcher.judge(text(own)));
@@ -122,7 +122,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_stil
     close_all_but(parent);
     parent.say(text(world.token()));
     parent.say(in_words(world.judge(other)));
-    // Its numbers are soon used for other files, which have no locks.
+    // Its descriptor numbers are soon reused for other files, which have no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
@@ -137,7 +137,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_stil
   EXPECT_EQ("alive", watcher.judge(token));
 }
 
-TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_be_asked) {
+TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_be_queried) {
   Child daemon([](Channel& parent) {
     World& world = enter();
     const Token other = std::stoull(parent.hear());
@@ -146,7 +146,7 @@ TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_
     const platform::FileId id{.device = table.st_dev, .inode = table.st_ino};
     int number = 3;
     while (!platform::is_file(number, id)) ++number;
-    // All lower numbers except one are in use, and that one goes to the directory. So the table gets its number again.
+    // All lower numbers except one are in use, and the directory gets that one. So the table gets its old number again.
     std::vector<platform::FileDescriptor> lower;
     while (lower.empty() || lower.back().get() < number) lower.emplace_back(::open("/dev/null", O_RDWR));
     const int for_directory = number - 1;
@@ -164,7 +164,7 @@ TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_
   EXPECT_EQ("dead", daemon.hear());
 }
 
-TEST_F(Liveness, a_table_that_cannot_be_asked_is_reported_and_counted) {
+TEST_F(Liveness, a_table_that_cannot_be_queried_is_reported_and_counted) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say(text(world.token()));
@@ -221,7 +221,7 @@ TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
   EXPECT_EQ("alive", watcher.judge(child_token));
 }
 
-TEST_F(Liveness, a_stopped_process_is_alive) {
+TEST_F(Liveness, a_stopped_process_counts_as_alive) {
   Member watcher;
   Member victim;
   victim.stop();
@@ -229,11 +229,11 @@ TEST_F(Liveness, a_stopped_process_is_alive) {
   EXPECT_EQ("alive", watcher.ask("owner " + text(owner_bits(std::stoull(victim.token)))));
 }
 
-TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
+TEST_F(Liveness, a_reused_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
-    // Others enter and leave until slots are used again: thanks to the generation, no token comes twice.
+    // Other processes enter and leave until slots are reused: because of the generation, no token occurs twice.
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
@@ -275,7 +275,7 @@ TEST_F(Liveness, a_slot_identifies_its_process_for_people) {
 
 // --- entering --------------------------------------------------------------------------------------------
 
-TEST_F(Entering, many_threads_at_once_get_one_token) {
+TEST_F(Entering, many_concurrent_threads_get_one_token) {
   for (int round = 0; round < 10; ++round) {
     in_process([] {
       std::vector<Token> tokens(8);
@@ -302,7 +302,7 @@ TEST_F(Entering, forks_while_others_enter_never_hang_and_never_share_a_token) {
     std::set<Token> seen{kNobody, world.token()};
     for (int i = 0; i < 100; ++i) {
       Child forked([&](Channel& up) {
-        // Four threads enter while another one keeps forking.
+        // Four threads enter while a fifth keeps forking.
         std::vector<std::thread> threads;
         for (int t = 0; t < 4; ++t) threads.emplace_back([&] { world.token(); });
         Child grandchild([&](Channel& further) {
@@ -335,18 +335,19 @@ TEST_F(Entering, a_failure_is_not_remembered) {
   });
 }
 
-TEST_F(Entering, when_all_slots_are_taken_the_error_says_so) {
+TEST_F(Entering, when_all_slots_are_taken_the_error_reports_it) {
   Member first;
   const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
   ASSERT_TRUE(table);
-  // As if 1023 other processes were alive: only the kernel's answer counts.
+  // Acts as if 1023 other processes were alive: only the kernel's answer counts.
   std::size_t taken = 0;
   for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
   ASSERT_EQ(kSlots - 1, taken);
-  EXPECT_NE(std::string::npos, said_on_entering().find("all 1024 process slots of " + scratch_.path() + " are taken"));
+  EXPECT_NE(std::string::npos,
+            report_of_entering().find("all 1024 process slots of " + scratch_.path() + " are taken"));
 }
 
-TEST_F(Entering, a_process_that_is_stopped_while_it_has_the_table_is_named) {
+TEST_F(Entering, the_error_names_a_process_that_is_stopped_while_it_has_the_table) {
   Member holder;
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory);
@@ -365,7 +366,7 @@ TEST_F(Entering, a_table_of_another_size_or_layout_is_refused) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   const NewFile small{.kind = FileKind::processes, .size = 2 * kHeaderBytes, .persist = true, .mode = 0600};
   ASSERT_TRUE(create_world_file(*directory, "processes", small, [](std::byte*) {}));
-  EXPECT_NE(std::string::npos, said_on_entering().find("has 8192 bytes, expected "));
+  EXPECT_NE(std::string::npos, report_of_entering().find("has 8192 bytes, expected "));
 }
 
 TEST_F(Entering, a_removed_world_is_detected_when_a_dictionary_is_opened_in_it) {
@@ -387,7 +388,7 @@ TEST_F(Lifetime, the_first_process_of_an_empty_world_finds_only_persistent_dicti
     EXPECT_EQ("created", first.ask("keep kept.dict"));
     first.kill_and_wait();
   }
-  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "nobody was there to remove it";
+  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "no process existed to remove it";
   Member next;
   EXPECT_FALSE(exists(scratch_ / "gone.dict"));
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
@@ -400,7 +401,7 @@ TEST_F(Lifetime, nothing_is_retired_while_a_process_lives) {
   first.kill_and_wait();
   Member next;
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
-  other.stop();  // stopped is alive
+  other.stop();  // a stopped process is alive
   next.say("exit");
   EXPECT_EQ(0, next.wait());
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
@@ -420,14 +421,14 @@ TEST_F(Lifetime, the_last_process_that_exits_leaves_only_persistent_dictionaries
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_at_once) {
+TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_together) {
   for (int round = 0; round < 20; ++round) {
     std::array<Member, 4> members;
     EXPECT_EQ("created", members[0].ask("create a.dict"));
     const std::uint64_t start = platform::monotonic_ns();
     for (Member& one : members) one.say("exit");
     for (Member& one : members) EXPECT_EQ(0, one.wait());
-    // A process that has waited that long, for another that is held up, leaves the work to the next one that comes.
+    // A process that has waited that long for a held-up process leaves the work to the next process.
     if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Member next;
     }
@@ -435,8 +436,8 @@ TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_at_once) {
   }
 }
 
-TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_what_it_stored) {
-  // The parent exits in an orderly way; the child has not needed an identity yet.
+TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_its_data) {
+  // The parent exits in an orderly way, before the child has needed an identity.
   Child parent_process([](Channel& parent) -> int {
     World& world = enter();
     create_dictionary(world, "a.dict", false);
@@ -487,7 +488,7 @@ TEST_F(Lifetime, exec_leaves_the_world) {
   }));
 }
 
-TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
+TEST_F(Lifetime, last_exits_and_first_entries_never_overlap) {
   // Processes create, check and exit in any order: no process may lose a dictionary while it is in the world.
   const auto visit = [this](Channel&) -> int {
     World& world = enter();

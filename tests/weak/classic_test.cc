@@ -12,11 +12,11 @@ constexpr auto kRelease = Order::release;
 constexpr auto kAcqRel = Order::acq_rel;
 constexpr auto kSeqCst = Order::seq_cst;
 
-/// The locations of a Litmus, in the order in which it makes them.
+/// The locations of a Litmus, in order of creation.
 constexpr Location kX{0};
 constexpr Location kY{1};
 
-/// Two locations, and what the threads do with them.
+/// Two locations and the threads that use them.
 struct Litmus {
   Program program;
 
@@ -25,25 +25,25 @@ struct Litmus {
     program.location("y");
   }
 
-  /// A thread that stores 1.
+  /// Adds a thread that stores 1.
   void writes(Location at, Order order = kRelaxed) {
     program.thread([=](Thread& t) { t.store(at, 1, order); });
   }
-  /// A thread that stores 1 in the first location, then in the second.
+  /// Adds a thread that stores 1 in the first location, then in the second.
   void writes_both(Location first, Location second, Order order) {
     program.thread([=](Thread& t) {
       t.store(first, 1, kRelaxed);
       t.store(second, 1, order);
     });
   }
-  /// A thread that reads both.
+  /// Adds a thread that reads both locations.
   void reads_both(const char* name, Location first, Order order, const char* other, Location second) {
     program.thread([=](Thread& t) {
       t.observe(name, t.load(first, order));
       t.observe(other, t.load(second, kRelaxed));
     });
   }
-  /// A thread that reads one location and writes the other.
+  /// Adds a thread that reads one location and writes the other.
   void passes_on(const char* name, Location from, Order load, Location to, Order store) {
     program.thread([=](Thread& t) {
       t.observe(name, t.load(from, load));
@@ -144,7 +144,7 @@ TEST(weak, a_fence_after_the_store_or_before_the_load_has_no_effect) {
 
 enum class Between { own_store, foreign_store, foreign_update };
 
-/// A flag that is released, and written once more before it is read.
+/// Whether a reader misses the message. The flag is released, and written once more before it is read.
 bool loses_message_through(Between between) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
@@ -183,7 +183,7 @@ TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
 
 // --- three and four threads ---
 
-/// Two readers see the stores of two writers in different orders.
+/// Whether two readers can see the stores of two writers in different orders.
 bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
   litmus.writes(kX, store);
@@ -207,7 +207,7 @@ TEST(weak, readers_may_disagree_on_independent_writes_except_with_seq_cst) {
   EXPECT_FALSE(disagrees_on_independent_writes(kSeqCst, kSeqCst, kRelaxed));
 }
 
-/// Thread 1 sees thread 0's write and passes the word on to thread 2.
+/// Thread 1 sees thread 0's write and then signals thread 2.
 bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   Litmus litmus;
   litmus.writes(kX);
@@ -239,7 +239,7 @@ TEST(weak, a_chain_of_messages_needs_each_link) {
 
 // --- one location ---
 
-TEST(weak, reads_of_one_location_do_not_go_back) {
+TEST(weak, reads_of_one_location_never_go_back) {
   Litmus litmus;
   litmus.writes(kX);
   litmus.reads_both("a", kX, kRelaxed, "b", kX);
@@ -257,7 +257,7 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }
 
-/// Both threads write both locations, in opposite order; each location ends with the value of the other thread.
+/// Both threads write both locations, in opposite order. Each location ends with the other thread's value.
 bool two_plus_two_writes(Order fence) {
   Litmus litmus;
   const auto writer = [=](Location first, Location second) {
@@ -269,7 +269,7 @@ bool two_plus_two_writes(Order fence) {
   };
   litmus.program.thread(writer(kX, kY));
   litmus.program.thread(writer(kY, kX));
-  // A read that returns 1 after 2 was read shows the order of the writes.
+  // A read that returns 1 after a read of 2 shows the order of the writes.
   const auto reader = [](Location at, const char* name) {
     return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
   };
@@ -309,7 +309,7 @@ TEST(weak, one_of_two_compare_and_swaps_wins) {
 
 // --- seq_cst fences, beyond store buffering ---
 
-TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids, C++11 did not
+TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids the outcome, C++11 did not
   Litmus litmus;
   litmus.program.thread([=](Thread& t) { t.store(kX, 1, kRelaxed); });
   litmus.program.thread([=](Thread& t) {
@@ -327,7 +327,7 @@ TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: 
 
 // --- the simulator's own guarantees ---
 
-TEST(weak, a_claim_is_checked_even_if_the_others_never_continue) {
+TEST(weak, a_claim_is_checked_even_if_other_threads_never_continue) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
     t.store(kX, 1, kRelaxed);

@@ -15,7 +15,7 @@ struct EpochOrders : Protocol {
 struct Epoch {
   Location word;
 
-  /// Advances the epoch between a cut and the reuse of what was cut out.
+  /// Advances the epoch between cutting a block off and reusing it.
   void advance(const EpochOrders& how, Thread& t, Value next) const {
     t.store(word, next, how.epoch_store);
     t.fence(how.reuse_fence);

@@ -136,11 +136,11 @@ bool Execution::consistent() const {
 namespace {
 
 struct Relations {
-  Relation program;   // sb
-  Relation happens;   // hb
-  Relation extended;  // eco: reads-from, the order of writes, from-reads, closed
+  Relation program;   // sequenced-before (sb)
+  Relation happens;   // happens-before (hb)
+  Relation extended;  // extended coherence order (eco): reads-from, the order of writes, and from-reads, closed
   Relation direct;    // the order of writes, and from-reads
-  Relation same;      // pairs of one location
+  Relation same;      // pairs of events of the same location
 };
 
 Relations relations_of(const Execution& execution) {
@@ -187,7 +187,7 @@ Relation restricted(const Relation& relation, const Relation& to, bool inside) n
 
 }  // namespace
 
-// RC11's condition psc, as the paper has it.
+// RC11's condition psc, as in the paper.
 bool Execution::sequentially_consistent() const {
   EventSet fences = 0;
   EventSet accesses = 0;
@@ -214,7 +214,7 @@ bool Execution::sequentially_consistent() const {
 
 namespace {
 
-/// Two different mixes of the same words.
+/// Mixes the same words in two different ways.
 class Mixer {
  public:
   void add(std::uint64_t word) noexcept {
@@ -234,7 +234,7 @@ class Mixer {
 
 // Values follow from the program and from the reads, so the reads and the order of writes identify an execution.
 std::array<std::uint64_t, 2> Execution::fingerprint() const noexcept {
-  std::array<std::uint32_t, kEventsMax> names{};  // by thread and position in it, not by the time of adding
+  std::array<std::uint32_t, kEventsMax> names{};  // by thread and position in the thread, not by the time of adding
   for (std::size_t location = 0; location < writes_.size(); ++location)
     names[location] = static_cast<std::uint32_t>(location);
   for (std::size_t thread = 0; thread < threads_.size(); ++thread)

@@ -1,19 +1,19 @@
-// One execution of a small program under the memory model of C++20, built event by event.
+// One execution of a small program under the memory model of C++20, built one event at a time.
 //
-// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the
-// release sequences of C++20: a write, and the updates that read from it in a chain. An execution is a graph: the
-// events of each thread in program order, for each read the write that it reads from, and for each location the order
-// of its writes.
+// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
+// sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph: the events
+// of each thread in program order, for each read the source write, and for each location the order of its writes.
 //
 //   happens-before   program order, and a release (or a release fence before the write) to an acquire (or an acquire
 //                    fence after the read) that reads from its release sequence; closed under transitivity
 //   coherence        no read and no write of a location contradicts happens-before
-//   atomicity        an update comes right after the write that it reads from
+//   atomicity        an update directly follows the write that it reads from
 //   SC               the order of sequentially consistent events has no cycle
 //   no thin air      an event reads only from events that were added before it
 //
-// The last rule is stronger than C++20 and aarch64, which let a relaxed load be followed by a store that others see
-// first (load buffering). Our code must not rely on it: each store after a load is a release or an update.
+// The last rule is stronger than C++20 and aarch64, which allow other threads to see a store before the relaxed load
+// that precedes it (load buffering). The library must not rely on this rule, so each store after a load is a release or
+// an update.
 //
 // A graph that breaks a rule is never completed: no later event removes the contradiction.
 #pragma once
@@ -31,7 +31,7 @@ using EventSet = std::uint64_t;
 
 inline constexpr std::size_t kEventsMax = 64;
 inline constexpr EventId kNoEvent = 0xFF;
-/// The thread that wrote the initial values, before everything else.
+/// The thread that wrote the initial values before all other events.
 inline constexpr std::uint8_t kInitialThread = 0xFF;
 
 enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
@@ -50,12 +50,12 @@ struct Event {
   Kind kind;
   Order order;
   std::uint8_t thread;
-  std::uint8_t location;  // not of a fence
-  EventId from;           // read, update: the write that it reads from
+  std::uint8_t location;  // unused for a fence
+  EventId from;           // read, update: the source write
   Value read;
   Value written;
-  EventSet before;  // all that happens before it
-  EventSet given;   // write, update: all that happens before an acquire from it
+  EventSet before;  // all events that happen before this one
+  EventSet given;   // write, update: all events that happen before an acquire that reads from it
 
   bool reads() const noexcept { return kind == Kind::read || kind == Kind::update; }
   bool writes() const noexcept { return kind == Kind::write || kind == Kind::update; }
@@ -66,7 +66,7 @@ class Execution {
   Execution(const std::vector<Value>& initial, std::size_t threads);
 
   const std::vector<Event>& events() const noexcept { return events_; }
-  /// Returns the writes of a location in their order.
+  /// Returns the writes of a location in order.
   const std::vector<EventId>& writes(std::size_t location) const noexcept { return writes_[location]; }
   const std::vector<EventId>& events_of(std::size_t thread) const noexcept { return threads_[thread].events; }
 
@@ -78,20 +78,20 @@ class Execution {
   /// Adds an update that reads the write at this position and follows it directly.
   void add_update(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
 
-  /// Whether the event that was added last contradicts nothing.
+  /// Whether the last added event contradicts nothing.
   bool consistent() const;
   /// Returns the first position of the order from which this thread's next event may read if it does not synchronise.
   std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
 
-  /// A hash that is equal for two executions with the same graph, in whatever order they were built.
+  /// Returns a hash that is equal for two executions with the same graph, whatever order they were built in.
   std::array<std::uint64_t, 2> fingerprint() const noexcept;
 
  private:
   struct Thread {
     std::vector<EventId> events;
-    EventSet before;      // all that happens before its next event
-    EventSet acquirable;  // what its next acquire fence acquires
-    EventSet released;    // what its writes release since its last release fence
+    EventSet before;      // all events that happen before the thread's next event
+    EventSet acquirable;  // events that the thread's next acquire fence acquires
+    EventSet released;    // events that the thread's writes release since its last release fence
   };
 
   Event& append(std::uint8_t thread, Kind kind, Order order);

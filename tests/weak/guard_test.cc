@@ -1,7 +1,7 @@
 // Memory that threads of one process share is freed after the last guard that may lead to it (src/sync/epoch.h).
 //
-// A guard is a count by plain stores. Only the scan for guards passes a barrier in all threads: a full fence at some
-// point of each thread, wherever that is. So each program here has the barrier of a scan at one point of the reader.
+// Plain stores count the guards. Only the scan for guards passes a barrier in all threads: a full fence at an arbitrary
+// point of each thread. So each program here has the barrier of a scan at one point of the reader.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -24,7 +24,7 @@ struct Guarding : Protocol {
   Ordering raise_seen{this, "raise_seen", kRelease};
 };
 
-constexpr Value kFirst = 1;  // what the pointer leads to; 2: its replacement
+constexpr Value kFirst = 1;  // the pointer's target; 2: its replacement
 constexpr Value kUsed = 7;
 constexpr Value kFreed = 99;
 
@@ -56,8 +56,8 @@ struct Guards {
 
   Barrier barrier(const char* asked, const char* passed) { return {program.location(asked), program.location(passed)}; }
 
-  /// One guard, which may never end. Runs `point()` between its steps. Returns whether its end has noted another
-  /// epoch.
+  /// Holds one guard, which may never end. Runs `point()` between the steps. Returns whether the guard's end noted a
+  /// new epoch.
   template <class Point>
   bool guard(const Guarding& how, Thread& t, Point&& point, bool ends = true) const {
     const auto count = [&] {
@@ -85,7 +85,7 @@ struct Guards {
     return true;
   }
 
-  /// Returns the epoch up to which the reader keeps nothing; the largest number if it has no guard.
+  /// Returns the epoch up to which the reader keeps nothing; the largest number without a guard.
   Value scan(const Guarding& how, Thread& t, const Barrier& all) const {
     const Value now = t.load(epoch, kAcquire);
     if (how.passes_barrier) all.pass(t);
@@ -115,8 +115,8 @@ void expect_order(Program& program) {
   });
 }
 
-// A reader with two guards, one after the other, and a thread that retires what the first may lead to. The barrier
-// comes at one of the points.
+// Makes a reader with two consecutive guards, and a thread that retires the first guard's target. The barrier comes at
+// one of the points.
 Program two_guards(const Guarding& how, int where) {
   Guards guards;
   const Barrier all = guards.barrier("asked", "passed");
@@ -140,7 +140,7 @@ Program two_guards(const Guarding& how, int where) {
   return guards.program;
 }
 
-// A third thread scans too, for memory that it retires itself, and raises `seen`.
+// Adds a third thread that also scans, for memory that it retires itself, and raises `seen`.
 Program two_scans(const Guarding& how, int first, int second) {
   Guards guards;
   const Barrier one = guards.barrier("asked", "passed");
@@ -170,8 +170,8 @@ Program two_scans(const Guarding& how, int first, int second) {
 std::vector<Program> programs(const Guarding& how) {
   std::vector<Program> all;
   for (int where = 0; where <= 2 * kPoints; ++where) all.push_back(two_guards(how, where));
-  // At this point the first guard has its pointer: only here the second scan hands a use on. At other points nothing
-  // breaks either.
+  // At this point the first guard has its pointer. Only here does the second scan hand a use on; at other points
+  // nothing breaks either.
   constexpr int kHasPointer = 2;
   all.push_back(two_scans(how, kHasPointer, kHasPointer));
   return all;

@@ -9,8 +9,8 @@
 //   });
 //   const Findings findings = explore(program);
 //
-// A thread runs again and again, so it must do the same whenever it reads the same: no state outlives a run. Any
-// thread may be stopped or killed at any step: a claim holds even if the others never continue.
+// A thread runs many times, so the same reads must lead to the same steps: no state may outlive a run. Any thread may
+// be stopped or killed at any step: a claim holds even if the other threads never continue.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,13 @@ struct Step {
   Order order = Order::relaxed;
   Order failure = Order::relaxed;  // compare_exchange
   std::uint8_t location = 0;
-  Value value = 0;     // stored, added, set or desired
+  Value value = 0;     // the value to store, add or set
   Value expected = 0;  // compare_exchange
 
   bool reads() const noexcept { return kind != Kind::store && kind != Kind::fence && kind != Kind::end; }
 };
 
-/// A thread's view of shared memory. An operation that has not been decided yet ends the run by an exception.
+/// A thread's view of shared memory. An undecided operation ends the run with an exception.
 class Thread {
  public:
   Value load(Location from, Order order);
@@ -51,14 +51,14 @@ class Thread {
   Value exchange(Location at, Value value, Order order);
   Value fetch_add(Location at, Value value, Order order);
   Value fetch_or(Location at, Value bits, Order order);
-  /// Like std::atomic's: if it returns false, `expected` has the value that was found.
+  /// Works like std::atomic's: on failure, `expected` gets the value that was found.
   bool compare_exchange(Location at, Value& expected, Value desired, Order success, Order failure = Order::relaxed);
   /// A relaxed fence has no effect.
   void fence(Order order);
 
-  /// Stops the thread unless this is true: for a loop that need not be followed, or a death.
+  /// Stops the thread unless this is true. For a loop that need not be followed, or a death.
   void require(bool holds);
-  /// Claims what must hold whenever this point is reached.
+  /// Claims what must be true whenever a thread reaches this point.
   void claim(bool holds, const char* what);
   /// Adds to the outcome of the execution, which `Program::finally` judges.
   void observe(const char* name, Value value);
@@ -68,7 +68,7 @@ class Thread {
 
   Value decide(const Step& step);
 
-  std::vector<Value> decided_;  // what was read, by step
+  std::vector<Value> decided_;  // the values that were read, by step
   std::size_t at_ = 0;
   Step next_;
   std::map<std::string, Value> observed_;
@@ -81,7 +81,7 @@ class Program {
  public:
   Location location(std::string name, Value initial = 0);
   void thread(std::function<void(Thread&)> body) { bodies_.push_back(std::move(body)); }
-  /// Claims what must hold of each complete execution. Observations that a thread did not reach are missing.
+  /// Claims what must be true for each complete execution. Observations that a thread did not reach are missing.
   void finally(const char* what, std::function<bool(const Outcome&)> holds);
 
  private:
@@ -94,10 +94,10 @@ class Program {
 };
 
 struct Findings {
-  std::uint64_t executions = 0;               // complete ones, counted once if they are equal
-  std::uint64_t graphs = 0;                   // parts of executions that were explored
+  std::uint64_t executions = 0;               // complete executions; equal ones count once
+  std::uint64_t graphs = 0;                   // explored parts of executions
   std::set<std::string> outcomes;             // "a=1 b=0", by name
-  std::map<std::string, std::string> broken;  // claim, an execution that breaks it
+  std::map<std::string, std::string> broken;  // each broken claim, with an execution that breaks it
 
   bool holds() const noexcept { return broken.empty(); }
   bool allows(const std::string& outcome) const { return outcomes.contains(outcome); }

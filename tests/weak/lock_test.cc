@@ -5,8 +5,8 @@ namespace holdfast::weak {
 namespace {
 
 struct Granting : Protocol {
-  Ordering quiet_fence{this, "quiet_fence", kRelease};  // try_lock_fast, after the compare-and-swap
-  Ordering slow_fence{this, "slow_fence", kRelease};    // LockEntry::grant
+  Ordering fast_fence{this, "fast_fence", kRelease};  // try_lock_fast, after the compare-and-swap
+  Ordering slow_fence{this, "slow_fence", kRelease};  // LockEntry::grant
   Ordering granted_store{this, "granted_store", kRelease};
   Ordering word_load{this, "word_load", kAcquire};
   Ordering granted_load{this, "granted_load", kAcquire};
@@ -17,11 +17,11 @@ struct Granting : Protocol {
   Precaution word_is_read_twice{this, "word_is_read_twice"};
 };
 
-constexpr Value kSlow = 1U << 16;
+constexpr Value kMutexOwned = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
-/// Process 1 has the lock, with turn 1. Grant n has the expiry and the task n. The upper half of its number is the
-/// number of its block: 0, or 1 from turn 2 on under the mutex.
+/// Process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's number is
+/// the number of its block: 0, or 1 from turn 2 on under the mutex.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));
@@ -38,16 +38,16 @@ struct Entry {
   }
 };
 
-/// read_grant.
+/// Models read_grant.
 Program reading(const Granting& how, Entry entry, Value high_of_second) {
   entry.program.thread([=](Thread& t) {
-    const Value word = t.load(entry.word, how.word_load) & ~kSlow;
+    const Value word = t.load(entry.word, how.word_load) & ~kMutexOwned;
     const Value granted = t.load(entry.granted, how.granted_load);
     const Value high = t.load(entry.number, kRelaxed);
     const Value task = t.load(entry.task, kRelaxed);
     const Value expiry = t.load(entry.expiry, kRelaxed);
     t.fence(how.check_fence);
-    if (how.word_is_read_twice) t.require((t.load(entry.word, kRelaxed) & ~kSlow) == word);
+    if (how.word_is_read_twice) t.require((t.load(entry.word, kRelaxed) & ~kMutexOwned) == word);
     const Value turn = word & 0xFF;
     t.require(word >> 8 != 0);
     t.claim(high == (turn == 1 ? 0 : high_of_second), "the number is that of the grant");
@@ -58,8 +58,8 @@ Program reading(const Granting& how, Entry entry, Value high_of_second) {
   return entry.program;
 }
 
-/// The owner releases the lock, and it or another process takes it: without the mutex.
-Program granting_quietly(const Granting& how, Value next_owner) {
+/// The owner releases the lock, and the same or another process takes it without the mutex.
+Program granting_on_the_fast_path(const Granting& how, Value next_owner) {
   const Entry entry;
   Entry shared = entry;
   const auto release = [=](Thread& t) {
@@ -70,7 +70,7 @@ Program granting_quietly(const Granting& how, Value next_owner) {
     Value free = word_of(0, 1);
     t.require(t.load(entry.word, kAcquire) == free);
     t.require(t.compare_exchange(entry.word, free, word_of(next_owner, 2), kAcquire));
-    t.fence(how.quiet_fence);
+    t.fence(how.fast_fence);
     entry.fill(how, t, 2);
   };
   if (next_owner == 1) {
@@ -85,24 +85,24 @@ Program granting_quietly(const Granting& how, Value next_owner) {
   return reading(how, shared, 0);
 }
 
-/// The lock is taken over under the mutex, and another block of numbers begins.
+/// The lock is taken over under the mutex, and a new block of numbers begins.
 Program granting_under_the_mutex(const Granting& how) {
   const Entry entry;
   Entry shared = entry;
   shared.program.thread([=](Thread& t) {
-    t.fetch_or(entry.word, kSlow, kAcqRel);
-    if (how.lock_is_freed_first) t.store(entry.word, word_of(0, 1) | kSlow, kRelease);
+    t.fetch_or(entry.word, kMutexOwned, kAcqRel);
+    if (how.lock_is_freed_first) t.store(entry.word, word_of(0, 1) | kMutexOwned, kRelease);
     t.fence(how.slow_fence);
     t.store(entry.number, 1, kRelaxed);
     entry.fill(how, t, 2);
-    t.store(entry.word, word_of(2, 2) | kSlow, kRelease);
+    t.store(entry.word, word_of(2, 2) | kMutexOwned, kRelease);
     t.store(entry.word, word_of(2, 2), kRelease);
   });
   return reading(how, shared, 1);
 }
 
 std::vector<Program> programs(const Granting& how) {
-  return {granting_quietly(how, 2), granting_quietly(how, 1), granting_under_the_mutex(how)};
+  return {granting_on_the_fast_path(how, 2), granting_on_the_fast_path(how, 1), granting_under_the_mutex(how)};
 }
 
 TEST(weak_lock, words_read_together_belong_to_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }

@@ -19,20 +19,20 @@ struct Word : EpochOrders {
   Ordering granted_load{this, "granted_load", kAcquire};  // is_complete
   Precaution incomplete_is_held{this, "incomplete_is_held"};
   Precaution aborted_grant_is_dropped{this, "aborted_grant_is_dropped"};
-  Ordering freeze{this, "freeze", kAcqRel};
-  Ordering thaw{this, "thaw", kRelease};
-  Precaution freezes_before_it_judges{this, "freezes_before_it_judges"};
-  Precaution old_memory_stays_frozen{this, "old_memory_stays_frozen"};
+  Ordering take_over{this, "take_over", kAcqRel};
+  Ordering release_word{this, "release_word", kRelease};
+  Precaution takes_over_before_it_judges{this, "takes_over_before_it_judges"};
+  Precaution old_memory_stays_owned{this, "old_memory_stays_owned"};
 };
 
-constexpr Value kSlow = 1U << 16;
+constexpr Value kMutexOwned = 1U << 16;
 
 /// Owner 0: the lock is free.
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
-constexpr Value owner_of(Value word) { return (word & ~kSlow) >> 8; }
+constexpr Value owner_of(Value word) { return (word & ~kMutexOwned) >> 8; }
 constexpr Value turn_of(Value word) { return word & 0xFF; }
 
-/// A lock that process 1 has, unless it `is_free`, with turn 1. The expiry of turn n is n.
+/// A lock that process 1 holds with turn 1, unless `is_free`. The expiry of turn n is n.
 struct Lock {
   explicit Lock(bool is_free = false) : word(program.location("word", word_of(is_free ? 0 : 1, 1))) {}
 
@@ -48,10 +48,10 @@ struct Lock {
     t.store(expiry, turn, kRelaxed);
     t.store(granted, turn, how.granted_store);
   }
-  /// Returns the turn, or stops.
+  /// Returns the turn, or stops the thread.
   Value take(const Word& how, Thread& t, Value me) const {
     Value seen = t.load(word, how.word_load);
-    t.require(owner_of(seen) == 0 && (seen & kSlow) == 0);
+    t.require(owner_of(seen) == 0 && (seen & kMutexOwned) == 0);
     const Value turn = turn_of(seen) + 1;
     t.require(t.compare_exchange(word, seen, word_of(me, turn), how.take));
     return turn;
@@ -60,12 +60,15 @@ struct Lock {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
-  /// Returns the word that it found.
-  Value freeze(const Word& how, Thread& t) const { return t.fetch_or(word, kSlow, how.freeze) & ~kSlow; }
+  /// Returns the word that was found.
+  Value take_over(const Word& how, Thread& t) const {
+    return t.fetch_or(word, kMutexOwned, how.take_over) & ~kMutexOwned;
+  }
 };
 
-/// Several owners in a row: the first gives up the lock, one takes it under the mutex, and one without, in any order.
-Program excluding(const Word& how, bool quietly) {
+/// Several consecutive owners: the first releases the lock, one takes it under the mutex, and one takes it without the
+/// mutex, in any order.
+Program excluding(const Word& how, bool without_the_mutex) {
   const Lock lock;
   Program program = lock.program;
   const auto enter = [=](Thread& t, Value turn) {
@@ -79,18 +82,18 @@ Program excluding(const Word& how, bool quietly) {
   });
   program.thread([=](Thread& t) {
     Value turn = 0;
-    if (quietly) {
+    if (without_the_mutex) {
       turn = lock.take(how, t, 2);
       enter(t, turn);
       lock.give(how, t, 2, turn);
     } else {
-      const Value seen = lock.freeze(how, t);
+      const Value seen = lock.take_over(how, t);
       t.require(owner_of(seen) == 0);
       turn = turn_of(seen) + 1;
-      t.store(lock.word, word_of(2, turn) | kSlow, kRelease);
+      t.store(lock.word, word_of(2, turn) | kMutexOwned, kRelease);
       enter(t, turn);
-      t.store(lock.word, word_of(0, turn) | kSlow, kRelease);
-      t.store(lock.word, word_of(0, turn), how.thaw);
+      t.store(lock.word, word_of(0, turn) | kMutexOwned, kRelease);
+      t.store(lock.word, word_of(0, turn), how.release_word);
     }
   });
   program.thread([=](Thread& t) {
@@ -101,8 +104,8 @@ Program excluding(const Word& how, bool quietly) {
   return program;
 }
 
-/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not take grant 2 for an expired one,
-/// and does not move it before its owner has written the last field.
+/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not mistake grant 2 for an expired
+/// grant, and does not move it before its owner has written the last field.
 Program judging(const Word& how) {
   const Lock lock;
   Program program = lock.program;
@@ -111,7 +114,7 @@ Program judging(const Word& how) {
     lock.fill(how, t, lock.take(how, t, 1));
   });
   program.thread([=](Thread& t) {
-    const Value seen = lock.freeze(how, t);
+    const Value seen = lock.take_over(how, t);
     t.require(owner_of(seen) == 1);
     if (how.incomplete_is_held) t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
     t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is judged or copied is of the grant");
@@ -119,24 +122,24 @@ Program judging(const Word& how) {
   return program;
 }
 
-/// A grant under the mutex is lost to a death before its word is stored, but after `granted`. The next grant has the
+/// A death undoes a grant under the mutex after `granted` is stored, but before the word is. The next grant has the
 /// same turn.
 Program aborting(const Word& how) {
   const Lock lock(true);
   Program program = lock.program;
   program.thread([=](Thread& t) {
-    t.require(owner_of(lock.freeze(how, t)) == 0);
+    t.require(owner_of(lock.take_over(how, t)) == 0);
     t.store(lock.expiry, 9, kRelaxed);
     t.store(lock.granted, 2, kRelease);
     // The process dies here. The next owner of the mutex calls release_word().
     if (how.aborted_grant_is_dropped) t.store(lock.granted, 1, kRelaxed);
-    t.store(lock.word, word_of(0, 1), how.thaw);
+    t.store(lock.word, word_of(0, 1), how.release_word);
     unlock(t, lock.mutex, 1);
   });
   program.thread([=](Thread& t) { lock.fill(how, t, lock.take(how, t, 2)); });
   program.thread([=](Thread& t) {
     holdfast::weak::lock(t, lock.mutex, 2);
-    const Value seen = lock.freeze(how, t);
+    const Value seen = lock.take_over(how, t);
     t.require(owner_of(seen) == 2);
     t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
     t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is left of an aborted grant counts for none");
@@ -144,16 +147,16 @@ Program aborting(const Word& how) {
   return program;
 }
 
-/// The entry of a free lock is cut from its chain, and its memory used again: for another lock, or for a value that
-/// has the same bits as the word. A process that found the lock earlier comes late.
+/// The entry of a free lock is cut from its chain, and its memory reused: for a different lock, or for a value with the
+/// same bits as the word. A process that found the lock earlier comes late.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;
   const Location link = program.location("link", 1);
   program.thread([=](Thread& t) {
-    const Value seen = how.freezes_before_it_judges ? lock.freeze(how, t) : t.load(lock.word, kAcquire);
+    const Value seen = how.takes_over_before_it_judges ? lock.take_over(how, t) : t.load(lock.word, kAcquire);
     t.require(owner_of(seen) == 0);
-    if (!how.old_memory_stays_frozen) t.store(lock.word, seen, kRelease);
+    if (!how.old_memory_stays_owned) t.store(lock.word, seen, kRelease);
     t.store(link, 0, kRelease);
     lock.epoch.advance(how, t, 1);
     t.store(lock.word, next_content, kRelaxed);
@@ -179,8 +182,8 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
   expect_proof(programs);
 }
 
-// Between the load and the compare-and-swap a grant may have been lost to a death, and the word be the same again. So
-// the compare-and-swap acquires, and then the load need not.
+// Between the load and the compare-and-swap a death may have undone a grant, and the word may be the same again. So the
+// compare-and-swap acquires, and the load need not.
 TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;

@@ -1,7 +1,7 @@
-// A reader of a large value that checks afterwards: was the entry that it copied in its chain all the time?
+// A reader of a large value checks after its copy whether the entry was in its chain all the time.
 //
-// An entry carries the epoch in which it was filled. If a copy ends in another epoch than it began in, it counts only
-// under two conditions. The entry can be reached now, by a walk within one epoch, and it was filled before the copy
+// An entry contains the epoch in which it was filled. If a copy ends in a later epoch than it began in, the copy counts
+// only under two conditions: a walk within one epoch reaches the entry now, and the entry was filled before the copy
 // began.
 #include "weak/epoch.h"
 
@@ -19,7 +19,7 @@ struct LookingBack : EpochOrders {
 constexpr Value kOld = 10;
 constexpr Value kNew = 20;
 
-/// Epoch 5 at first; the entry was filled in epoch 4.
+/// Starts in epoch 5; the entry was filled in epoch 4.
 struct LargeValue {
   Program program;
   Epoch epoch{program.location("epoch", 5)};
@@ -54,7 +54,7 @@ struct LargeValue {
   }
 };
 
-/// A neighbour changes; then the entry is deleted, and its block comes back under the same key.
+/// A neighbour changes. Then the entry is deleted, and its block comes back under the same key.
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
@@ -66,7 +66,7 @@ Program replacing(const LookingBack& how) {
   return value.read_meanwhile(how);
 }
 
-/// The same, and another process fills the block.
+/// The same, but a different process fills the block.
 Program replacing_by_another_process(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
@@ -84,7 +84,7 @@ Program replacing_by_another_process(const LookingBack& how) {
 
 std::vector<Program> programs(const LookingBack& how) { return {replacing(how), replacing_by_another_process(how)}; }
 
-TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) { expect_proof(programs); }
+TEST(weak_look_back, a_copy_that_counts_is_whole_and_each_part_is_needed) { expect_proof(programs); }
 
 TEST(weak_look_back, the_sources_contain_the_modelled_lines) {
   expect_quotes({

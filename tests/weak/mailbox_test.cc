@@ -1,5 +1,4 @@
-// The mailbox and its signal word (src/sync/mailbox.cc), and the sleep of a parker around them
-// (src/wait/parking_lot.cc).
+// The mailbox and its signal word (src/sync/mailbox.cc), and a parker's sleep on them (src/wait/parking_lot.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -22,7 +21,7 @@ constexpr Value kAsleep = 1;
 constexpr Value kOnePost = 2;
 constexpr Value kWaiter = 7;
 
-/// A process slot with a mailbox of one entry, and what its waiter waits for.
+/// A process slot with a mailbox of one entry, and the event that its waiter waits for.
 struct Slot {
   Program program;
   Location thing = program.location("what is waited for");
@@ -30,7 +29,7 @@ struct Slot {
   Location state = program.location("mail_state");
   Location signal = program.location("signal");
 
-  /// notify. Returns whether the sleeper may have to be woken.
+  /// Models notify. Returns whether the sleeper may have to be woken.
   bool notify(const Posting& how, Thread& t) const {
     Value word = t.load(signal, kRelaxed);
     while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOnePost, how.notify)) {
@@ -38,7 +37,7 @@ struct Slot {
     return (word & kAsleep) != 0;
   }
 
-  /// post. Returns whether it found an older letter to the same waiter and left it there.
+  /// Models post. Returns whether it found an older letter to the same waiter and left that letter there.
   bool deposit(const Posting& how, Thread& t) const {
     t.fence(how.deposit_fence);
     Value found = t.load(entry, kRelaxed);
@@ -47,7 +46,7 @@ struct Slot {
     return older;
   }
 
-  /// collect_mail. Returns whether there was any mail.
+  /// Models collect_mail. Returns whether there was any mail.
   bool collect(const Posting& how, Thread& t) const {
     if (t.load(state, kRelaxed) == 0) return false;
     bool any = false;
@@ -59,7 +58,7 @@ struct Slot {
     return any;
   }
 
-  /// sleep_on_mailbox. Returns whether the kernel lets it sleep.
+  /// Models sleep_on_mailbox. Returns whether the kernel lets the thread sleep.
   bool sleep(const Posting& how, Thread& t, Value seen) const {
     Value word = t.load(signal, kRelaxed);
     do {
@@ -69,7 +68,7 @@ struct Slot {
   }
 };
 
-/// One letter to a process that polls once and goes to sleep.
+/// Posts one letter to a process that polls once and goes to sleep.
 Program posting_to_a_sleeper(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -90,7 +89,7 @@ Program posting_to_a_sleeper(const Posting& how) {
   return slot.program;
 }
 
-/// A second letter to the same waiter finds the first, which is being collected at that moment.
+/// Posts a second letter to the same waiter while the first is being collected.
 Program finding_an_older_letter(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) { slot.deposit(how, t); });
@@ -110,7 +109,7 @@ Program finding_an_older_letter(const Posting& how) {
   return slot.program;
 }
 
-/// The collector of a letter sees what was changed before it was sent, even without the fences.
+/// The collector of a letter sees what was changed before the letter was sent, even without the fences.
 Program collecting(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -124,7 +123,7 @@ Program collecting(const Posting& how) {
   return slot.program;
 }
 
-/// The mail's state is cleared before the entries are read: mail that arrives in between sets it again.
+/// The mail's state is cleared before the entries are read: mail that arrives in between sets the state again.
 Program arriving_while_collected(const Posting& how) {
   Slot slot;
   const Location sent = slot.program.location("letters sent");

@@ -9,14 +9,14 @@ namespace {
 struct Locking : Protocol {
   Ordering take{this, "take", kAcquire};            // Shmtx::lock_fast
   Ordering give{this, "give", kRelease};            // Shmtx::unlock, unlock_slow
-  Precaution exact{this, "exact"};                  // take_from_dead compares the word that was judged
+  Precaution exact{this, "exact"};                  // take_from_dead compares with the word that was judged
   Precaution marks{this, "marks"};                  // set_waiters_bit before a sleep
-  Precaution kernel_orders{this, "kernel_orders"};  // a record lock is given up after all that its owner did
+  Precaution kernel_orders{this, "kernel_orders"};  // the kernel releases a record lock after all its owner's stores
 };
 
 constexpr Value kWaiters = 1 << 8;
 
-/// The steps of three processes, one of which may die: each adds one to what the mutex guards.
+/// Three processes, one of which may die. Each adds one to the data that the mutex guards.
 Program excluding(const Locking& how) {
   Program program;
   const Location word = program.location("word");
@@ -73,7 +73,7 @@ Program taking_over(const Locking& how) {
   return program;
 }
 
-/// A waiter sets the waiters bit and goes to sleep; the kernel compares the word while it holds the futex's bucket.
+/// A waiter sets the waiters bit and goes to sleep. The kernel compares the word while it holds the futex's bucket.
 Program waking(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -122,8 +122,8 @@ TEST(weak_mutex, the_sources_contain_the_modelled_lines) {
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,"},
-      // A process that may have slept keeps the waiters bit for others that sleep; tests/model shows what happens to
-      // them otherwise.
+      // A process that may have slept keeps the waiters bit for other sleepers. tests/model shows what happens to them
+      // otherwise.
       {"src/sync/shmtx.cc", "if (take(0, waiters)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},

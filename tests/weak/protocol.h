@@ -1,9 +1,8 @@
-// Shared by the tests of our own protocols.
+// Shared by the tests of the project's own protocols.
 //
-// Each protocol is a struct of its steps and of the orderings that it uses, as the sources have them. The claims must
-// hold with the orderings of the sources, and break with each ordering that is weakened and each step that is left
-// out. The steps quote the source lines that they stand for, and the quotes must exist: a change of such a line leads
-// here.
+// A protocol is a struct of its steps and of the orderings in the sources. The claims must hold with these orderings,
+// and break with each ordering that is weakened and each step that is left out. The steps quote the source lines that
+// they model, and each quote must exist, so changing such a line leads here.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,15 +25,15 @@ inline constexpr auto kRelease = Order::release;
 inline constexpr auto kAcqRel = Order::acq_rel;
 inline constexpr auto kSeqCst = Order::seq_cst;
 
-/// Takes a free mutex, or stops.
+/// Takes a free mutex, or stops the thread.
 void lock(Thread& t, Location mutex, Value me, Order order = kAcquire);
 /// Releases a mutex, unless it was taken away.
 void unlock(Thread& t, Location mutex, Value me, Order order = kRelease);
 
-/// The findings of all programs that exercise a protocol, together.
+/// Returns the joint findings of all programs that exercise a protocol.
 Findings explore_all(const std::vector<Program>& programs);
 
-/// Has its parts as members, which add their faults. Orderings that its claims do not need have the type Order.
+/// Its members are the protocol's parts, which add their faults. An ordering that no claim needs has the type Order.
 class Protocol {
  public:
   struct Fault {
@@ -43,11 +42,11 @@ class Protocol {
   };
 
   Protocol() = default;
-  Protocol(const Protocol&) {}  // a copy stays as it is
+  Protocol(const Protocol&) {}  // a copy stays unchanged
   Protocol& operator=(const Protocol&) = delete;
 
   void add(Fault fault) { faults_.push_back(std::move(fault)); }
-  /// A part of a base class. Other claims show that it is needed.
+  /// Leaves out a part of a base class. Other claims show that this part is needed.
   void leave_out(const std::string& part) {
     std::erase_if(faults_, [&](const Fault& fault) { return fault.part == part; });
   }
@@ -57,7 +56,7 @@ class Protocol {
   std::vector<Fault> faults_;
 };
 
-/// An ordering as the sources have it, and what it must not be weakened to.
+/// An ordering in the sources, and the weaker ordering that must not be enough.
 class Ordering {
  public:
   Ordering(Protocol* protocol, const char* name, Order order, std::initializer_list<Order> weaker = {kRelaxed})
@@ -83,7 +82,7 @@ class Precaution {
   bool taken_ = true;
 };
 
-/// Checks that the claims hold, and that each fault of the protocol breaks some claim.
+/// Checks that the claims hold, and that each fault of the protocol breaks a claim.
 template <class Rules>
 void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   const Findings sound = explore_all(programs(Rules{}));
@@ -99,7 +98,7 @@ void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions), faults);
 }
 
-/// A line of a source file; spaces do not matter.
+/// A line of a source file. Spaces do not matter.
 struct Quote {
   const char* file;
   const char* line;

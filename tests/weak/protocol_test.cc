@@ -1,4 +1,4 @@
-// Tests what the tests of protocols report.
+// Tests the reports of the tests of protocols.
 #include "weak/protocol.h"
 
 #include <gtest/gtest-spi.h>
@@ -37,12 +37,12 @@ struct MoreThanItNeeds : Passing {
 
 std::vector<Program> more_programs(const MoreThanItNeeds& how) { return programs_with(how, how.data_store); }
 
-TEST(weak_protocol, a_part_that_is_not_needed_is_reported_by_its_name) {
+TEST(weak_protocol, a_needless_part_is_reported_by_name) {
   expect_proof(programs);
   EXPECT_NONFATAL_FAILURE(expect_proof(more_programs), "not needed: data_store");
 }
 
-TEST(weak_protocol, a_line_that_the_sources_no_longer_have_is_reported) {
+TEST(weak_protocol, a_line_missing_from_the_sources_is_reported) {
   EXPECT_NONFATAL_FAILURE(expect_quotes({{"src/sync/mailbox.cc", "there is no such line"}}), "there is no such line");
 }
 

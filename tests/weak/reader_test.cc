@@ -20,7 +20,7 @@ constexpr Value kNewBlock = 2;
 constexpr Value kOldValue = 10;
 constexpr Value kNewValue = 20;
 
-/// A chain of one bucket: a link, and two blocks that it may reach.
+/// A chain of one bucket: a link, and two blocks that it may lead to.
 struct Chain {
   Program program;
   Epoch epoch{program.location("epoch")};
@@ -44,7 +44,7 @@ struct Chain {
     t.fence(how.allocate_fence);
   }
 
-  /// Adds Shard::read of the key, once. Returns the whole program.
+  /// Adds one Shard::read of the key. Returns the whole program.
   Program read_meanwhile(const Reading& how) {
     program.thread([*this, how](Thread& t) {
       const Value before = epoch.load(how, t);
@@ -60,7 +60,7 @@ struct Chain {
   }
 };
 
-/// set() over an entry: the new block is filled and linked, the old one freed and overwritten.
+/// Models set() over an entry: the new block is filled and linked, the old block is freed and overwritten.
 Program replacing(const Reading& how) {
   Chain chain;
   chain.program.thread([=](Thread& t) {
@@ -73,7 +73,7 @@ Program replacing(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// One process deletes the key and frees the block; the next holder of the mutex, another process, takes the block.
+/// One process deletes the key and frees the block. The next holder of the mutex, a different process, takes the block.
 Program reusing_by_another_process(const Reading& how) {
   Chain chain;
   chain.remove(how);
@@ -84,7 +84,7 @@ Program reusing_by_another_process(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// The same, and the block comes back into the chain under the same key with another value.
+/// The same, but the block comes back into the chain under the same key with a different value.
 Program reusing_for_the_same_key(const Reading& how) {
   Chain chain;
   const Location second_word = chain.program.location("second word of the old block", kOldValue);
@@ -106,14 +106,14 @@ Program reusing_for_the_same_key(const Reading& how) {
   return chain.program;
 }
 
-/// Two entries of a chain: the link behind the first one is changed.
+/// Two entries of a chain. The link behind the first entry changes.
 struct Walk {
   Program program;
   Epoch epoch{program.location("epoch")};
   Location link = program.location("link", 1);
   Location next = program.location("next of the first", 2);
 
-  /// Adds Shard::read of a key that is in the second. Returns the whole program.
+  /// Adds Shard::read of a key in the second entry. Returns the whole program.
   Program read_meanwhile(const Reading& how, const char* claim) {
     program.thread([*this, how, claim](Thread& t) {
       const Value before = epoch.load(how, t);
@@ -126,7 +126,7 @@ struct Walk {
   }
 };
 
-/// A walk passes an entry that is deleted; the entry behind it stays.
+/// A walk passes an entry that is deleted, while the entry behind it stays.
 Program walking_past_a_deletion(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -137,14 +137,14 @@ Program walking_past_a_deletion(const Reading& how) {
   return walk.read_meanwhile(how, "what stands behind a deleted entry is found");
 }
 
-/// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs the shard and
+/// A writer is killed between its cut and the new epoch. The process that takes the mutex over repairs the shard and
 /// overwrites the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);
   chain.program.thread([=](Thread& t) {
     t.store(chain.link, 0, how.link_store);
-    t.store(slot, 0, kRelease);  // the kernel orders everything that the dead process did
+    t.store(slot, 0, kRelease);  // the kernel orders all the dead process's stores before this
   });
   chain.program.thread([=](Thread& t) {
     t.require(t.load(slot, kAcquire) == 0);
@@ -154,7 +154,7 @@ Program repairing_after_a_death(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// A repair cuts an entry out: a reader at that entry continues with the entry that followed it.
+/// A repair cuts an entry off: a reader at that entry continues with the following entry.
 Program cutting_in_a_repair(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {

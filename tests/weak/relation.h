@@ -21,7 +21,7 @@ class Relation {
     return both;
   }
 
-  /// One step of this relation, then one of `next`.
+  /// Returns one step of this relation followed by one step of `next`.
   Relation then(const Relation& next) const noexcept {
     Relation result;
     for (std::size_t i = 0; i < kEventsMax; ++i)
@@ -38,7 +38,7 @@ class Relation {
     return result;
   }
 
-  /// The part that leads from one set to another.
+  /// Returns the part that leads from one set to the other.
   Relation between(EventSet from, EventSet to) const noexcept {
     Relation result;
     for (std::size_t i = 0; i < kEventsMax; ++i)

@@ -1,7 +1,7 @@
 // A mutex whose word was overwritten with the name of a live process that is not inside.
 //
-// Each process counts its critical sections: how many it has begun, which is the number in the word, and how many it
-// is in now. A process that finds the process in the word outside of all takes over exactly that word.
+// Each process counts its critical sections: the number that it has begun, which is in the word, and the number that it
+// is in now. A process that finds the word's process outside of all sections takes over exactly that word.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -12,8 +12,8 @@ struct Counting : Protocol {
   Ordering take{this, "take", kAcqRel, {kAcquire}};
   Order give = kRelease;
   Ordering judge_fence{this, "judge_fence", kAcquire};
-  // These two keep the end of the count behind the release of the word. Without them only load buffering goes wrong,
-  // which this model forbids but aarch64 does not.
+  // These two orderings keep the end of the count behind the release of the word. Without them only load buffering goes
+  // wrong, which this model forbids but aarch64 does not.
   Order end = kRelease;
   Order judge_load = kAcquire;
   Precaution numbered{this, "numbered"};
@@ -40,7 +40,7 @@ struct Mutex {
     if (!how.counts_before_word) t.fetch_add(sections, kOneBegun + 1, how.begin);
     if (!how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
     Value seen = mine;
-    t.claim(t.compare_exchange(word, seen, 0, how.give), "no process inside is robbed");
+    t.claim(t.compare_exchange(word, seen, 0, how.give), "no process inside loses the mutex");
     if (how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
   }
 
@@ -89,7 +89,7 @@ TEST(weak_section, the_sources_contain_the_modelled_lines) {
 
 std::vector<Program> programs(const Counting& how) { return {going_in_twice(how), going_in_with_two_threads(how)}; }
 
-TEST(weak_section, nobody_inside_is_robbed_and_each_part_is_needed) { expect_proof(programs); }
+TEST(weak_section, nobody_inside_loses_the_mutex_and_each_part_is_needed) { expect_proof(programs); }
 
 }  // namespace
 }  // namespace holdfast::weak

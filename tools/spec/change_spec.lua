@@ -1,6 +1,7 @@
 -- Tests `holdfast release`, `rm` and `prune`: changes to a runtime directory that other processes use.
 
-local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
+local command, json, shell, typing, world =
+    require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
 
 local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
@@ -26,7 +27,7 @@ describe("holdfast release", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("ends no other grant, but names the holder", function ()
+    it("ends no other grant, and names the holder", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
@@ -54,8 +55,75 @@ describe("holdfast release", function ()
         assert.same({ held[1][5], held[3][5] }, { left[1][5], left[2][5] })
     end)
 
+    it("without a token, shows the holder and asks on a terminal", function ()
+        keep(HOLDER:gsub('"key"', '"key", { why = "a reason" }') .. "ready()")
+        for _, answer in ipairs { "\\n", "no\\n", "\\x04" } do
+            typing(([[
+                say(f"{program} release my_locks key; echo status $?\n")
+                until('holdfast: "key" is held by pid ')
+                until("(ready1.lua) since 2")
+                until(" s): a reason\r\n")
+                until("Release it? [y/N] ")
+                say("%s")
+                until('"key" was not released\r\n')
+                until("status 1\r\n")
+            ]]):format(answer))
+            assert.equal(1, #rows(output("locks")))
+        end
+        typing [[
+            say(f"{program} release my_locks key; echo status $?\n")
+            until("Release it? [y/N] ")
+            say("y\n")
+            until("status 0\r\n")
+        ]]
+        assert.equal("", output("locks"))
+        typing [[
+            say(f"{program} release my_locks key; echo status $?\n")
+            until('cannot release "key": it is not held\r\n')
+            until("status 1\r\n")
+        ]]
+    end)
+
+    it("asks about each holder, and releases no later grant than the one that it showed", function ()
+        keep(HOLDER .. [[
+            for i = 1, 2 do
+                local semaphore = keep(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }))
+                assert(semaphore:wait("permits"))
+            end
+            ready()
+        ]])
+        local held = rows(output("locks", "--prefix", "permits"))
+        typing [[
+            say(f"{program} release my_locks permits; echo status $?\n")
+            until('"permits" (1 permit) is held by pid ')
+            until("Release it? [y/N] ")
+            say("n\n")
+            until("Release it? [y/N] ")
+            say("y\n")
+            until("status 1\r\n")
+        ]]
+        local left = rows(output("locks", "--prefix", "permits"))
+        assert.same({ 1, held[1][5] }, { #left, left[1][5] })
+        typing(([[
+            say(f"{program} release my_locks permits; echo status $?\n")
+            until("Release it? [y/N] ")
+            import subprocess
+            subprocess.run([program, "release", "my_locks", "permits", "--token", "%s"], check=True)
+            say("y\n")
+            until("the grant with token %s has just ended")
+            until("status 1\r\n")
+        ]]):format(left[1][5], left[1][5]))
+    end)
+
+    it("does not ask with --yes", function ()
+        keep(HOLDER .. "ready()")
+        assert.equal("", output("release", "my_locks", "key", "--yes"))
+        assert.equal("", output("locks"))
+        refused(1, 'holdfast: cannot release "key": it is not held\n', "release", "my_locks", "key", "-y")
+    end)
+
     for _, case in ipairs {
-        { { "my_locks", "key" }, 'no --token was given: "holdfast locks" shows it' },
+        { { "my_locks", "key" }, "cannot ask before the release: there is no terminal; use --token N or --yes" },
         { { "my_locks", "key", "--token", "0" }, '--token: bad token "0": expected a number above 0' },
         { { "my_locks", "key", "--token", "-1" }, '--token: bad token "-1"' },
         { { "my_locks", "--token", "1" }, "no KEY was given" },
@@ -159,8 +227,8 @@ describe("holdfast rm", function ()
     end)
 
     -- The first process that enters an unused runtime directory removes its dictionaries. So a dictionary may be
-    -- replaced after it was checked.
-    it("takes no lock from a process that came during the check", function ()
+    -- replaced after the check.
+    it("takes no lock from a process that appeared during the check", function ()
         for round = 1, 4 do
             local dead = keep [[
                 for i = 1, 60 do
@@ -224,7 +292,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes the unused ones of several dictionaries, and names the others", function ()
+    it("removes the unused dictionaries of several, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))

@@ -35,6 +35,34 @@ describe("The dashboard and the alerts", function ()
         assert.same({ code = 0 }, ended, out .. err)
     end)
 
+    fixture.it_unless(promtool == "" and "promtool is not installed")("fire on present waits and holds", function ()
+        local function firing(series)
+            return ([[
+  - interval: 1m
+    input_series:
+      - { series: '%s', values: "%s" }
+    alert_rule_test:
+      - { alertname: %s, eval_time: 5m, exp_alerts: [ %s ] }
+]]):format(unpack(series))
+        end
+        local labels = '{ exp_labels: { severity: warning, dictionary: a%s }, exp_annotations: { summary: %s, '
+                       .. "description: 'Run holdfast doctor to see which lock and who holds it.' } }"
+        local waits = labels:format("", "'A caller has waited for a lock in \"a\" for more than a minute, and still "
+                                        .. "waits.'")
+        local holds = labels:format(', waiters: "yes"', "'A lock in \"a\" has been held for more than an hour, and "
+                                                        .. "others wait for it.'")
+        local wait, hold = 'holdfast_lock_longest_wait_seconds{dictionary="a"}',
+                           'holdfast_lock_longest_hold_seconds{dictionary="a",waiters="%s"}'
+        local on_wait, on_hold = "HoldfastWaitLastsTooLong", "HoldfastLockIsHeldTooLong"
+        local text = "rule_files: [ " .. shell.output "pwd" .. "/" .. ALERTS .. " ]\ntests:\n"
+                     .. firing { wait, "0x4 61", on_wait, waits } .. firing { wait, "59x5", on_wait, "" }
+                     .. firing { hold:format "yes", "0x2 3601 0x5", on_hold, holds }
+                     .. firing { hold:format "no", "9000x5", on_hold, "" }
+        local ended, out, err = command.run("test", "rules", command.write("alerts_test.yml", text),
+                                            { PROGRAM = promtool })
+        assert.same({ code = 0 }, ended, out .. err)
+    end)
+
     it("use only metrics that the manual describes", function ()
         local manual = files.read "docs/resty.holdfast.prometheus.md"
         for _, path in ipairs { DASHBOARD, ALERTS } do

@@ -1,4 +1,4 @@
--- Tests what happens to a key when a worker of `holdfast run` dies that held it or waited for it.
+-- Tests a key when a worker of `holdfast run` dies that held the key or waited for it.
 
 local command, primitives = require "spec.support" ("command", "primitives")
 

@@ -1,4 +1,4 @@
--- Tests `holdfast doctor`: it finds each fault, reports no false ones, changes nothing, and repairs damage.
+-- Tests `holdfast doctor`: it finds each fault, reports no false faults, changes nothing, and repairs damage.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -41,7 +41,7 @@ local function content(name)
 end
 
 -- Returns whether this user may see which files each process has open.
-local function may_look_at_all()
+local function may_inspect_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
 
@@ -65,6 +65,81 @@ describe("holdfast doctor", function ()
                     json.decode(output("doctor", "--json")))
         assert.equal("no problems in " .. command.world() .. ": 2 dictionaries\n",
                      (world.in_terminal(200, "doctor", "--color=never")))
+    end)
+
+    it("finds locks that callers wait for longer than --waiting, or that are held longer than --held", function ()
+        local holder = world.hold("key", "--why", "a reason")
+        assert.same({ {}, 0 }, { findings("--held", "0") })  -- without a waiter
+        local waiters = {}
+        for i = 1, 2 do
+            waiters[i] = command.start("lock", "key", "--", "true")
+        end
+        assert(command.await(function () return rows(output("locks"))[1][12] == "2" end))
+        command.sleep(0.2)
+        assert.same({ {}, 0 }, { findings() })
+        local stuck = '^warning: dictionary commands: "key" is held by pid %d+ %(sh%) for [%d.]+ s %(why: a reason%), '
+        for _, limit in ipairs { "--held=0.1", "--waiting=0.1" } do
+            assert.equal(1, finds(stuck .. "and 2 callers wait for it, the longest for [%d.]+ s$", limit))
+            assert.same({ {}, 0 }, { findings((limit:gsub("0.1", "1000"))) })
+        end
+        local text, ended = world.in_terminal(200, "doctor", "--color=never", "--waiting", "0.1")
+        assert.equal(1, ended.code)
+        assert.is_nil(text:find("no problems", 1, true))
+        waiters[1]:signal_group(command.KILL)
+        waiters[1]:wait()
+        assert.equal(1, finds(stuck .. "and a caller has waited for it for [%d.]+ s$", "--waiting=0.1"))
+        holder:signal_group(command.KILL)
+        assert.same({ code = 0 }, waiters[2]:wait())
+        assert.same({ {}, 0 }, { findings("--waiting", "0") })
+        for _, case in ipairs { { "--held", "x" }, { "--waiting", "-1" } } do
+            world.refused(2, ('holdfast: %s: bad time "%s": expected seconds'):format(unpack(case)), "doctor",
+                          unpack(case))
+        end
+    end)
+
+    it("does not count those that only wait for the release, and names few of many locks", function ()
+        keep [[
+            local lock = require "resty.lock"
+            assert(require("resty.shdict").open("my_dict", { size = "1m" }))
+            local scheduler = require "resty.holdfast.scheduler"
+            assert(keep(lock:new("my_dict", { exptime = 3000 })):lock("watched"))
+            scheduler.spawn(function () lock:new("my_dict", { timeout = 100 }):wait("watched") end)
+            for i = 1, 12 do
+                assert(keep(lock:new("my_dict", { exptime = 3000 })):lock("key" .. i))
+                scheduler.spawn(function () lock:new("my_dict", { timeout = 100 }):lock("key" .. i) end)
+            end
+            scheduler.spawn(function ()
+                scheduler.sleep(0.2)
+                ready()
+            end)
+            scheduler.run()
+        ]]
+        assert.equal(13, #rows(output("locks")))
+        local found, code = findings("--waiting", "0.1")
+        assert.same({ 11, 1 }, { #found, code })
+        assert.is_nil(table.concat(found):find("watched", 1, true))
+        assert.equal("warning: callers wait too long for 2 further keys", found[11])
+    end)
+
+    it("finds 51 commands that wait in a ring, as one fault", function ()
+        for i = 1, 51 do
+            local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.2; done; exec '%s' lock k%d -- true"):format(
+                command.path("has" .. i), command.path "go", command.program, i % 51 + 1)
+            command.start("lock", "k" .. i, "--", "sh", "-c", inner)
+        end
+        assert(command.await(function () return #command.files "^has%d+$" == 51 end))
+        assert.same({ {}, 0 }, { findings() })
+        command.write("go", "")
+        assert(command.await(function ()
+            return select(2, output("locks"):gsub("\talive\t[^\t]*\t%-\t1\t", "")) == 51
+        end))
+        local text = output("locks", "--waiting")
+        assert.matches("^51 commands wait for each other, so none can go on:\n", text)
+        assert.equal(1 + 2 * 51, #rows(text))
+        local found, code = findings("--waiting", "0")
+        assert.same({ 1, 1 }, { #found, code })
+        assert.matches("^warning: 51 commands wait for each other: pid %d+ %(true%) waits for commands k%d+, and its "
+                       .. "parent command holds commands k%d+$", found[1])
     end)
 
     it("finds damage, changes nothing, and repairs it with --repair", function ()
@@ -92,7 +167,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^error: dictionary large: 1 part of 16 is damaged")
     end)
 
-    it("does not take changes by others for damage", function ()
+    it("does not mistake changes by other processes for damage", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             local busy = assert(shdict.open("busy", { size = "1m" }))
@@ -180,7 +255,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("finds and frees the one lock of a dead process among very many", function ()
+    it("finds and frees a dead process's only lock among very many", function ()
         keep [[
             assert(require("resty.shdict").open("my_dict", { size = "48m" }))
             for i = 1, 101000 do
@@ -238,7 +313,7 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, (run("lock", "jobs", "key", "--", "true")))
     end)
 
-    it("warns if others wait for a lock of a dead process", function ()
+    it("warns if processes wait for a dead process's lock", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
@@ -412,7 +487,7 @@ describe("holdfast doctor", function ()
                            .. "ended: ", finding.advice)
         end
         world.kill(process)
-        local nobody = may_look_at_all() and "no process has it open" or
+        local nobody = may_inspect_all() and "no process has it open" or
                        "no process that this user may inspect has it open"
         finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)
@@ -443,7 +518,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("says how to close a directory that is open to others, apart from the fault", function ()
+    it("explains how to close a directory that is open to others, apart from the fault", function ()
         os.execute("chmod 777 " .. command.world())
         local ended, out = run("doctor", "--json")
         os.execute("chmod 700 " .. command.world())
@@ -455,7 +530,7 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("reports only a note if no process has used the default directory, and an error for a named one", function ()
+    it("reports a note for an unused directory, and an error for a missing directory of --dir", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then
@@ -465,7 +540,7 @@ describe("holdfast doctor", function ()
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tno program has used " .. directory .. " since the last boot\t"
+        assert.equal("note\t-\tno program uses holdfast here yet (" .. directory .. ")\t"
                      .. "choose another directory with --dir, or another user with --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))

@@ -151,6 +151,20 @@ describe("holdfast lock", function()
         assert.equal("a line\n", piped)
     end)
 
+    it("runs the command after the key without --, unless an option follows the key", function()
+        local function ran(...)
+            return (world.output("lock", ...))
+        end
+        assert.equal("-n x -- y\n", ran("key", "printf", "%s %s %s %s\n", "-n", "x", "--", "y"))
+        assert.equal("a\n", ran("-x", "-w", "5", "key", "echo", "a"))
+        assert.equal("a\n", ran("--why=b", "key", "echo", "a"))
+        assert.equal("a b\n", ran("dict", "key", "--", "echo", "a", "b"))
+        assert.equal("a b\n", ran("key", "-n", "--", "echo", "a", "b"))
+        assert.equal("a -- b\n", ran("-q", "key", "--", "echo", "a", "--", "b"))
+        assert.equal("a\n", ran("-c", "echo a", "--", "key", "sh"))
+        assert.same({ code = 69 }, (run("lock", "dict", "key")))
+    end)
+
     it("runs a shell command with -c", function()
         local _, out = run("lock", "key", "-c", "echo $((1 + 2)) | cat; exit 3", { SHELL = "/bin/sh" })
         assert.equal("3\n", out)
@@ -281,7 +295,7 @@ describe("holdfast lock", function()
         assert(await(function() return read(command.world() .. "/my_locks.dict") end))
         for _, options in ipairs { "-x", "-s" } do
             run("lock", options, "my_locks", "key", "--", "sh", "-c",
-                "sleep 600 & echo $! >'" .. command.path("left") .. "'")
+                "setsid sleep 600 & echo $! >'" .. command.path("left") .. "'")
             local _, out = run("run", "--workers", "1", "-e", [[
                 print((require("resty.shdict").open("my_locks"):holder("key")))
             ]])
@@ -334,6 +348,30 @@ describe("holdfast lock has the options of flock:", function()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
+    it("at most --permits commands hold a semaphore, which resty.semaphore and locks show", function()
+        local first, one = hold("exec sleep 600", "--permits", "2")
+        hold("exec sleep 600", "--permits", "2")
+        local err = world.refused(1, "", "lock", "-n", "--permits", "2", "key", "--", "true")
+        assert.matches('^holdfast: "key" is held by pid %d+ .* and 1 more for ', err)
+        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "key", "--", "true"))
+        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "-s", "key", "--", "true"))
+        local held = {}
+        for _, row in ipairs(world.rows(world.output("locks"))) do
+            held[#held + 1] = table.concat({ row[2], row[3], row[4] }, " ")
+        end
+        assert.same({ "key semaphore 1 permit", "key semaphore 1 permit" }, held)
+        local _, out = run("run", "--workers", "1", "-e", [[
+            local semaphore = require("resty.semaphore"):new("commands", { permits = 3, timeout = 0 })
+            print(semaphore:count("key"))
+        ]])
+        assert.equal("1\t0\n", out)
+        local waits = start("lock", "-w", "60", "--permits", "2", "key", "--", "echo", "ran")
+        first:signal(command.KILL)
+        command.kill(one, command.KILL)
+        assert.same({ code = 0 }, waits:wait(), waits:err())
+        assert.equal("ran\n", waits:out())
+    end)
+
     it("an exclusive waiter keeps later shared ones out", function()
         local first = hold("exec sleep 600", "-s")
         local alone = start("lock", "key", "--", "sleep", "600")
@@ -371,11 +409,14 @@ describe("holdfast lock has the options of flock:", function()
 
     for _, case in ipairs {
         { {}, "no key was given" },
-        { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
+        { { "key" }, 'no command was given: expected COMMAND or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; unlike flock, it '
-                         .. 'accepts no file descriptor' },
-        { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
+        { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; use --fd '
+                         .. 'for a file descriptor' },
+        { { "-n", "dict", "-q", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
+        { { "key", "sh", "-c", "true" }, '"sh" may be the key or the command: put "--" before the command, or use '
+                                         .. '-c LINE -- key sh' },
+        { { "key", "-n", "true" }, "no command was given" },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
@@ -385,6 +426,9 @@ describe("holdfast lock has the options of flock:", function()
         { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
         { { "-s", "-x", "key", "--", "true" }, "-s and -x cannot be combined" },
         { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w cannot be combined" },
+        { { "--permits", "0", "key", "true" }, '--permits: bad number "0": expected 1 to 1073741823' },
+        { { "--permits", "2", "-s", "key", "true" }, "--permits and -s cannot be combined" },
+        { { "--permits", "2", "--cluster", "a", "key", "true" }, "--permits is not supported in a cluster" },
         { { "--", "true" }, "no key was given" },
         { { "--", "-key" }, "no command was given" },
         { { "--", "key", "true" }, "no key was given" },
@@ -437,7 +481,7 @@ describe("holdfast lock has the options of flock:", function()
         local ended, out, err = run("lock", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
-        for _, text in ipairs { "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND", "-s,--shared",
+        for _, text in ipairs { "Usage: holdfast lock [OPTIONS] KEY COMMAND", "-s,--shared",
                                 "-E,--conflict-exit-code STATUS", "HOLDFAST_TOKEN", "75  no agent" } do
             assert.truthy(out:find(text, 1, true), out)
         end
@@ -458,7 +502,7 @@ describe("The lock of a command", function()
         it(("keeps others out although %s is deleted, with %s %s"):format(file, option, killed or ""), function()
             os.execute("mkfifo '" .. command.path("go") .. "'")
             local left = command.path("left")
-            local script = "sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
+            local script = "setsid sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
             local process, pid = hold(script:format(left, command.path("go")), option)
             local job = tonumber(read(left))
             if killed then
@@ -615,10 +659,10 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs { { "at its end", "" }, { "after holdfast lock was killed", "KILL" } } do
-        it("is not kept by processes that the command leaves running, " .. case[1], function()
+        it("is not kept by daemons that the command leaves running, " .. case[1], function()
             local left = command.path("left")
             os.execute("mkfifo '" .. command.path("go") .. "'")
-            local script = "sleep 600 & echo $! >'%s'; read -r line <'%s'"
+            local script = "setsid sleep 600 & echo $! >'%s'; read -r line <'%s'"
             local process, pid = hold(script:format(left, command.path("go")))
             local guard = guard_of(process)
             local job = assert(await(function() return tonumber(read(left)) end))
@@ -744,8 +788,8 @@ describe("The lock of a command", function()
 
     it("that is lost ends the command although nobody reads the message", function()
         local told, ended = command.path "told", command.path "ended"
-        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;
-            while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
+        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'exec 2>/dev/null; trap "touch %s; exit" TERM
+            echo on; while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
             { PROGRAM = "/bin/sh" })
         assert.same({ code = 0 }, process:wait())
         assert.truthy(await(function() return read(ended) end))
@@ -756,7 +800,8 @@ describe("The lock of a command", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
-        assert.equal('holdfast: "key" has ended, after its exptime of 0.2 s; the command gets TERM\n', process:err())
+        assert.matches('holdfast: the exptime of 0.2 s of "key" has passed; the job gets TERM, and KILL after 10 s\n',
+                       process:err(), 1, true)
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
 
@@ -787,6 +832,179 @@ describe("The lock of a command", function()
             last, count = tonumber(token), count + 1
         end
         assert.is_true(count >= 96, count)
+    end)
+end)
+
+
+-- A job is the command and what it started in its process group.
+describe("The job of holdfast lock", function()
+    command.fixture()
+
+    -- A script that starts a child which writes its process id, and its own child, into files.
+    local function family(last)
+        return ([[sh -c 'sleep 600 & echo $! >"%s"; wait' & echo $! >"%s"; READY; %s]])
+               :format(command.path "grandchild", command.path "child", last)
+    end
+
+    local function pid_in(name)
+        return assert(await(function() return tonumber(read(name)) end))
+    end
+
+    it("keeps the lock until all of it has ended, and then its status is that of the command", function()
+        local process, pid = hold(family "exit 7")
+        local child, grandchild = pid_in "child", pid_in "grandchild"
+        assert(await(function() return not command.alive(pid) end))
+        command.kill(child, command.KILL)
+        assert(await(function() return not command.alive(child) end))
+        command.sleep(0.2)
+        assert.is_nil(process:wait(0))
+        assert.is_false(is_free())
+        command.kill(grandchild, command.KILL)
+        assert.same({ code = 7 }, process:wait())
+        assert.is_true(is_free())
+    end)
+
+    it("keeps the lock also if holdfast lock is killed", function()
+        local process, pid = hold(family "wait")
+        local child, grandchild = pid_in "child", pid_in "grandchild"
+        guard_of(process)
+        process:signal(command.KILL)
+        process:wait()
+        for _, victim in ipairs { pid, child } do
+            assert.is_false(is_free())
+            command.kill(victim, command.KILL)
+            assert(await(function() return not command.alive(victim) end))
+        end
+        command.sleep(0.3)
+        assert.is_false(is_free())
+        command.kill(grandchild, command.KILL)
+        assert(await(is_free, 10))
+    end)
+
+    for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3 } do
+        it("gets " .. name .. " as a whole", function()
+            -- A background process of a shell ignores INT and QUIT.
+            local script = [[python3 -c 'import os, signal, time
+for number in (signal.SIGINT, signal.SIGQUIT): signal.signal(number, signal.SIG_DFL)
+open("%s", "w").write(str(os.getpid()))
+time.sleep(600)' & READY; exec sleep 600]]
+            local process, pid = hold(script:format(command.path "child"))
+            local child = pid_in "child"
+            process:signal(number)
+            assert.same({ signal = number }, process:wait())
+            assert.is_false(command.alive(pid))
+            assert.is_false(command.alive(child))
+            assert.is_true(is_free())
+        end)
+    end
+
+    it("gets USR1 only in its command", function()
+        local script = "sleep 600 & echo $! >'%s'; trap 'kill $!; exit 4' USR1; READY; wait"
+        local process = hold(script:format(command.path "child"))
+        pid_in "child"
+        process:signal(USR1)
+        assert.same({ code = 4 }, process:wait())
+    end)
+
+    it("stops and continues as a whole", function()
+        local process = hold(family "wait")
+        local grandchild = pid_in "grandchild"
+        process:signal(TSTP)
+        await_state(process.pid, "T")
+        await_state(grandchild, "T")
+        process:signal(CONT)
+        await_state(grandchild, "S")
+        process:signal(command.TERM)
+        assert.same({ signal = command.TERM }, process:wait())
+    end)
+
+    local STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & READY; "
+                     .. "while :; do sleep 0.01; done"
+
+    it("gets KILL if it does not end within --kill-after", function()
+        local process = hold(STUBBORN, "--kill-after", "0.3")
+        process:signal(command.TERM)
+        assert.same({ code = 128 + 9 }, process:wait())
+        assert.equal('holdfast: "key": the job has not ended; it gets KILL\n', process:err())
+        assert.is_true(is_free())
+    end)
+
+    it("gets KILL if it outlasts its exptime, and only then the next one gets the lock", function()
+        local process, pid = hold(STUBBORN, "--exptime", "0.2", "--kill-after", "0.5")
+        local waits = start("lock", "-w", "60", "key", "--", "sh", "-c",
+                            ("kill -0 %d 2>/dev/null && echo two at a time"):format(pid))
+        assert.same({ code = 76 }, process:wait())
+        waits:wait()
+        assert.equal("", waits:out())
+        assert.matches("KILL after 0.5 s\n.*it gets KILL\n$", process:err())
+    end)
+
+    it("is not asked for KILL without a process that could send it", function()
+        assert.matches("%-%-no%-fork and %-%-kill%-after cannot be combined",
+                       world.refused(64, "", "lock", "-F", "--kill-after", "1", "key", "--", "true"))
+    end)
+end)
+
+
+describe("holdfast lock --replace", function()
+    command.fixture()
+
+    it("ends the job that holds the lock, and takes its place", function()
+        local old, pid = hold("sleep 600 & echo $! >'" .. command.path "child" .. "'; READY; wait")
+        local child = assert(tonumber(read "child"))
+        local script = [[for p in %d %d; do grep -qs "^State:.[RSDT]" /proc/$p/status && echo lives; done; echo alone]]
+        local new = start("lock", "--replace", "key", "--", "sh", "-c", script:format(pid, child))
+        assert.same({ code = 0 }, new:wait(), new:err())
+        assert.equal("alone\n", new:out())
+        assert.matches('^holdfast: "key": the job of pid ' .. pid .. " gets TERM\n", new:err())
+        assert.same({ code = 128 + command.TERM }, old:wait())
+    end)
+
+    it("sends KILL to a job that ignores TERM, also if its wrapper was killed and its command has ended", function()
+        local script = "sh -c 'trap \"\" TERM; echo $$ >\"%s\"; while :; do sleep 0.01; done' & READY; exit 0"
+        local old, pid = hold(script:format(command.path "child"))
+        guard_of(old)
+        old:signal(command.KILL)
+        local child = assert(await(function() return tonumber(read "child") end))
+        assert(await(function() return not command.alive(pid) end))
+        local new = start("lock", "--replace", "--kill-after", "0.2", "key", "echo", "ran")
+        assert.same({ code = 0 }, new:wait(), new:err())
+        assert.equal("ran\n", new:out())
+        assert.matches("gets TERM\n.* gets KILL\n$", new:err())
+        assert.is_false(command.alive(child))
+    end)
+
+    it("just takes a lock that is free", function()
+        assert.equal("ran\n", (world.output("lock", "--replace", "key", "echo", "ran")))
+    end)
+
+    it("ends no process that is not a job, and none of a different user", function()
+        local keeper = start("run", "--workers", "1", "-e", [[
+            require("resty.shdict").open("commands")
+            assert(require("resty.lock"):new("commands", { exptime = 600 }):lock("key"))
+            io.open("]] .. command.path "held" .. [[", "w"):close()
+            require("resty.holdfast.scheduler").sleep(600)
+        ]])
+        assert(await(function() return read "held" end))
+        assert.matches("cannot replace pid %d+ .*, which is no job of holdfast lock",
+                       world.refused(1, "", "lock", "--replace", "key", "true"))
+        assert.is_nil(keeper:wait(0))
+        keeper:signal(command.TERM)
+        keeper:wait()
+        if shell.output "id -u" == "0" then
+            local _, pid = hold("exec setpriv --reuid=65534 sleep 600")
+            assert(await(function() return (read("/proc/" .. pid .. "/status") or ""):find "Uid:\t65534" end))
+            assert.matches("cannot replace pid " .. pid .. " .*, which runs as a different user",
+                           world.refused(1, "", "lock", "--replace", "key", "true"))
+            assert.is_true(command.alive(pid))
+        end
+    end)
+
+    it("cannot be combined with -n, with --no-fork, or with a cluster", function()
+        for _, words in ipairs { { "-n" }, { "-F" }, { "--cluster", "main" } } do
+            local err = world.refused(64, "", joined({ "lock", "--replace" }, words, { "key", "true" }))
+            assert.matches("%-%-replace ", err)
+        end
     end)
 end)
 
@@ -906,6 +1124,25 @@ describe("In a terminal holdfast lock", function()
             until("status 0")
             say("exit\n")
         ]]
+    end)
+
+    it("says every second whom it waits for, in one line that it removes", function()
+        local process = hold("exec sleep 600", "--why", "full")
+        typing [[
+            say(program + " lock -w 2.5 key true\n")
+            until("\r\x1b[Kholdfast: waiting for 1")
+            until(' s: "key" is held by pid ')
+            until(': "full"')
+            until("\r\x1b[Kholdfast: waiting for 2")
+            until("\r\x1b[K")
+            until('holdfast: "key" is held by pid')
+            until("waited for 2.5 s")
+            say(program + " lock -q -w 1.5 key true; echo $? sta''tus\n")
+            until("1 status")
+            assert "waiting" not in text, text
+            say("exit\n")
+        ]]
+        process:signal(command.TERM)
     end)
 
     it("passes a hang-up on to the command if it is the session leader", function()

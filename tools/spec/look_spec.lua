@@ -1,5 +1,5 @@
--- Tests `holdfast ls`, `stat` and `locks`: what they print for people and for programs. They change nothing, and wait
--- for no process.
+-- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and wait for
+-- no process.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -14,7 +14,7 @@ local MEMBERS = [[
     for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
--- Holds three keys as lock, rwlock and semaphore, one with an exptime and a reason.
+-- Holds three keys as lock, rwlock and semaphore, one of them with an exptime and a reason.
 local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
@@ -138,7 +138,7 @@ describe("holdfast ls", function ()
         assert.equal("FF6E616D65", dictionary.name_hex)
     end)
 
-    it("says why a dictionary cannot be read, and lists the others", function ()
+    it("reports why a dictionary cannot be read, and lists the others", function ()
         keep(MEMBERS .. "ready()")
         command.write(command.world() .. "/broken.dict", ("x"):rep(8192))
         os.execute("chmod 600 " .. command.world() .. "/broken.dict")
@@ -210,6 +210,19 @@ describe("holdfast locks", function ()
         assert.equal(2, #rows(output("locks", "--max", "2")))
     end)
 
+    it("shows the token on a terminal if there is room for it, and always with --wide", function ()
+        keep(HOLDERS .. "ready()")
+        local token = rows(output("locks", "--prefix", "lock"))[1][5]
+        local head = "^DICTIONARY +KEY +KIND +TOKEN +HOLDER"
+        assert.matches(head, (world.in_terminal(200, "locks", "--color=never", {})))
+        local narrow = world.in_terminal(80, "locks", "--color=never", {})
+        assert.matches("^DICTIONARY +KEY +KIND +HOLDER +HELD FOR", narrow)
+        local wide = world.in_terminal(80, "locks", "--wide", "--color=never", {})
+        assert.matches(head, wide)
+        assert.matches("\nmy_locks +lock\\x01\\\\ +lock +" .. token .. "  pid [^\n]* the nightly\\x09report\n", wide)
+        assert.equal(token, rows(output("locks", "--wide", "--prefix", "lock"))[1][5])
+    end)
+
     it("shows which holders are stopped or dead", function ()
         local process = keep(HOLDERS .. "ready()")
         local pid = world.worker_of(process)
@@ -249,6 +262,42 @@ describe("holdfast locks", function ()
         assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
     end)
 
+    it("shows equal waiters in one line", function ()
+        world.hold("my_locks", "key")
+        for _ = 1, 5 do
+            command.start("lock", "my_locks", "key", "--", "true")
+        end
+        command.start("lock", "my_locks", "key", "--", "cat")
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return text:find "5 × true" and text:find "cat"
+        end), text)
+        local lines = {}
+        for line in text:gmatch "[^\n]+" do
+            lines[line:match "^ *(%S)"] = line
+        end
+        assert.matches("^  5 × true %(pid %d+, %d+, %d+, …%) wait, the longest for [%d.]+ s$", lines["5"])
+        assert.matches("^  pid %d+ %(cat%) waits for [%d.]+ s$", lines.p)
+        assert.equal(6, #json.decode(output("locks", "--waiting", "--json")).locks[1].waiters)
+    end)
+
+    it("shows the children that wait for a lock of their parent as one ring", function ()
+        local inner = ("for i in 1 2 3; do '%s' lock my_locks a -- true & done; wait"):format(command.program)
+        command.start("lock", "my_locks", "a", "--", "sh", "-c", inner)
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return text:find "3 × true"
+        end), text)
+        assert.matches("^a command waits for its child, which waits for the command:\n"
+                       .. "  my_locks a is held by pid %d+ %(sh%) for [%d.]+ s\n"
+                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, wait, the longest for [%d.]+ s\n$",
+                       text)
+        local _, found = run "doctor"
+        assert.equal(1, #rows(found))
+    end)
+
     it("shows nested commands that wait for each other as a deadlock, and so does doctor", function ()
         for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
@@ -262,14 +311,16 @@ describe("holdfast locks", function ()
             text = output("locks", "--waiting")
             return select(2, text:gsub("waits for", "")) == 2
         end), text)
-        local outer, first, holder, second = text:match(
-            "^my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "  pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "    my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "      pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "        my_locks a %(see above: they wait for each other%)\n$")
-        assert.truthy(outer, text)
-        assert.same({ outer, holder }, { second, first })
+        local one, of_other, other, of_one = text:match(
+            "^2 commands wait for each other, so none can go on:\n"
+            .. "  my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
+            .. "  my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n$")
+        assert.truthy(one, text)
+        assert.same({ one, other }, { of_one, of_other })
+        assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
+                       (world.in_terminal(100, "locks", "-w", "--color=never", {})))
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
@@ -286,7 +337,7 @@ describe("holdfast locks", function ()
             end
         ]]
         local pid = world.worker_of(process)
-        -- Stops it somewhere in the loop, which is mostly inside the dictionary.
+        -- Stops the process somewhere in the loop, which is mostly inside the dictionary.
         for _ = 1, 20 do
             command.kill(pid, 19)
             local begin = command.now()
@@ -317,15 +368,31 @@ describe("Reading a runtime directory", function ()
         end
         assert.matches("my_locks", output("ls"))
         run("prune")
-        assert.matches("my_locks", output("ls"))  -- it is kept
+        assert.matches("my_locks", output("ls")) -- it is kept
     end)
 
-    it("says that there is none, and creates none", function ()
-        for _, words in ipairs(LOOKS) do
+    it("reports that no program uses it yet, and creates nothing", function ()
+        local unused = "no program uses holdfast here yet (" .. command.world() .. ")"
+        local others = "choose another directory with --dir, or another user with --user"
+        for _, words in ipairs { { "ls" }, { "ls", "-p" }, { "locks" }, { "locks", "-w" } } do
             local ended, out, err = run(unpack(words))
-            assert.same({ code = 2 }, ended)
-            local said = words[1] == "doctor" and out or err
-            assert.truthy(said:find("there is no " .. command.world() .. "/processes", 1, true), said)
+            assert.same({ { code = 0 }, "", ("holdfast: %s; %s\n"):format(unused, others) }, { ended, out, err })
+            assert.equal("", (select(3, run(unpack(words), "--json"))))
+        end
+        assert.equal(("note\t-\t%s\t%s\n"):format(unused, others), output "doctor")
+        assert.equal(("note: %s\n    %s\n"):format(unused, others), (world.in_terminal(200, "doctor", "--color=never")))
+        assert.same({ directory = command.world(), dictionaries = {} }, json.decode(output("ls", "--json")))
+        assert.same({ directory = command.world(), locks = {} }, json.decode(output("locks", "--json")))
+        assert.equal("ok", json.decode(output("doctor", "--json")).status)
+        assert.equal("total 0", listing())
+        local later = { HOLDFAST_DIR = command.world() .. "/later" }
+        assert.truthy(output("doctor", later):find("yet (" .. later.HOLDFAST_DIR .. ")", 1, true))
+    end)
+
+    it("refuses to read a dictionary where there is none, and a directory of --dir that does not exist", function ()
+        for _, words in ipairs { { "ls", "my_locks" }, { "locks", "my_locks" }, { "top", "-b", "my_locks" },
+                                 { "stat", "my_locks" }, { "get", "my_locks", "value" }, { "keys", "my_locks" } } do
+            refused(2, "there is no " .. command.world() .. "/processes", unpack(words))
         end
         assert.equal("total 0", listing())
         local missing = command.world() .. "/missing"
@@ -344,7 +411,7 @@ describe("Reading a runtime directory", function ()
         assert.equal(2, #rows(output("ls", "--dir", directory, { HOLDFAST_DIR = "/nowhere" })))
     end)
 
-    it("refuses one with another layout, and says so", function ()
+    it("refuses a directory with a different layout, and reports that", function ()
         keep(MEMBERS .. "ready()")
         world.overwrite("processes", 8, "\99\0\0\0")
         for _, name in ipairs { "ls", "locks" } do
@@ -352,7 +419,7 @@ describe("Reading a runtime directory", function ()
         end
     end)
 
-    it("as another user needs root, and switches to that user", function ()
+    it("as a different user needs root, and switches to that user", function ()
         if shell.output "id -u" ~= "0" then
             refused(2, 'cannot become user "root": only root can', "ls", "--user", "root")
             return

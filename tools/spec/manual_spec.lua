@@ -32,7 +32,7 @@ end
 describe("The manual of the command", function ()
     command.fixture()
 
-    it("names every command, and every option of those that read or change a runtime directory", function ()
+    it("names every command, and every option of commands that read or change a runtime directory", function ()
         local manual = files.read(MANUAL)
         assert.is_true(#commands() >= 17)
         for _, name in ipairs(commands()) do

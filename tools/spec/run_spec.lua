@@ -5,7 +5,7 @@ local command, shell, world = require "spec.support" ("command", "shell", "tools
 local await, files, path, read, write = command.await, command.files, command.path, command.read, command.write
 local refused = world.refused
 
--- The common part of the scripts. mark(name) creates a file that shows how far a worker has come.
+-- The common part of the scripts. mark(name) creates a file that shows a worker's progress.
 local PRELUDE = [[
 local ffi = require "ffi"
 local worker = require "resty.holdfast.worker"
@@ -70,7 +70,7 @@ describe("holdfast run", function()
     command.fixture()
 
     describe("workers", function()
-        it("each know their number and how many there are", function()
+        it("each know their number and the number of workers", function()
             local ended, out = run_script(3, 'print(id .. " of " .. worker.count())')
             assert.same({ code = 0 }, ended)
             for i = 0, 2 do
@@ -151,7 +151,7 @@ describe("holdfast run", function()
                 local run = env .. command.program .. " run --workers 1 " .. file
                 local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
                 local _, out = command.run("-c", run, { PROGRAM = "/bin/sh" })
-                -- Except the signals of the C library (32, 33), which it ignores in child processes.
+                -- Excludes the C library's signals (32, 33), which the command ignores in child processes.
                 local function of_programs(text)
                     return (text:gsub("%x+(%x%x%x%x%x%x%x)", "%1"))
                 end
@@ -159,7 +159,7 @@ describe("holdfast run", function()
             end
         end)
 
-        it("survive the truncation of a dictionary file, and create the dictionary again", function()
+        it("survive the truncation of a dictionary file, and recreate the dictionary", function()
             local process = start_ready(2, [[
                 local shdict = require "resty.shdict"
                 local dict = assert(shdict.open("cut" .. id, { size = "100k" }))
@@ -291,12 +291,12 @@ describe("holdfast run", function()
                 process:err())
         end)
 
-        it("kills at once on a second signal", function()
+        it("kills immediately on a second signal", function()
             local process = start_ready(1, "ignore_term() mark('deaf') for_ever()", "--grace", "3600")
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            -- Send it repeatedly: two signals are one for a process that has not handled the first.
+            -- Sends the signal repeatedly: two signals count as one for a process that has not handled the first.
             local ended = await(function()
                 process:signal(command.TERM)
                 return process:wait(0.2)
@@ -304,7 +304,7 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, ended)
         end)
 
-        it("handles an INT of the terminal once: the workers leave it to the master", function()
+        it("handles the terminal's INT once, in the master only", function()
             local process = start_ready(2, "ignore_term() mark('deaf' .. id) for_ever()", "--grace", "0.4")
             assert.truthy(count_files("^deaf", 2))
             local before = command.now()
@@ -316,7 +316,7 @@ describe("holdfast run", function()
 
     describe("on QUIT", function()
         for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
-            it("lets the workers finish, which learn of it by " .. what, function()
+            it("lets the workers finish, which learn about it through " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())
@@ -324,7 +324,7 @@ describe("holdfast run", function()
             end)
         end
 
-        it("still stops at once when TERM follows", function()
+        it("still stops immediately when TERM follows", function()
             local process = start_ready(1, "until_told() mark('told') for_ever()")
             process:signal(command.QUIT)
             assert.truthy(count_files("^told", 1))
@@ -369,7 +369,7 @@ describe("holdfast run", function()
             assert.same({ "finished0", "finished1" }, files("^finished"))
         end)
 
-        it("can reload again and again", function()
+        it("can reload repeatedly", function()
             local process = start_ready(1, "until_told()")
             for round = 2, 5 do
                 process:signal(command.HUP)
@@ -392,7 +392,7 @@ describe("holdfast run", function()
             assert_quits(process, 0)
         end)
 
-        it("doubles the delay each time a worker fails at once", function()
+        it("doubles the delay each time a worker fails immediately", function()
             local before = command.now()
             local process = start_ready(1, "os.exit(1)", "--respawn")
             assert.truthy(count_files("^ready%.0%.%d+$", 4))
@@ -444,7 +444,7 @@ describe("holdfast run", function()
             assert.is_true(tonumber(read("finished")) >= 0.5)
         end)
 
-        it("ends a wait for the stop at once on QUIT, in a task and in the main chunk", function()
+        it("ends a wait for the stop immediately on QUIT, in a task and in the main chunk", function()
             local process = start_ready(2, TASKS .. [[
                 local function wait() mark("begun" .. id) assert(scheduler.stopping(3600)) mark("told" .. id) end
                 if id == 0 then scheduler.spawn(wait) else wait() end]])
@@ -475,13 +475,13 @@ describe("holdfast run", function()
             assert.truthy(count_files("^sum%.2$", 1), process:err())
         end)
 
-        it("with another size than the existing ones end the run before it starts", function()
+        it("with a size different from the existing ones end the run before it starts", function()
             start_ready(1, "until_told()", "--dict", "counts=64k")
             local err = refused(1, "", "run", "--dict", "counts=128k", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .*65536.*131072', err)
         end)
 
-        it("larger than the free memory end the run before it starts, and the message says how much is free", function()
+        it("larger than the free memory end the run before it starts, and the message names the free space", function()
             local err = refused(1, "", "run", "--dict", "counts=1000g", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .* %d+ bytes are free', err)
         end)
@@ -507,7 +507,7 @@ describe("holdfast run", function()
     end)
 
     describe("master", function()
-        -- Its first `count` workers end when it is killed.
+        -- Expects that the first `count` workers end when the master is killed.
         local function assert_leaves_none(process, count)
             process:signal(command.KILL)
             assert.same({ signal = command.KILL }, process:wait())
@@ -522,7 +522,7 @@ describe("holdfast run", function()
             assert_leaves_none(process, 3)
         end)
 
-        it("leaves none behind when a child of a worker survives with the worker's descriptors", function()
+        it("leaves no worker behind when a worker's child survives with the worker's descriptors", function()
             local process = start_ready(2, [[
                 if id == 0 then ignore_term() elseif ffi.C.fork() == 0 then mark("child") for_ever() end
                 mark("set" .. id)
@@ -533,7 +533,7 @@ describe("holdfast run", function()
 
         it("uses no processor time when idle", function()
             local process = start_ready(1, "while not worker.exiting() do sleep(0.05) end")
-            -- It may still be busy when its worker is ready.
+            -- The master may still be busy when its worker is ready.
             assert.truthy(await(function()
                 local before = cpu_ticks(process.pid)
                 command.sleep(1)

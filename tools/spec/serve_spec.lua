@@ -35,7 +35,7 @@ local function serve_members(...)
     return (select(2, serve(...)))
 end
 
--- Returns how many dictionaries cannot be opened, according to a new server.
+-- Returns the number of dictionaries that cannot be opened, according to a new server.
 local function refused()
     local process, port = serve()
     local body = get(port, "/metrics")
@@ -74,7 +74,12 @@ describe("holdfast serve", function ()
         local body, status, head = get(port, "/metrics")
         assert.equal(200, status)
         assert.matches("\r\nContent%-Type: text/plain; version=0%.0%.4; charset=utf%-8\r\n", head)
-        assert.equal(command.read "metrics", body)
+        local function without_times(text)
+            return (text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1"))
+        end
+        assert.equal(without_times(command.read "metrics"), without_times(body))
+        local hold = '\nholdfast_lock_longest_hold_seconds{dictionary="cache",waiters="no"} (%d+%.%d+)\n'
+        assert.is_true(tonumber(body:match(hold)) >= tonumber(command.read "metrics":match(hold)))
         assert.truthy(body:find('holdfast_dictionary_hits_total{dictionary="cache"} 50\n', 1, true))
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
     end)
@@ -190,7 +195,7 @@ describe("holdfast serve", function ()
     it("serves the objects of ls, stat, locks and doctor", function ()
         local port = serve_members()
         local found, wanted = api(port, "dictionaries"), json.decode(output("ls", "--json"))
-        assert.equal(wanted.directory, found.directory)
+        assert.same({ wanted.directory, json.null }, { found.directory, found.note })
         assert.equal(#wanted.dictionaries, #found.dictionaries)
         for i, dictionary in ipairs(wanted.dictionaries) do
             found.dictionaries[i].memory = dictionary.memory
@@ -239,7 +244,7 @@ describe("holdfast serve", function ()
         end
     end)
 
-    it("answers HEAD with the head alone", function ()
+    it("answers HEAD with only the head", function ()
         local _, port = serve()
         local answer = http.answer_to(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
@@ -324,10 +329,10 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
-        -- A regression: it served without a token.
+        -- A regression: the server used to serve without a token.
         assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
         assert.matches("token%-file: no FILE was given", refusal("--token-file="))
-        -- Must not suggest chmod for a file that is not a token.
+        -- The message must not suggest chmod for a file that is not a token.
         assert.matches('token file "/tmp" is not a regular file', refusal("--token-file", "/tmp"))
         assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
@@ -388,7 +393,7 @@ sys.stdin.read()
         assert.equal(200, (select(2, get(port, "/metrics"))))
     end)
 
-    it("exits with 0 at once on TERM and INT, while a client is silent and another waits", function ()
+    it("exits with 0 immediately on TERM and INT, while a client is silent and another waits", function ()
         keep(MEMBERS .. "ready()")
         for _, signal in ipairs { command.TERM, command.INT } do
             local process, port = serve()
@@ -399,11 +404,16 @@ sys.stdin.read()
         end
     end)
 
-    it("sees a runtime directory that is created later, dictionaries that are created again, and its end", function ()
+    it("notices a runtime directory that is created later, recreated dictionaries, and the directory's end", function ()
         local _, port = serve()
+        local unused = "no program uses holdfast here yet"
+        assert.same({ unused, {} }, { api(port, "dictionaries").note, api(port, "dictionaries").dictionaries })
+        assert.same({ 0, {} }, { api(port, "locks").count, api(port, "locks").locks })
+        assert.same({ {}, {} }, { api(port, "histograms").dictionaries, api(port, "contention").keys })
+        assert.matches("^" .. unused, api(port, "doctor").findings[1].sentence)
+        assert.equal("ok", api(port, "doctor").status)
         local body, status = get(port, "/metrics")
-        assert.equal(503, status)
-        assert.truthy(json.decode(body).error:find("there is no", 1, true))
+        assert.same({ 200, "\nholdfast_dictionaries_unreadable 0\n" }, { status, body:match "\n[^#\n]*\n$" })
         local function has(size)
             return await(function ()
                 local text, code = get(port, "/api/v1/dictionaries/again")
@@ -424,7 +434,7 @@ sys.stdin.read()
         assert.is_true(has(131072))
     end)
 
-    it("takes no process slot, and creates no files", function ()
+    it("occupies no process slot, and creates no files", function ()
         local process = keep(MEMBERS .. "ready()")
         local _, port = serve()
         get(port, "/metrics")

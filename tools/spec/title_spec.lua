@@ -1,4 +1,4 @@
--- Tests what ps shows for master and workers, and which program name others see for the holder of a lock.
+-- Tests what ps shows for master and workers, and which program name other processes see for the holder of a lock.
 
 local command = require "spec.support.command"
 
@@ -39,7 +39,7 @@ end
 describe("In the list of processes", function()
     command.fixture()
 
-    it("each worker shows its number, how many there are, and the script; the master too", function()
+    it("each worker shows its number, the number of workers and the script, and so does the master", function()
         local script = write("script.lua", WAIT)
         local process, pids = start(3, script)
         for id = 0, 2 do

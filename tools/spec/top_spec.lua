@@ -26,7 +26,7 @@ local function member(code, ...)
     return keep(STEPS:format(command.path "") .. code, ...)
 end
 
--- Returns the lines of batch output that begin with the word, without it.
+-- Returns the lines of batch output that begin with the word, without the word.
 local function those(kind, text)
     local found = {}
     for _, row in ipairs(rows(text)) do
@@ -87,7 +87,7 @@ local function go()
     assert(command.await(function () return command.read "did" end))
 end
 
--- Three keys: one waiter for one, and two waiters for "slow".
+-- Contends for keys: one key has one waiter, and "slow" has two.
 local function contend()
     member [[
         local lock = require "resty.lock"
@@ -150,7 +150,7 @@ describe("holdfast top --batch with contended locks", function ()
         assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
     end)
 
-    it("prints locks with holder and waiters, those with most waiters first", function ()
+    it("prints locks with holder and waiters, most waiters first", function ()
         local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
         assert.equal("slow other alone", fields(2, found))
         local slow = found[1]
@@ -238,7 +238,7 @@ describe("holdfast top --batch", function ()
         assert.is_near(3, total(10, locks), 0.1)
     end)
 
-    it("treats a dictionary that was removed and created again as a new one", function ()
+    it("treats a recreated dictionary as a new one", function ()
         member [[
             local dict = assert(shdict.open("again", { size = "64k" }))
             for _ = 1, 500 do dict:get("x") end
@@ -257,7 +257,20 @@ describe("holdfast top --batch", function ()
         assert.is_near(700, total(6, found), 5)
     end)
 
-    it("refuses bad options, and says what it accepts", function ()
+    it("shows a runtime directory that no program uses yet, and the programs that come", function ()
+        local ended, out, err = command.run("top", "-n", "1", "-d", "0.1")
+        assert.same({ code = 0 }, ended)
+        assert.matches("^holdfast: no program uses holdfast here yet ", err)
+        assert.matches("^world\t[^\n]*\t0\t0\t0\t0.00\t0.00\t0.00\t%d+\t%d+\n$", out)
+        local found = json.decode(output("top", "-b", "--json", "-n", "1", "-d", "0.1"))
+        assert.same({ command.world(), {}, {} }, { found.directory, found.locks, found.dictionaries })
+        local process = command.start("top", "-b", "-d", "0.1")
+        assert(command.await(function () return (process:out() or ""):find "world" end))
+        member [[ assert(shdict.open("later", { size = "64k" })) ready() ]]
+        assert(command.await(function () return process:out():find("\ndictionary\tlater\t", 1, true) end))
+    end)
+
+    it("refuses bad options, and lists what it accepts", function ()
         member [[ assert(shdict.open("there", { size = "64k" })) ready() ]]
         for _, case in ipairs {
             { { "--delay", "0" }, 'bad time "0": expected seconds, 0.1 to 3600, as in 0.5' },
@@ -273,7 +286,7 @@ describe("holdfast top --batch", function ()
         end
     end)
 
-    it("waits for no process that is stopped inside a dictionary, and takes no process slot", function ()
+    it("waits for no process that is stopped inside a dictionary, and occupies no process slot", function ()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
             assert(keep(require("resty.lock"):new("stopped", { exptime = 3000 })):lock("key"))
@@ -295,7 +308,7 @@ describe("holdfast top --batch", function ()
 end)
 
 
--- A terminal emulator for the part of xterm that ncurses uses; any other byte is an error.
+-- A terminal emulator for the part of xterm that ncurses uses. Any other byte is an error.
 local TERMINAL = [[
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 program = sys.argv[1]
@@ -509,7 +522,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         ]]
     end)
 
-    it("fits into 40x10, into less, and into another size while it runs", function ()
+    it("fits into 40x10, into less, and into a new size while it runs", function ()
         play [[
         terminals = [Terminal(*size) for size in ((10, 40), (5, 20), (3, 10), (2, 3), (1, 1))]
         terminals[0].until(lambda: 0 < terminals[0].row_of("slow") < terminals[0].row_of("alone"), "rows")
@@ -666,7 +679,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("scrolls by arrows, pages, home and end", function ()
+    it("scrolls with arrows, pages, home and end", function ()
         hold_many "('key%03d'):format(i)"
         play [[
         t = Terminal(24, 80, "--sort", "key")
@@ -746,7 +759,25 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("continues when a dictionary is removed and created again, and when a process stops inside one", function ()
+    it("waits for the first program", function ()
+        local script = command.write("come.lua", [[
+            assert(require("resty.shdict").open("later", { size = "64k" }))
+            while true do require("resty.holdfast.scheduler").sleep(0.1) end
+        ]])
+        play(([[
+        t = Terminal(24, 80)
+        t.until("no program uses holdfast here yet")
+        new = subprocess.Popen([program, "run", "--workers", "1", "%s"])
+        t.until("1 dictionary")
+        t.until(lambda: "no program uses" not in t.text(), "end of the message")
+        new.terminate()
+        new.wait()
+        t.type("q")
+        t.ends(0)
+        ]]):format(script))
+    end)
+
+    it("continues when a dictionary is recreated, and when a process stops inside one", function ()
         contend()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))

@@ -5,7 +5,7 @@ local command, shell, world = require "spec.support" ("command", "shell", "tools
 -- The first commands. Those for clusters exist only with the folder cluster/.
 local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
--- Arguments, and the message: it names what was given and what is accepted.
+-- Arguments, and the message, which names the given and the accepted words.
 local REFUSED = {
     { {}, "no command was given; accepted: " .. FIRST },
     { { "" }, 'unknown command ""; accepted: ' .. FIRST },
@@ -116,6 +116,7 @@ describe("The command line", function()
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
             "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
+            "set --size --create NAME KEY VALUE", "incr --size --create NAME KEY", "doctor --held", "doctor --waiting",
             "incr --init NAME KEY", "incr --init-ttl NAME KEY", "lock --wait KEY",
             "lock --exptime KEY", "lock --dir KEY", "lock --user KEY", "lock --cluster KEY", "lock --agent-config KEY",
             "lock --conflict-exit-code KEY",
@@ -184,7 +185,7 @@ describe("The command line", function()
         end
         local ended, out, err = command.run(unpack(arguments))
         assert.same({ code = 0 }, ended, err)
-        -- Which worker is first differs from run to run.
+        -- The order of the workers differs from run to run.
         assert.equal((output:gsub("%d", "N")), (out:gsub("%d", "N")))
     end)
 end)

@@ -132,7 +132,7 @@ describe("holdfast", function ()
         assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))
     end)
 
-    it("refuses to end a lock that it cannot read, and says why", function ()
+    it("refuses to end a lock that it cannot read, and reports why", function ()
         world.damage_lock("values", "held")
         for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
                                  { "ttl", "values", "held", "1" } } do
@@ -175,7 +175,7 @@ describe("holdfast", function ()
         assert.equal(30000, count)
     end)
 
-    it("says why it cannot print a value", function ()
+    it("reports why it cannot print a value", function ()
         assert.same({ 1, 'there is no key "none"' }, { refused("get", "values", "none") })
         assert.same({ 2, 'cannot print "list": it is a list of 1 element; use lpop or rpop in Lua' },
                     { refused("get", "values", "list") })
@@ -185,7 +185,44 @@ describe("holdfast", function ()
         assert.equal("table", json.decode(output("get", "--json", "values", "table")).type)
     end)
 
-    it("creates no dictionary", function ()
+    it("creates a dictionary with --create, and only then", function ()
+        assert.equal("", output("set", "--create", "new", "k", "v"))
+        assert.equal("v\n", output("get", "new", "k"))
+        assert.equal("1\n", output("incr", "counts", "n", "--init", "0", "--create", "--size", "64k", "--persist"))
+        assert.equal("3\n", output("incr", "--create", "--size", "1m", "counts", "n", "2"))
+        local function of(name)
+            local found = json.decode(output("stat", "--json", name))
+            return { found.size, found.life }
+        end
+        assert.same({ 8388608, "kept" }, of "new")
+        assert.same({ 65536, "persistent" }, of "counts")
+        output("set", "--create", "--persist", "values", "k", "v")
+        assert.same({ 65536, "kept" }, of "values")  -- it existed
+        assert.same({ 1, 'key "k" already exists' }, { refused("set", "--create", "--add", "new", "k", "w") })
+        assert.same({ 1, 'there is no key "k"' }, { refused("incr", "--create", "second", "k") })
+        assert.same({ 8388608, "kept" }, of "second")
+        assert.matches("^empty dictionary name: ", (select(2, refused("set", "--create", "", "k", "v"))))
+    end)
+
+    it("creates the runtime directory with --create, which then keeps its values", function ()
+        local directory = command.world() .. "/new"
+        local environment = { HOLDFAST_DIR = directory }
+        assert.same({ code = 2 }, (run("set", "flags", "k", "v", environment)))
+        output("set", "--create", "flags", "k", "v", environment)
+        output("incr", "--create", "flags", "n", "--init", "0", environment)
+        assert.equal("v\n", output("get", "flags", "k", environment))
+        assert.equal("1\n", output("get", "flags", "n", environment))
+    end)
+
+    it("runs the example of the manual", function ()
+        local manual = command.read(command.repository .. "/tools/docs/holdfast.md")
+        local example = manual:match "\n## Values for scripts\n\n(.-)\n\n"
+        local path = command.write("example.sh", 'PATH="$BIN:$PATH"\nset -e\n' .. example .. "\n")
+        assert.equal("closed for maintenance\ndeployment 1\n",
+                     output(path, { PROGRAM = "/bin/sh", BIN = command.program:gsub("/holdfast$", "") }))
+    end)
+
+    it("creates no dictionary without it", function ()
         for _, words in ipairs { { "get", "none", "k" }, { "set", "none", "k", "v" }, { "incr", "none", "k" },
                                  { "del", "none", "k" }, { "ttl", "none", "k" }, { "keys", "none" } } do
             local code, said = refused(unpack(words))
@@ -207,6 +244,10 @@ describe("holdfast", function ()
         { { "get", "-e", "values", "a\\x0" }, 'bad escape in "a\\x0": expected \\xHH or \\\\' },
         { { "get", "--fast", "values", "a" }, 'unknown option "--fast"; accepted: --help, --dir, --user, --json' },
         { { "get", "values", "a", "--color", "blue" }, '--color: bad value "blue": expected always, never or auto' },
+        { { "set", "values", "a", "b", "--size", "1m" }, "--size needs --create" },
+        { { "incr", "values", "a", "--persist" }, "--persist needs --create" },
+        { { "set", "new", "a", "b", "--create", "--size", "1x" }, '--size: bad size "1x": expected a number of bytes' },
+        { { "incr", "new", "a", "--create", "--size", "1k" }, '--size: bad size "1k": at least 12288 bytes (12k)' },
         { { "set", "values", "a" }, "expected either VALUE or --stdin" },
         { { "set", "values", "a", "b", "--stdin" }, "expected either VALUE or --stdin" },
         { { "set", "values", "a", "b", "--add", "--replace" }, "--replace cannot be combined with --add or --safe" },
@@ -226,7 +267,7 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
-        -- An empty argument, as from an unset shell variable, is not the same as no argument.
+        -- An empty argument, as from an unset shell variable, is not the same as a missing argument.
         { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
         { { "incr", "values", "a", "" }, 'bad number ""' },
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },

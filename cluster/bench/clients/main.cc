@@ -1,4 +1,4 @@
-// The etcd clients with which `make bench-cluster` compares locks of a cluster, started by cluster/bench/contest.lua: a
+// The etcd clients that `make bench-cluster` compares locks of a cluster with. cluster/bench/contest.lua starts them: a
 // contender for one lock, or a client that takes free locks. HOLDFAST_BENCH_PART selects the part; result lines have
 // the same form as from the parts in Lua.
 #include <algorithm>
@@ -36,7 +36,7 @@ int bucket_of(double seconds) {
   return std::max(0, static_cast<int>(std::ceil(std::log10(seconds / kShortest) * kPerDecade)));
 }
 
-/// A contender that has had the lock once.
+/// Returns a contender that has already had the lock once.
 std::unique_ptr<Recipe> connect(const std::string& part, const Options& options, SharedPage& page) try {
   std::unique_ptr<Recipe> lock = recipe_for(part, options);
   lock->lock();
@@ -47,7 +47,7 @@ std::unique_ptr<Recipe> connect(const std::string& part, const Options& options,
   throw;
 }
 
-/// Does the same as cluster/bench/contender.lua: the last wait ends after the deadline, and counts only as a wait.
+/// Does the same as cluster/bench/contender.lua: the last wait ends after the deadline and counts only as a wait.
 void contend(const std::string& part, const Options& options) {
   SharedPage page(options.text("page"), static_cast<std::size_t>(options.number("process")));
   const std::unique_ptr<Recipe> lock = connect(part, options, page);
@@ -76,7 +76,7 @@ void contend(const std::string& part, const Options& options) {
   std::printf("\n");
 }
 
-/// Sends the transaction by which an agent asks for a free lock, without an agent. Prints the seconds of each.
+/// Sends the transaction that an agent uses to request a free lock, without an agent. Prints the seconds of each.
 void ask(const Options& options) {
   Session session(options.text("url"));
   const agent::Keys keys(options.text("space"));

@@ -27,11 +27,11 @@ class StockLock final : public Recipe {
  private:
   Session session_;
   const std::string request_;
-  std::string held_;  // the body of the request that releases it
+  std::string held_;  // the body of the request that releases the lock
 };
 
-/// A queue of keys in the order of their creation. Each client waits until the key before its own is gone, so a release
-/// wakes only one. Before it continues, the client checks that its key is the first.
+/// A queue of keys in order of creation. Each client waits until the previous key is gone, so a release wakes only one
+/// client. Before it continues, the client checks that its key is the first.
 class QueueLock final : public Recipe {
  public:
   QueueLock(const std::string& url, const std::string& name);
@@ -42,7 +42,8 @@ class QueueLock final : public Recipe {
   using Queue = std::vector<agent::Record>;
 
   Queue look();
-  /// Returns the key before this client's, or none if its own is the first. Throws if its own is gone.
+  /// Returns the key before this client's key, or none if this client's key is the first. Throws if this client's key
+  /// is gone.
   const agent::Record* before(const Queue& queue) const;
 
   Session session_;
@@ -52,7 +53,7 @@ class QueueLock final : public Recipe {
   std::uint64_t count_ = 0;
 };
 
-/// No lock at all, to show that the check finds overlaps.
+/// Does not lock at all, to show that the check finds overlaps.
 class NoLock final : public Recipe {
  public:
   void lock() override {}

@@ -1,4 +1,4 @@
-// A client's requests to etcd, one after the other, with the agent's own HTTP and JSON code.
+// A client's sequential requests to etcd, with the agent's own HTTP and JSON code.
 #pragma once
 
 #include <memory>
@@ -32,13 +32,13 @@ class Session {
   agent::LeaseId lease_ = 0;
 };
 
-/// A watch of one key, as long as the object lives. It has no start revision, because etcd serves watches that start in
-/// the past only every 100 ms.
+/// Watches one key as long as the object lives. The watch has no start revision, because etcd serves watches that start
+/// in the past only every 100 ms.
 class KeyWatch {
  public:
   KeyWatch(Session& session, const std::string& key);
 
-  /// Returns when the watch works: no later deletion is missed.
+  /// Returns when the watch works: it misses no later deletion.
   void await_begin();
   void await_deletion();
 

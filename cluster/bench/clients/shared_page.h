@@ -1,5 +1,5 @@
-// A page of memory that all contenders of a run share, whatever lock they take. They start together through it, and the
-// holder of the lock finds out whether it is alone. cluster/bench/shared_page.lua has the same for Lua.
+// A page of memory that all contenders of a run share, whatever lock they take. They use it to start together, and the
+// holder of the lock uses it to detect whether it is alone. cluster/bench/shared_page.lua is the same for Lua.
 #pragma once
 
 #include <array>
@@ -17,15 +17,17 @@ void nap(double seconds);
 
 class SharedPage {
  public:
-  /// Maps the file, which exists. It stays mapped until the process ends. `self`: from 0.
+  /// Maps the file, which must exist. The file stays mapped until the process ends. `self` counts from 0.
   SharedPage(const std::string& path, std::size_t self);
 
-  /// Reports that this contender is ready, waits for the start, and returns its time. Throws if there is none.
+  /// Reports that this contender is ready, waits for the start, and returns the start time. Throws if there is no
+  /// start.
   double await_start();
   /// Reports that this contender will not be ready.
   void give_up() { page_->ready[self_].store(-1); }
 
-  /// Runs the section under the lock: keeps the processor busy that long, and counts how often it is not alone.
+  /// Runs the section under the lock: keeps the processor busy for that long, and counts how often this contender is
+  /// not alone.
   void section(double seconds);
   std::uint64_t overlaps() const { return overlaps_; }
 
@@ -35,7 +37,7 @@ class SharedPage {
   /// Starts as zeros.
   struct Layout {
     std::atomic<double> start;    // CLOCK_MONOTONIC; below 0: no start
-    std::atomic<double> owner;    // the contender in the section: its number from 1; 0: nobody
+    std::atomic<double> owner;    // number of the contender in the section, from 1; 0: nobody
     std::atomic<double> counter;  // counts sections: too low if two overlapped
     std::array<std::atomic<std::int32_t>, kContendersMax> ready;
   };

@@ -42,7 +42,7 @@ function Agent:does(command)
 end
 
 
--- Kills it, like a crash.
+-- Kills the agent, like a crash.
 function Agent:kill()
     self.child:kill()
     self.child:wait()

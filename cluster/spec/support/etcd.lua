@@ -31,7 +31,7 @@ function _M.free_port()
 end
 
 
--- Sends a request. Returns the body of the answer; false if there is none.
+-- Sends a request. Returns the body of the answer, or false if there is none.
 function Server:post(path, body)
     local text = shell.output(("curl -sS -m 5 %s -d '%s' '%s%s' 2>/dev/null"):format(self.curl, body, self.url, path))
     return text ~= "" and text
@@ -60,7 +60,7 @@ function Server:erase(key)
 end
 
 
--- Runs etcdctl with this server. Returns its output, also from standard error.
+-- Runs etcdctl with this server. Returns its output, including standard error.
 function Server:ctl(arguments)
     return shell.output(("ETCDCTL_API=3 etcdctl --endpoints=%s %s %s 2>&1")
                         :format(self.url, self.ctl_options, arguments))
@@ -78,7 +78,7 @@ function Server:begin()
 end
 
 
--- Kills it, like a crash. Its data stays for begin().
+-- Kills the server, like a crash. Its data stays for begin().
 function Server:kill()
     self.daemon:kill()
 end
@@ -160,7 +160,7 @@ function _M.agent(machine, ...)
 end
 
 
--- The namespace of one test, so that leftovers of other tests at etcd do not disturb it.
+-- Returns a new namespace, so that leftovers of other tests at etcd do not disturb the test.
 function _M.new_space()
     spaces = spaces + 1
     return "space" .. spaces

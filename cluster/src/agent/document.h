@@ -1,4 +1,4 @@
-// The value of a lock's key at the store: it describes the holder for people. No decision depends on it.
+// The value of a lock's key in the store, which describes the holder for people. No decision depends on it.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct Contender {
   std::int64_t pid = 0;
   std::string program;
   std::string why;
-  Milliseconds held = 0;  // for how long
+  Milliseconds held = 0;  // how long it has held the lock
 
-  /// Compares what others can see.
+  /// Compares the fields that other machines can see.
   bool operator==(const Contender& other) const {
     return pid == other.pid && program == other.program && why == other.why;
   }
@@ -34,7 +34,7 @@ struct Document {
 
 /// Returns JSON. Bytes that are not UTF-8 are replaced.
 std::string write_document(const Document& document);
-/// Reads as much as possible; foreign text gives an empty document.
+/// Reads as many fields as possible. Other text gives an empty document.
 Document read_document(std::string_view text);
 
 }  // namespace holdfast::agent

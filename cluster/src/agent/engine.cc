@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// A change in the last second shows the store's current state.
+/// A change within this time shows the store's current state.
 constexpr Milliseconds kFresh = 1000;
 /// How long a status question may wait for the store.
 constexpr Milliseconds kStatusWait = 300;
@@ -35,7 +35,7 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
-// Numbers of local locks continue to grow; those of other machines and of new locks may not.
+// Fencing numbers of locks that are held here continue to grow. Other machines' locks and new locks may repeat numbers.
 void Engine::store_went_back(Revision from, Revision to) {
   const std::string why = "the store went back from revision " + std::to_string(from) + " to " + std::to_string(to) +
                           ", as after a restore without --bump-revision: tokens may repeat";
@@ -72,8 +72,8 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// A full store still answers reads and renews leases, so an agent that has changed nothing since does not notice. So
-// when somebody asks, request a change.
+// Answers status questions, after a change to the store if there was none recently. A full store still answers reads
+// and renews leases, so without a change the agent would not notice that the store is full.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
   if (asked_.empty()) return;
@@ -128,8 +128,8 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-// Take the lock back before the session ends: a program that comes in the meantime waits, instead of getting the lock
-// and losing it.
+// Takes locks back before the session ends, so that a program that comes in the meantime waits instead of getting a
+// lock and losing it.
 bool Engine::vacate() {
   const auto standing = machine_.standing();
   return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {

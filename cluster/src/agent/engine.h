@@ -1,6 +1,6 @@
-// An agent: combines the lease, its locks, the questions of local programs and the housekeeping, for one store and one
-// machine. The loop calls step() at due(), when Machine::wanted() or Machine::queries() has something, and after
-// callbacks of the store.
+// An agent, for one store and one machine: combines the lease, its locks, the questions of local programs and the
+// housekeeping. The loop calls step() when due() has come, when Machine::wanted() or Machine::queries() has something,
+// and after callbacks of the store.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace holdfast::agent {
 
 class Engine {
  public:
-  /// `space`: the prefix of all keys. `warn`: writes a sentence to the log.
+  /// `space` is the prefix of all keys. `warn` writes a sentence to the log.
   Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
          std::function<void(const std::string&)> warn);
   Engine(const Engine&) = delete;
@@ -32,25 +32,25 @@ class Engine {
   void start() { keeper_.start(); }
   /// Sets how to describe the store for status().
   void describe_store(std::function<Figures()> describe) { describe_store_ = std::move(describe); }
-  /// Sets the handler of an order to accept another store.
+  /// Sets the handler of an order to accept a different store.
   void on_accept(std::function<Reply(std::uint64_t id)> accept) { accept_ = std::move(accept); }
-  /// Forgets everything about the last store: another one is in use from now on.
+  /// Forgets everything about the last store, because a different store is in use from now on.
   void store_changed(const std::string& why) { keeper_.store_went_back(why); }
   /// Delays the start; `reason` is the answer to questions.
   void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
-  /// The part of step() that also works before start().
+  /// Does the part of step() that also works before start().
   void answer();
-  /// BOOTTIME
+  /// Returns when step() is due, in BOOTTIME.
   Milliseconds due() const;
 
   /// Takes back each lock that stands, unless a local program holds or wants it. Returns true if no living program
-  /// does.
+  /// holds or wants any.
   bool vacate();
   /// Takes no new locks for local programs, and gives each lock back when its holder releases it, until drained().
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty() && !keeper_.adopting(); }
-  /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that ends without this
+  /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that exits without stop()
   /// leaves the lease to its successor.
   void stop(const std::function<void()>& done) { keeper_.stop(done); }
 
@@ -59,7 +59,7 @@ class Engine {
 
  private:
   Reply status() const;
-  /// Returns whether a change was sent to the store recently, so that its trouble is known.
+  /// Returns whether a change was sent to the store recently, so that the store's trouble is known.
   bool knows_trouble() const;
   void answer_status();
   void store_went_back(Revision from, Revision to);
@@ -80,7 +80,7 @@ class Engine {
   const std::string space_;
   std::vector<std::uint64_t> asked_;  // status questions that wait for the store, and until when at most
   Milliseconds asked_until_ = 0;
-  std::string reason_;  // why it has not been started
+  std::string reason_;  // why the engine has not been started
 };
 
 }  // namespace holdfast::agent

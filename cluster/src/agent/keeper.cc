@@ -12,7 +12,7 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// Seconds. A longer time does not come from the store, and counts as this.
+/// Seconds. A longer time does not come from the store, and counts as this time.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Reasons for the loss of a lease.
@@ -83,8 +83,8 @@ void Keeper::step() {
     adopting_ ? adopt() : renew();
 }
 
-/// Returns whether the wall clock moved differently from BOOTTIME since the last check. If this process was stopped
-/// between reading the two clocks, the time that passed is no leap.
+/// Returns whether the wall clock moved differently from BOOTTIME since the last check. A stop of this process between
+/// the reads of the two clocks does not count.
 bool Keeper::leaped() {
   const Milliseconds before = clock_.boot_ms();
   const Milliseconds wall = clock_.wall_ms();
@@ -106,12 +106,12 @@ void Keeper::acquire() {
   });
 }
 
-/// Puts the machine's bell and document, which disappear with the lease.
+/// Puts the machine's notification key and document, which disappear with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
-  change.urgent = true;  // the lease runs down while the change is queued
+  change.urgent = true;  // the lease expires while the change is queued
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
     if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
@@ -231,7 +231,7 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  // The duration of the attempt is a part of the pause.
+  // The duration of the attempt counts as part of the pause.
   next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 

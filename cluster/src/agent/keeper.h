@@ -1,17 +1,18 @@
-// The lease of this machine at the store, to which all its locks are attached, and its deadline in shared memory.
+// Keeps the lease of this machine at the store, to which all its locks are attached, and the lease's deadline in shared
+// memory.
 //
 // The deadline comes before the store can end the lease. It counts from before the keepalive was sent, for 0.99 of the
 // lease's time (clocks may differ by 1 %), less a margin. Renewal is a compare-and-swap from the deadline that was
-// read, so a lease that anyone saw as lost stays lost, whatever the store answers later.
+// read. So a lease that anyone saw as lost stays lost, whatever the store answers later.
 //
 // A lease is lost when
 //
-//   - its deadline passes, the store says that it is gone, or its bell (agent/ring.h) is deleted;
+//   - its deadline passes, the store says that it is gone, or its notification key (agent/ring.h) is deleted;
 //   - the wall clock leaps against BOOTTIME: this machine may be a clone or an old snapshot, and the lease may belong
-//     to another machine, too;
+//     to another machine too;
 //   - the store was restored to an earlier state, which may not know this machine's locks.
 //
-// After that there is a new lease, and with it a new epoch.
+// Then a new lease begins, and a new epoch with it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ class Keeper {
  public:
   struct Listener {
     std::function<void(LeaseId, Epoch)> begun;
-    /// The lease of an earlier agent, the keys attached to it, and the locks that stand.
+    /// Reports the lease of an earlier agent, the keys attached to it, and the locks that stand.
     std::function<void(LeaseId, Epoch, const std::vector<std::string>&, const std::vector<LockName>&)> adopted;
     std::function<void()> lost;
     std::function<void(const Record&)> rung;
@@ -50,31 +51,31 @@ class Keeper {
   void start();
   void step();
   Milliseconds due() const;
-  /// The store said that some lease is gone: checks this machine's lease as soon as possible.
+  /// Checks this machine's lease as soon as possible, because the store said that some lease is gone.
   void suspect() { next_ = 0; }
-  /// The store is in trouble: sends it a change without effect now and then.
+  /// Sends a change without effect from time to time, because the store is in trouble.
   void probe();
-  /// The store was restored to an earlier state, so the lease, if there is one, is lost because of `why`.
+  /// Ends the lease, if there is one, because the store was restored to an earlier state. `why` describes that.
   void store_went_back(const std::string& why);
-  /// Ends the lease, and requests no other.
+  /// Ends the lease, and requests no new lease.
   void stop(const std::function<void()>& done);
 
   /// Returns whether there is a lease, and begun() or adopted() was called.
   bool alive() const { return state_ == State::alive && !adopting_; }
-  /// Returns whether there is the lease of an earlier agent whose keys have not been read yet.
+  /// Returns whether there is a lease of an earlier agent whose keys have not been read yet.
   bool adopting() const { return adopting_; }
   std::uint64_t losses() const { return losses_; }
-  /// For the last lost lease.
+  /// Returns the reason of the last loss.
   const std::string& why_lost() const { return why_lost_; }
-  /// Returns why there is no lease, or why it is not renewed; empty: not known yet.
+  /// Returns why there is no lease, or why it is not renewed; empty if not known yet.
   const std::string& sentence() const { return sentence_; }
 
  private:
   enum class State { stopped, none, asking, alive };
-  /// A lost lease, which must be ended at the store, because others may wait for it.
+  /// A lost lease, which must be ended at the store, because other machines may wait for its locks.
   struct Old {
     LeaseId lease = 0;
-    Milliseconds until = 0;  // then it has ended on its own
+    Milliseconds until = 0;  // when it has certainly expired
     Milliseconds next = 0;
     bool asked = false;
   };
@@ -87,15 +88,15 @@ class Keeper {
   void renew();
   void renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& answer);
   void adopt();
-  /// `end`: the latest end of the lease.
+  /// `end` is the latest end of the lease.
   void adopt_keys(const std::vector<std::string>& keys, Milliseconds end);
   void watch();
-  /// `why`: for people.
+  /// `why` is a reason for people.
   void lose(const std::string& why);
-  /// Like lose(), but leaves the lease at the store until its end: it may belong to another machine. Returns false like
-  /// Machine::lose().
+  /// Like lose(), but leaves the lease at the store until it expires, because it may belong to another machine. Returns
+  /// the result of Machine::lose().
   bool drop(const std::string& why);
-  /// Returns that the deadline has passed, and the store's last message.
+  /// Returns a message that the deadline has passed, and the store's last message.
   std::string passed() const;
   void retry(const Answer& answer);
   void retire(LeaseId lease);
@@ -110,17 +111,17 @@ class Keeper {
   Listener listener_;
 
   State state_ = State::stopped;
-  bool adopting_ = false;      // its keys are not read yet
+  bool adopting_ = false;      // the keys of the lease are not read yet
   std::uint64_t attempt_ = 0;  // answers to earlier attempts are ignored
   bool running_ = false;       // a request for the lease is running
-  Milliseconds asked_ = 0;     // when it was sent
+  Milliseconds asked_ = 0;     // when the request was sent
   LeaseId lease_ = 0;
   std::int64_t ttl_s_ = 0;
   Milliseconds next_ = 0;
   Milliseconds back_off_ = 0;
   Milliseconds next_probe_ = 0;
   bool probing_ = false;
-  Milliseconds wall_offset_ = 0;  // at the last check, and by how much it may be too large
+  Milliseconds wall_offset_ = 0;  // at the last check; the next field says by how much it may be too large
   Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;

@@ -1,12 +1,12 @@
-// The keys of a cluster in the store. All share one prefix, the namespace:
+// The keys of a cluster in the store. All keys share one prefix, the namespace:
 //
 //   l/DICTIONARY/KEY           a lock, attached to its holder's lease: the lock is held while the key exists
 //   q/DICTIONARY/KEY/LEASE     a machine that waits for the lock, in the order in which these keys were created
-//   b/LEASE                    a machine's bell: the one key that it watches (agent/ring.h)
+//   b/LEASE                    a machine's notification key, the only key that it watches (agent/ring.h)
 //   m/LEASE                    a machine's document: its name, for people (agent/document.h)
 //
-// Dictionary and key are percent-encoded, so that no lock's queue is the prefix of another's. The lease identifies a
-// machine.
+// Dictionary and key are percent-encoded, so that no lock's queue is a prefix of another lock's queue. The lease
+// identifies a machine.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace holdfast::agent {
 
-/// The name of a cluster's lock, the same on every machine.
+/// The name of a cluster's lock, which is the same on every machine.
 struct LockName {
   std::string dictionary;
   std::string key;
@@ -34,7 +34,7 @@ struct LockName {
 /// The longest key of a lock, in bytes.
 inline constexpr std::size_t kStoreKeyMax = 1024;
 
-/// Returns "DICTIONARY/KEY", encoded. The inverse returns nothing for text that this never returns.
+/// Returns "DICTIONARY/KEY", encoded. The inverse function returns nothing for text that this function never returns.
 std::string encode_lock(const LockName& name);
 std::optional<LockName> decode_lock(std::string_view text);
 
@@ -43,7 +43,7 @@ std::optional<LeaseId> decode_lease(std::string_view text);
 
 class Keys {
  public:
-  /// `space`: without the '/' at its end.
+  /// `space` has no '/' at its end.
   explicit Keys(std::string_view space);
 
   /// Returns too_large if a key of this lock is longer than kStoreKeyMax.

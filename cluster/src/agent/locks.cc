@@ -144,7 +144,7 @@ void Locks::consider(const LockName& name) {
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
   if (lock.phase != Phase::held && use.stands) {
-    machine_.drop(lock.name);  // an earlier agent was about to grant it, but the store has taken it back since
+    machine_.drop(lock.name);  // an earlier agent was about to grant the lock, but the store has taken it back since
     return wake(lock, now + settings_.linger_ms);
   }
   switch (lock.phase) {
@@ -169,7 +169,7 @@ void Locks::consider_waiting(Lock& lock, const Use& use) {
 }
 
 void Locks::consider_held(Lock& lock, const Use& use) {
-  // A lock of an earlier agent: since it stands, no transaction that gives it away was sent.
+  // The lock belongs to an earlier agent. Since it stands, no transaction that gives it away was sent.
   if (!lock.stands && use.stands) {
     lock.stands = true;
     lock.giving = lock.given_once = false;
@@ -186,7 +186,7 @@ void Locks::consider_held(Lock& lock, const Use& use) {
   stand(lock);
 }
 
-// A lock must not stand twice at one revision: the machine may have forgotten how many numbers it gave.
+// Makes the lock stand, but never twice at one revision: the machine may have forgotten how many numbers it gave out.
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;
@@ -203,8 +203,8 @@ void Locks::stand(Lock& lock) {
 void Locks::consider_standing(Lock& lock) {
   const Use use = machine_.use(lock.name);
   if (use.grants > kGrantsMax / 2) return touch(lock);
-  if (tell_why(lock, use)) return;
-  // Programs that wait before the agent may still need new numbers.
+  if (report_why(lock, use)) return;
+  // Programs that wait ahead of the agent may still need new numbers.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
   if (draining_) return recall(lock);
   if (lock.queue.unknown()) return look(lock);
@@ -227,9 +227,9 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   give(lock);
 }
 
-// A program sets its reason once it has the lock, so after the lock was requested. The reason is worth a request only
-// if the program keeps the lock for a while.
-bool Locks::tell_why(Lock& lock, const Use& use) {
+// Tells the store the holder's reason. A program sets its reason only after the lock was requested and granted. The
+// reason is worth a request only if the program keeps the lock for a while.
+bool Locks::report_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {
     lock.why_of = use.grants;
@@ -239,7 +239,7 @@ bool Locks::tell_why(Lock& lock, const Use& use) {
   if (!use.held || lock.why_due == 0 || now < lock.why_due || !line_.empty()) return false;
   lock.why_due = 0;
   Contender holder = machine_.holder(lock.name);
-  if (holder.why.empty() || holder == lock.told) return false;
+  if (holder.why.empty() || holder == lock.reported) return false;
   lock.contender = std::move(holder);
   touch(lock);
   return true;
@@ -262,7 +262,7 @@ void Locks::give(Lock& lock) {
   if (lock.queue.unknown()) return look(lock);
   if (!lock.queue.empty()) return transfer(lock);
   if (!draining_ && machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
-    lock.giving = false;  // the machines that it was for have left
+    lock.giving = false;  // the machines that were to get it have left
     return consider_held(lock, machine_.use(lock.name));
   }
   if (lock.place != 0) return leave(lock);

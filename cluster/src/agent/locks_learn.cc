@@ -1,4 +1,4 @@
-// Handles what answers, looks and rings say about a lock.
+// Handles what answers, looks and notifications say about a lock.
 #include <algorithm>
 #include <utility>
 
@@ -26,7 +26,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
   lock.grant = grant;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.queue = std::move(queue);
-  lock.told = lock.seen = {};
+  lock.reported = lock.seen = {};
   lock.place = 0;
   lock.since = clock_.boot_ms();
   take_note(lock);
@@ -43,14 +43,14 @@ void Locks::wait(Lock& lock, Revision place, Revision asked) {
   lock.asked = asked;
 }
 
-/// Another machine has the lock, or nobody.
+/// Records that this machine does not have the lock.
 void Locks::leave_held(Lock& lock) {
   lock.phase = Phase::absent;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.waited_since = 0;
 }
 
-/// A note may arrive before the answer that makes its grant known.
+/// Handles a note that arrived before the answer that makes its grant known.
 void Locks::take_note(Lock& lock) {
   if (!lock.note || lock.note->grant != lock.grant) return;
   lock.queue.note(lock.note->first);
@@ -74,8 +74,8 @@ void Locks::lost(Lock& lock) {
   lock.stood = false;
 }
 
-/// For a lock of an earlier agent: if it stood, no transaction that gives it away was sent; otherwise one may have been
-/// (rule 3).
+/// Records that the store shows the lock on this machine's lease. If a lock of an earlier agent stood, no transaction
+/// that gives it away was sent; otherwise one may have been sent (rule 3).
 void Locks::gain_seen(Lock& lock, const View& view) {
   Queue queue(view.lock->modified);
   queue.learn(view.waiters, view.complete);
@@ -85,7 +85,7 @@ void Locks::gain_seen(Lock& lock, const View& view) {
     ++counters_.granted_by_look;
     return;
   }
-  lock.told = read_document(view.lock->value).contender;
+  lock.reported = read_document(view.lock->value).contender;
   lock.stands = std::exchange(lock.stood, false);
   lock.given_once = !lock.stands;
   if (lock.stands) lock.stood_at = lock.grant;
@@ -93,8 +93,8 @@ void Locks::gain_seen(Lock& lock, const View& view) {
 
 void Locks::learn_held(Lock& lock, const View& view) {
   if (view.lock->modified != lock.grant) {
-    // A touch by this machine or a later agent, which voids what was sent before. If the lock was to be given away,
-    // recall it once more, because a later agent may have made it stand.
+    // This was a touch by this machine or a later agent, which voids what was sent before. If the lock was to be given
+    // away, recall it again, because a later agent may have made it stand.
     lock.grant = view.lock->modified;
     lock.given_once = lock.giving = false;
   }
@@ -113,13 +113,13 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
     claim(lock);
 }
 
-/// A Grant counts if it is later than what is known.
+/// Handles a Grant. It counts if it is later than what is known.
 void Locks::take_bell(Lock& lock) {
   if (!lock.bell || lock.request != 0) return;
   const Grant grant = *std::exchange(lock.bell, std::nullopt);
   if (lock.phase == Phase::held ? lock.bell_revision <= lock.grant : lock.bell_revision <= lock.asked) return;
   if (lock.phase != Phase::waiting || lock.unsure) {
-    lock.unsure = true;  // a bell is only a hint
+    lock.unsure = true;  // a notification is only a hint
     return;
   }
   Queue queue(lock.bell_revision);

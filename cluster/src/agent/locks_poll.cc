@@ -1,4 +1,5 @@
-// Looks (reads of a lock and its queue) limit every wait: rings are hints, and a lost one must cost at most a second.
+// Looks (reads of a lock and its queue) limit every wait. Notifications are hints, and a lost one must cost at most a
+// second.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +11,8 @@ namespace {
 
 /// Locks per transaction, which may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
-/// How many bulk looks run at once. More would not be answered sooner, and by a busy store too late. No benchmark has
-/// an agent with so many locks; engine_test.cc does.
+/// How many bulk looks run at the same time. More looks would not be answered sooner, and a busy store would answer too
+/// late. No benchmark has an agent with so many locks; engine_test.cc does.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
@@ -23,17 +24,18 @@ void Locks::poll() {
   for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
   look_at_many(std::exchange(names, {}));
-  // Waiters find the holder, so the holder's own look is a second line of defence, and checks the locks in turns.
+  // Waiters find the holder, so the holder's own look is only a second line of defence, and checks the locks in
+  // rotation.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
-  std::size_t told = 0;
-  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < most; ++looked) {
+  std::size_t reported = 0;
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() + reported < most; ++looked) {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      if (!all && tell_holder(next->second))
-        ++told;
+      if (!all && report_holder(next->second))
+        ++reported;
       else
         names.push_back(polled_);
     }
@@ -42,7 +44,7 @@ void Locks::poll() {
   look_at_many(names);
 }
 
-// An agent that follows another may have thousands of locks to check.
+// An agent that succeeds another may have thousands of locks to check.
 void Locks::look_at_many(const std::vector<LockName>& names) {
   for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
@@ -60,25 +62,25 @@ void Locks::send_looks() {
   }
 }
 
-// The request for a lock described the program that waited then, and a machine that is given a lock has sent nothing.
-// Only a lock that the same program has at two successive looks is worth a request.
-bool Locks::tell_holder(Lock& lock) {
+// The request for a lock describes the program that waited then, and a machine that is given a lock has sent nothing. A
+// request is worthwhile only for a lock that the same program has at two successive looks.
+bool Locks::report_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
-    recall(lock);  // its holder is dead, and nobody here wants it
+    recall(lock);  // its holder is dead, and nobody here wants the lock
     return true;
   }
   if (!line_.empty()) return false;  // the store accepts nothing new
   Contender holder = machine_.holder(lock.name);
   const bool stays = holder.pid != 0 && holder == lock.seen;
   lock.seen = holder;
-  if (!stays || holder == lock.told) return false;
+  if (!stays || holder == lock.reported) return false;
   lock.contender = std::move(holder);
   touch(lock);
   return true;
 }
 
-// The request may be queued, and some of the locks may be gone or requested before it is sent.
+// Sends a bulk look, which may be queued. Before it is sent, some of the locks may vanish or be requested.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
@@ -99,7 +101,8 @@ void Locks::poll_many(const std::vector<LockName>& names) {
   });
 }
 
-// For known locks the next poll is enough; those of an earlier agent are checked until they are known.
+// Handles the answer to a bulk look. Known locks can wait for the next poll; locks of an earlier agent are checked
+// until they are known.
 void Locks::learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer) {
   const bool answered = answer.outcome == Outcome::answered;
   std::vector<LockName> again;

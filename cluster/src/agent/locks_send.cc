@@ -1,4 +1,4 @@
-// The transactions of a lock. Only one runs at a time: none is sent while the answer to another is pending.
+// The transactions of a lock. Only one runs at a time: no transaction is sent while another is unanswered.
 #include <algorithm>
 #include <utility>
 
@@ -52,7 +52,7 @@ void Locks::ask(Lock& lock, bool only_try) {
       queue.learn({}, answer.revision);
       ++counters_.granted_by_answer;
       gain(asked, answer.revision, std::move(queue));
-      asked.told = contender;
+      asked.reported = contender;
       return;
     }
     learn(asked, protocol_.view(answer, 0));
@@ -75,7 +75,7 @@ void Locks::claim(Lock& lock) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
     ++counters_.granted_by_answer;
     gain(asked, answer.revision, Queue(answer.revision));
-    asked.told = contender;
+    asked.reported = contender;
   });
 }
 
@@ -85,7 +85,7 @@ void Locks::touch(Lock& lock) {
     const bool giving = asked.giving;
     learn(asked, protocol_.view(answer, 0));
     if (!answer.guarded) return;
-    asked.told = contender;
+    asked.reported = contender;
     asked.giving = giving;
     if (!asked.stands) return worked(asked);
     if (machine_.grant(asked.name, epoch_, asked.grant)) {
@@ -105,7 +105,7 @@ void Locks::pause(Lock& lock) {
 
 void Locks::worked(Lock& lock) {
   lock.back_off = lock.paused = 0;
-  lock.refused = false;  // it leaves the line
+  lock.refused = false;  // removes the lock from the line
   if (!std::exchange(lock.tried, false)) return;
   line_back_off_ = 0;
   let_next();
@@ -123,7 +123,7 @@ void Locks::line_up(Lock& lock) {
   wake(lock, 0);
 }
 
-// Look first: the refused request may no longer be useful, and a note depends on the holder.
+// Check the lock first: the refused request may no longer be useful, and a note depends on the holder.
 void Locks::let_next() {
   while (!line_.empty()) {
     const LockName name = std::move(line_.front());
@@ -160,7 +160,7 @@ void Locks::transfer(Lock& lock) {
     if (again && !answer.found.empty() && !answer.found.front().empty())
       wait(asked, answer.found.front().front().created, answer.revision);
   });
-  lock.queue.forget(to);  // if it is refused, that lease may be dead
+  lock.queue.forget(to);  // if the transfer is refused, that lease may be dead
 }
 
 void Locks::release(Lock& lock) {
@@ -178,8 +178,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// A holder knows about this machine once the store has the note. If its agent restarts, it checks by itself. Repeating
-// the note is a second line of defence.
+// Notifies the holder of this machine's wait. The holder knows about the wait once the store has the note; if the
+// holder's agent restarts, it checks the queue itself. Repeating the note is a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

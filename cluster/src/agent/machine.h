@@ -1,10 +1,10 @@
 // The agent's view of its own machine: the shared memory in which local programs take a cluster's locks.
 //
-// A lock *stands* if this machine has it at the store, its epoch is the current one, and now < deadline. Only then
-// local programs get it, in their own order and without asking the agent.
+// A lock *stands* if this machine has it at the store, its epoch is the current one, and now < deadline. Local programs
+// get a lock only while it stands, in their own order and without asking the agent.
 //
-// One agent acts for a machine. A later agent supersedes it: from then on calls of the earlier agent change nothing.
-// Calls return at once; callbacks run later, from the agent's loop.
+// One agent acts for a machine. A later agent supersedes it: from then on, calls of the earlier agent change nothing.
+// Calls return immediately; callbacks run later, from the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@
 
 namespace holdfast::agent {
 
-/// The number of a lease. 0: none yet.
+/// The number of a lease. 0 means none yet.
 using Epoch = std::uint32_t;
 
-/// The lease in shared memory. It is lost for good by lose(), or when anyone sees that the deadline has passed.
+/// The lease in shared memory. It is lost permanently by lose(), or when anyone sees that the deadline has passed.
 struct Session {
   Epoch epoch = 0;
   LeaseId lease = 0;
@@ -32,8 +32,8 @@ struct Session {
   bool lost = true;
 };
 
-/// A local program wants a lock that does not stand, or its numbers are running out (kGrantsMax). A hint: it may be
-/// repeated or lost; Use has the truth.
+/// A local program wants a lock that does not stand, or the lock's numbers are running out (kGrantsMax). A want is a
+/// hint, and may be repeated or lost; Use has the truth.
 struct Want {
   LockName name;
   Contender contender;
@@ -43,20 +43,20 @@ struct Use {
   bool known = true;  // false: the other fields mean nothing
   bool stands = false;
   bool held = false;         // by a local program
-  bool waits = false;        // a local program waits for it
-  bool tries = false;        // a local program waits only to learn whether it is free
+  bool waits = false;        // a local program waits for the lock
+  bool tries = false;        // a local program waits only to learn whether the lock is free
   std::uint32_t grants = 0;  // local grants since grant()
 };
 
 /// Why local programs that only try do not get the lock.
 enum class Refusal {
-  held,         // elsewhere
+  held,         // by another machine
   unavailable,  // the store does not answer
   exhausted,    // the store's revisions are too large for fencing numbers
   too_long,     // the name is too long
 };
 
-/// Why no new lock is granted while the session lasts. Programs see it as StoreTrouble (gate/session.h).
+/// Why no new lock is granted while the session lasts. Programs see the reason as StoreTrouble (gate/session.h).
 enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, draining };
 
 /// A question of a local program, and the reply.
@@ -68,7 +68,7 @@ struct Query {
   Revision revision = 0;  // break_lock: of the grant to break; accept: the id of a store
 };
 
-/// Numbers with their names, in an order for people.
+/// Numbers with their names, in an order that suits people.
 using Figures = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct Reply {
@@ -87,7 +87,7 @@ struct Reply {
   std::string space;      // status: the prefix of all keys in the store
 };
 
-/// The fencing number of a local grant is the revision of the store's grant, times 2^14, plus a count.
+/// The fencing number of a local grant is the revision of the store's grant times 2^14, plus a count.
 inline constexpr std::uint32_t kGrantsMax = (std::uint32_t{1} << 14) - 1;
 /// From this revision on, numbers would exceed 2^53, above which doubles are not exact.
 inline constexpr Revision kRevisionEnd = Revision{1} << 39;
@@ -100,49 +100,52 @@ class Machine {
   virtual bool superseded() const = 0;
 
   virtual Session session() const = 0;
-  /// Begins a new epoch with that lease. Returns 0 if superseded.
+  /// Begins a new epoch with this lease. Returns 0 if superseded.
   virtual Epoch begin_epoch(LeaseId lease, Milliseconds deadline) = 0;
-  /// Moves the deadline from `from` on, unless the session is lost or the deadline has passed. Never moves it back.
+  /// Moves the deadline from `from` to `to`, unless the session is lost or the deadline has passed. Never moves it
+  /// back.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
   /// Ends the session in all parts (dictionaries), whatever their epoch. Then no lock stands, and holders notice.
-  /// Returns false if an earlier agent may have parts that cannot be reached. These end at their own deadline, so the
-  /// lease must not be ended at the store before that.
+  /// Returns false if an earlier agent may have parts that cannot be reached. These parts end at their own deadline, so
+  /// the lease must not be ended at the store before that deadline.
   virtual bool lose() = 0;
 
-  /// Tells local programs why they wait without success.
+  /// Lets local programs know why they wait without success.
   virtual void note(Trouble trouble) = 0;
 
-  /// Returns the wanted locks that do not stand: all for a new agent or epoch, later only new ones.
+  /// Returns the wanted locks that do not stand: for a new agent or epoch all of them, later only new ones.
   virtual std::vector<Want> wanted() = 0;
-  /// After a call that returns `known`, no earlier agent grants the lock. The use is unknown while a process that
-  /// changes the lock is stopped, or if the lock may be in a part that cannot be reached (lose()).
+  /// Returns the use of a lock. After a call that returns `known`, no earlier agent grants the lock. The use is unknown
+  /// while a process that changes the lock is stopped, or if the lock may be in a part that cannot be reached (lose()).
   virtual Use use(const LockName& name) const = 0;
-  /// Returns the local program that has the lock; without a pid if there is none or it is unknown. For people.
+  /// Returns the local program that has the lock, for people. It has no pid if there is no such program or it is
+  /// unknown.
   virtual Contender holder(const LockName& name) const = 0;
-  /// Returns whether all holders and waiters are known to be dead: then nobody needs the lock.
+  /// Returns whether all holders and waiters are known to be dead, so that nobody needs the lock.
   virtual bool orphaned(const LockName& name) const = 0;
-  /// Returns the locks that stand in this epoch; nothing if unknown just now.
+  /// Returns the locks that stand in this epoch; nothing if they cannot be read now.
   virtual std::optional<std::vector<LockName>> standing() const = 0;
-  /// Returns the same for the epoch of an earlier agent, which this agent continues. The store ends its lease at `end`
-  /// at the latest, unless it is renewed. In parts that are found later nothing stands: their holders have lost their
-  /// locks.
+  /// Returns the locks that stand in the epoch of an earlier agent, which this agent continues. Unless it is renewed,
+  /// the store ends its lease at `end` at the latest. In parts that are found later nothing stands: their holders have
+  /// lost their locks.
   virtual std::optional<std::vector<LockName>> adopt(Milliseconds end) = 0;
 
-  /// Lets local programs take the lock from now on, with numbers of that revision. If the lock stands already, its
+  /// Lets local programs take the lock from now on, with numbers of this revision. If the lock already stands, its
   /// holder keeps it. After kGrantsMax grants, no more follow. Returns false if the epoch is over. REQUIRES: the lock
-  /// never stood at that revision, so that no number is given twice.
+  /// never stood at this revision, so that no number is given out twice.
   virtual bool grant(const LockName& name, Epoch epoch, Revision revision) = 0;
-  /// Refuses local programs that only try; if the name is too long or numbers are exhausted, also those that wait.
+  /// Refuses local programs that only try. If the name is too long or numbers are exhausted, also refuses those that
+  /// wait.
   virtual void refuse(const LockName& name, Refusal why) = 0;
-  /// Becomes an ordinary waiter for the lock, behind the present local waiters. Calls `done` when the agent's turn
-  /// comes: no local program holds the lock, and it no longer stands. Not after drop() or lose().
+  /// Becomes an ordinary waiter for the lock, behind the present local waiters. Calls `done` when no local program
+  /// holds the lock and it no longer stands. Does not call it after drop() or lose().
   virtual void recall(const LockName& name, std::function<void()> done) = 0;
-  /// Does the same if nobody holds the lock or waits for it; otherwise returns false and changes nothing.
+  /// Recalls the lock if nobody holds it or waits for it. Otherwise returns false and changes nothing.
   virtual bool try_recall(const LockName& name) = 0;
   /// Records that this machine has lost the lock. A local holder notices.
   virtual void drop(const LockName& name) = 0;
 
-  /// Returns the questions since the last call. Each gets one reply.
+  /// Returns the questions since the last call. Each question gets one reply.
   virtual std::vector<Query> queries() = 0;
   virtual void answer(std::uint64_t number, const Reply& reply) = 0;
 };

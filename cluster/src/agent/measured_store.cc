@@ -55,7 +55,7 @@ std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void
   };
 }
 
-// Transactions only: etcd answers lease requests from one member's knowledge, which may lag.
+// Checks transactions only, because etcd answers lease requests from one member's knowledge, which may lag.
 void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
   auto judged = [this, before = newest_, times_back = times_back_, puts_then = has_put(change.then),
                  puts_otherwise = has_put(change.otherwise), done = std::move(done)](const Answer& answer) {

@@ -1,5 +1,5 @@
-// A store that counts the requests to another store and measures its answers. It notices when that store was restored
-// to an earlier state, and when it is in trouble.
+// Wraps a store: counts its requests and measures its answers. Notices when the store was restored to an earlier state,
+// and when it is in trouble.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace holdfast::agent {
 
-/// A histogram of request times: counts of requests that took no longer than each bound, in the form that metrics need.
+/// A histogram of request times. For each bound, it counts the requests that took no longer, as metrics need it.
 class Latency {
  public:
-  /// In microseconds. A request within one building takes some hundreds. A request longer than the last bound counts
-  /// only in the total.
+  /// Bounds in microseconds. A request within one building takes a few hundred. A request longer than the last bound
+  /// counts only in the total.
   static constexpr std::array<std::int64_t, 12> kBounds{250,    500,    1'000,   2'000,   5'000,   10'000,
                                                         20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
 
@@ -33,7 +33,7 @@ class Latency {
 
   std::uint64_t count() const noexcept { return count_; }
   std::int64_t sum_us() const noexcept { return sum_us_; }
-  /// Returns how many took no longer than kBounds[index].
+  /// Returns how many requests took no longer than kBounds[index].
   std::uint64_t within(std::size_t index) const noexcept {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i <= index; ++i) sum += counts_[i];
@@ -48,7 +48,7 @@ class Latency {
 
 /// Counters only grow.
 struct StoreCounters {
-  std::uint64_t requests = 0;    // of all kinds, without repetitions at other servers
+  std::uint64_t requests = 0;    // of all kinds, not counting repetitions at other servers
   std::uint64_t refused = 0;     // the store said no
   std::uint64_t unanswered = 0;  // no answer in time
   std::uint64_t rings = 0;       // events of the watch
@@ -56,8 +56,8 @@ struct StoreCounters {
 
 class MeasuredStore final : public Store {
  public:
-  /// `went_back`: called with both revisions, the larger one first, when a transaction gets a smaller revision than one
-  /// that was answered before it was sent. That happens only if the store was restored to an earlier state.
+  /// `went_back` is called with two revisions, the larger one first, when a transaction gets a smaller revision than
+  /// one that was answered before it was sent. That happens only if the store was restored to an earlier state.
   using WentBack = std::function<void(Revision, Revision)>;
 
   MeasuredStore(Store& store, const Clock& clock, WentBack went_back)
@@ -71,16 +71,16 @@ class MeasuredStore final : public Store {
   void watch(const std::string& key, std::function<void(const Record&)> rung) override;
 
   const StoreCounters& counters() const { return counters_; }
-  /// Times of answered and refused requests since they were sent, and how long they had waited before.
+  /// Returns the times from sending to answer or refusal. Waits before sending are counted separately.
   const Latency& latency() const { return latency_; }
   std::int64_t queued_us() const { return queued_us_; }
 
-  /// Returns why the last change failed; none as soon as another one succeeds. A store that is full or denies writing
+  /// Returns why the last change failed; none as soon as a change succeeds. A store that is full or denies writing
   /// still answers reads, so reads do not count.
   Trouble trouble() const { return trouble_; }
-  /// Returns when that was last determined.
+  /// Returns when the trouble was last determined.
   Milliseconds judged_ms() const { return judged_ms_; }
-  /// Returns the store's own words; empty without trouble.
+  /// Returns the store's own message; empty without trouble.
   const std::string& sentence() const { return sentence_; }
 
  private:
@@ -94,7 +94,7 @@ class MeasuredStore final : public Store {
   const Clock& clock_;
   const WentBack went_back_;
   Revision newest_ = 0;           // of a transaction, since the store was last restored
-  std::uint64_t times_back_ = 0;  // answers to requests sent before that mean nothing
+  std::uint64_t times_back_ = 0;  // answers to requests sent before the last restore mean nothing
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
   Milliseconds judged_ms_ = 0;

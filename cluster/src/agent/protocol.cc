@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Returns the list of waiters for the next holder. No waiter may be missing between those that are listed.
+/// Returns the list of waiters for the next holder. No waiter may be missing between the listed ones.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
   if (grant.next.size() > kNextMax) {
@@ -35,7 +35,7 @@ View Protocol::view(const Answer& answer, std::size_t at) const {
   std::optional<LeaseId> first;
   for (const Record& place : queue) {
     const auto lease = keys_->waiter_of(place.key);
-    if (!lease) continue;  // belongs to no machine
+    if (!lease) continue;  // the key belongs to no machine
     if (!first) first = lease;
     if (*lease != self_) view.waiters.push_back({place.created, *lease});
   }
@@ -123,7 +123,7 @@ Change Protocol::look(const LockName& name) const {
   return change;
 }
 
-Change Protocol::break_grant(const LockName& name, const View& view, bool tell) const {
+Change Protocol::break_grant(const LockName& name, const View& view, bool ring) const {
   const Record& lock = *view.lock;
   Change change = release(name, lock.modified);
   std::vector<Waiter> waiters = view.waiters;
@@ -132,7 +132,7 @@ Change Protocol::break_grant(const LockName& name, const View& view, bool tell) 
   queue.learn(std::move(waiters), view.complete);
   if (!queue.empty()) change = hand_over(name, lock.modified, queue.first(), grant_for(name, queue), {});
   // One transaction can put a key only once.
-  if (tell && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
+  if (ring && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
     change.then.push_back(Step::put(keys_->bell(lock.lease), write_ring(Broken{name, lock.modified}), lock.lease));
   return change;
 }

@@ -11,10 +11,11 @@
 //   claim      create(l)=0, create(q/me)=r           put l; del q/me                                look
 //   touch      mod(l)=R                              put l; look                                    look
 //   look       -                                     get l; get q/me; the first of q
-//   break      mod(l)=R, and of transfer or release  as they; put b/holder                          look
+//   break      as transfer or release, with R        the same; put b/holder                         look
 //
-// Repeating a transaction has no further effect, except for ask: a late copy may leave this machine with a lock or a
-// queue position that it does not want. As soon as the agent learns of it, it gives it back (agent/locks.h).
+// Repeating a transaction has no further effect, except for ask. A late copy of an ask may leave this machine with a
+// lock or a queue position that it does not want. As soon as the agent learns of it, the agent gives it back
+// (agent/locks.h).
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@
 
 namespace holdfast::agent {
 
-/// Waiters that a look reads; one more than a Grant lists, because the first of them gets the lock. Benchmark: One
+/// The waiters that a look reads: one more than a Grant lists, because the first of them gets the lock. Benchmark: One
 /// contender on each machine.
 inline constexpr std::int64_t kLookMax = 9;
 /// Steps of a look; a transaction of etcd has at most 128 steps.
@@ -40,7 +41,7 @@ struct View {
   Revision revision = 0;
   std::optional<Record> lock;
   std::optional<Record> own;    // this machine's queue entry
-  std::vector<Waiter> waiters;  // the first of the other machines
+  std::vector<Waiter> waiters;  // the first ones of the other machines
   Revision complete = 0;        // up to this revision `waiters` is complete (agent/queue.h)
   bool first = false;           // this machine is the first in the queue
 
@@ -55,9 +56,9 @@ class Protocol {
 
   Change ask(const LockName& name, const std::string& document) const;
   Change try_once(const LockName& name, const std::string& document) const;
-  /// `self` has waited since `since` and is the first.
+  /// `self` has waited since `since` and is first in the queue.
   Change note(const LockName& name, const Record& lock, Revision since) const;
-  /// Gives the lock to the first in the queue. `again`: this machine goes to the end of the queue.
+  /// Gives the lock to the first machine in the queue. `again`: this machine joins the end of the queue.
   Change transfer(const LockName& name, Revision grant, const Queue& queue, bool again,
                   const std::string& document) const;
   Change release(const LockName& name, Revision grant) const;
@@ -65,9 +66,9 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// Breaks another machine's grant, which the look found. `tell`: also puts that machine's bell, which fails if its
-  /// lease is dead.
-  Change break_grant(const LockName& name, const View& view, bool tell) const;
+  /// Breaks another machine's grant, which the look found. `ring`: also puts that machine's notification key, which
+  /// fails if its lease is dead.
+  Change break_grant(const LockName& name, const View& view, bool ring) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;
   /// Returns the result of the look that begins with found[at].

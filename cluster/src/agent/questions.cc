@@ -65,7 +65,7 @@ void Questions::find_holder(const Query& query) {
   });
 }
 
-/// A lock that was transferred has no document of its own, so the machine's document is used.
+/// Describes the holder. A lock that was transferred has no document of its own, so the machine's document is used.
 void Questions::name_holder(const Query& query, const Record& lock) {
   Change change{{}, {Step::get(keys_.machine(lock.lease))}, {}};
   store_.transact(std::move(change), [this, query, lock](const Answer& answer) {
@@ -79,9 +79,9 @@ void Questions::name_holder(const Query& query, const Record& lock) {
       reply.document = read_document(lock.value);
     else if (!found.empty())
       reply.document = read_document(found.front().value);
-    if (lock.value.empty()) reply.document.when = 0;  // it has the start of the machine's session
+    if (lock.value.empty()) reply.document.when = 0;  // the machine's document has the start of its session
     reply.document.name = query.name;
-    // About this machine we know more than the store does.
+    // We know more about this machine than the store does.
     if (lock.lease == machine_.session().lease) {
       const Contender here = machine_.holder(query.name);
       if (here.pid != reply.document.contender.pid) reply.document.when = 0;
@@ -105,13 +105,13 @@ void Questions::break_lock(const Query& query, int round) {
   });
 }
 
-void Questions::break_seen(const Query& query, const View& view, bool tell, int round) {
+void Questions::break_seen(const Query& query, const View& view, bool ring, int round) {
   const Protocol protocol(keys_, machine_.session().lease);
-  store_.transact(protocol.break_grant(query.name, view, tell), [this, query, view, tell, round](const Answer& answer) {
-    if (tell && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
+  store_.transact(protocol.break_grant(query.name, view, ring), [this, query, view, ring, round](const Answer& answer) {
+    if (ring && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
     if (!answered(query, answer)) return;
     if (answer.guarded) return reply(query, Reply::Code::yes);
-    // Only its waiters have changed: try again, unless the grant itself has changed.
+    // If only its waiters have changed, try again, but not if the grant itself has changed.
     break_lock(query, round + 1);
   });
 }

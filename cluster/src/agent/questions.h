@@ -1,5 +1,5 @@
-// Answers questions of local programs that only the store can answer: whether this machine still has the lock, and who
-// holds it. Also breaks a grant.
+// Answers questions of local programs that only the store can answer: whether this machine still has the lock, and
+// which machine holds it. Also breaks a grant.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ class Questions {
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
   void break_lock(const Query& query, int round);
-  /// `tell`: notify the holder, which may be dead.
-  void break_seen(const Query& query, const View& view, bool tell, int round);
-  /// Returns whether the store answered; otherwise replies that it did not.
+  /// `ring`: also notifies the holder, which may be dead.
+  void break_seen(const Query& query, const View& view, bool ring, int round);
+  /// Returns whether the store answered. If not, replies that it did not.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});
 

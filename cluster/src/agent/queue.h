@@ -1,8 +1,8 @@
 // The holder's knowledge about the machines that wait for its lock.
 //
 // Nobody watches the queue, so its list is complete only up to a known revision. Waiters join at the end, in the order
-// of their revisions. So the first listed waiter up to that revision is the first one, and may get the lock; before a
-// later one there may be unknown waiters. A listed waiter may have left: the transaction that would give it the lock
+// of their revisions. So the first listed waiter up to that revision is really first, and may get the lock. Before a
+// later waiter there may be unknown waiters. A listed waiter may have left; the transaction that would give it the lock
 // finds out.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace holdfast::agent {
 
 struct Waiter {
-  Revision since = 0;  // when its key was created
+  Revision since = 0;  // when its queue key was created
   LeaseId lease = 0;
 
   bool operator==(const Waiter&) const = default;
@@ -22,20 +22,20 @@ struct Waiter {
 
 class Queue {
  public:
-  /// The queue of a lock that this machine got at revision `gained`. Nothing is known about it yet.
+  /// Creates the queue of a lock that this machine got at revision `gained`. Nothing is known about the queue yet.
   explicit Queue(Revision gained = 0) : gained_(gained) {}
 
-  /// Replaces what is known: `waiters` are all waiters up to the revision `complete`. Ignores a look that a note or
-  /// another look has overtaken.
+  /// Replaces the known waiters: `waiters` are all waiters up to the revision `complete`. Ignores a look that a note or
+  /// a newer look has overtaken.
   void learn(std::vector<Waiter> waiters, Revision complete);
-  /// `first` is the first in the queue, or was when it came. If it should be listed and is not, the queue becomes
-  /// unknown().
+  /// Records a note. `first` is the first in the queue, or was when the note came. If it should be listed and is not,
+  /// the queue becomes unknown().
   void note(Waiter first);
-  /// The waiter is dead, and its queue entry may or may not be gone. The queue becomes unknown().
+  /// Removes a waiter that is dead. Its queue entry may or may not be gone, so the queue becomes unknown().
   void forget(Waiter waiter);
 
-  /// Returns whether the queue must be read before the next step, because waiters before the first, or all, may be
-  /// missing.
+  /// Returns whether the queue must be read before the next step, because waiters ahead of the first one, or all
+  /// waiters, may be missing.
   bool unknown() const;
   bool empty() const { return waiters_.empty(); }
   /// Returns the first waiter. REQUIRES: not unknown(), not empty().

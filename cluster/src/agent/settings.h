@@ -10,14 +10,15 @@ namespace holdfast::agent {
 
 struct Settings {
   std::int64_t ttl_s = 10;
-  /// How long local programs keep a lock after another machine is known to wait. Benchmark of these two: Eight
-  /// contenders.
+  /// How long local programs keep a lock after another machine is known to wait. Benchmark of this setting and the
+  /// next: Eight contenders.
   Milliseconds slice_ms = 5;
-  /// The limit of the total.
+  /// The limit of the total time.
   Milliseconds max_hold_ms = 50;
-  /// An unused lock is given back after this. Benchmark: requests for a lock that nobody has, and its release.
+  /// How long an unused lock is kept. Benchmark: requests for a lock that nobody has, and its release.
   Milliseconds linger_ms = 200;
-  /// How often each wait for another machine is checked, because rings may be lost. Benchmark: "What is asked of etcd".
+  /// How often each wait for another machine is checked, because notifications may be lost. Benchmark: "What is asked
+  /// of etcd".
   Milliseconds poll_ms = 1000;
   std::string host;
   std::string machine;  // the machine's boot id

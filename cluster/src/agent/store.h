@@ -1,8 +1,8 @@
 // The agent's interface to a cluster's store: a linearizable map of keys to values with leases, guarded transactions
-// and a watch on one key. It knows neither etcd (cluster/src/etcd) nor the meaning of keys.
+// and a watch on one key. The interface knows neither etcd (cluster/src/etcd) nor the meaning of keys.
 //
-// Calls return at once; each callback runs later, once, from the agent's loop, never from inside the call. One thread.
-// Bulk requests are queued before they are sent; requests that keep the session alive are not.
+// Calls return immediately. Each callback runs once, later, from the agent's loop, never from inside the call. There is
+// only one thread. Bulk requests are queued before they are sent; requests that keep the session alive are not.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace holdfast::agent {
 
-/// The number of a change of the store, which grows with each. 0: the key does not exist.
+/// The number of a change of the store, which grows with each change. 0 means that the key does not exist.
 using Revision = std::int64_t;
-/// 0: none.
+/// The id of a lease. 0 means none.
 using LeaseId = std::int64_t;
 
 struct Record {
@@ -26,8 +26,8 @@ struct Record {
   LeaseId lease = 0;
 };
 
-/// A condition of a transaction: the revision in which the key, or every key with that prefix, was created or last
-/// changed. 0 for a prefix: there is no such key.
+/// A condition of a transaction: the revision in which the key, or every key with the prefix, was created or last
+/// changed. For a prefix, 0 means that no such key exists.
 struct Guard {
   enum class Of { created, modified };
   Of of = Of::created;
@@ -58,16 +58,16 @@ struct Step {
   static Step oldest(std::string prefix, std::int64_t limit) { return {Kind::oldest, std::move(prefix), {}, 0, limit}; }
 };
 
-/// Executes `then` if all guards hold, otherwise `otherwise`, as a whole.
+/// A transaction: executes `then` if all guards hold, and `otherwise` if not.
 struct Change {
   std::vector<Guard> guards;
   std::vector<Step> then;
   std::vector<Step> otherwise;
 
-  /// Send it before all queued requests: the session itself depends on it.
+  /// Sends this change before all queued requests, because the session itself depends on it.
   bool urgent = false;
   /// Called when this change is about to be sent. If it returns false, the change is not sent and its callback does not
-  /// run. Empty: send.
+  /// run. If empty, the change is sent.
   std::function<bool()> wanted{};
 };
 
@@ -93,13 +93,13 @@ struct Answer {
   Outcome outcome = Outcome::unknown;
   Fault fault = Fault::none;
   std::string sentence;                    // for people; empty if answered
-  Revision revision = 0;                   // of the store, at the answer; for a change: its own
+  Revision revision = 0;                   // of the store at the answer; for a change, its own
   bool guarded = false;                    // for a transaction: whether the guards held
   std::vector<std::vector<Record>> found;  // for a transaction: results of each get and oldest that ran, in order
   std::int64_t queued_us = 0;              // how long it was queued here before it was sent
 };
 
-/// Returns whether the store would refuse the same for any key: it is full, has no leader, or denies changes.
+/// Returns whether the store would refuse the same request for any key: it is full, has no leader, or denies changes.
 inline bool is_refused_to_all(const Answer& answer) {
   return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
                                                 answer.fault == Fault::denied || answer.fault == Fault::other);
@@ -124,8 +124,8 @@ class Store {
   virtual void keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
 
   /// Calls `rung` with each put of the key, and with a record of revision 0 when the key is deleted. Events may be lost
-  /// or late, or come before the answer to the transaction that caused them. The store renews the watch itself;
-  /// watching another key replaces it.
+  /// or late, or come before the answer to the transaction that caused them. The store renews the watch itself.
+  /// Watching another key replaces the watch.
   virtual void watch(const std::string& key, std::function<void(const Record&)> rung) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The C ABI of clusters: each function calls one thing and maps the result.
+// The C ABI of clusters. Each function calls one function of the gate and maps the result.
 #include "capi/handle.h"
 #include "gate/cluster_state.h"
 

@@ -1,4 +1,5 @@
-// The C ABI of questions to a cluster's agent: each function checks its arguments, calls one thing and maps the result.
+// The C ABI of questions to a cluster's agent. Each function checks its arguments, calls one function and maps the
+// result.
 #include "gate/question.h"
 
 #include <poll.h>
@@ -34,7 +35,7 @@ std::string sentence_of(std::string_view answer) {
   return std::string(rest.substr(0, rest.find('\n')));
 }
 
-/// Waits for the answer, and reads it. Also returns timeout, unavailable.
+/// Waits for the answer and reads it. May return timeout or unavailable.
 Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, std::size_t& size) noexcept {
   constexpr double kLongest = 1e6;
   const std::uint64_t begin = platform::monotonic_ns();
@@ -48,7 +49,7 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
   }
 }
 
-/// Returns the dictionary's cluster; empty: it belongs to none; nothing: it was removed.
+/// Returns the dictionary's cluster; empty if it belongs to none, nothing if it was removed.
 std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
@@ -90,8 +91,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// Ask the store first. While the lease is valid, this machine has the lock without a gap. So if the lease is valid
-// after the answer, it was valid when the store was read.
+// Ask the store first. While the lease is valid, this machine has the lock without a gap. So a lease that is valid
+// after the answer was also valid when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {

@@ -45,7 +45,7 @@ Auth::Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(c
 Auth::~Auth() = default;
 
 void Auth::reject(const std::string& token) {
-  if (token != token_) return;  // there is a newer one
+  if (token != token_) return;  // there is a newer token
   token_.clear();
   disabled_ = false;
 }
@@ -68,7 +68,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const std::string& path = credentials_.password_file;
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
-  // The mode was right when the agent started; the next start would fail.
+  // The mode was right when the agent started. With this mode, the next start would fail.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users (chmod o= " + path + ")");
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not asked: the user and the password must be UTF-8";
@@ -82,7 +82,7 @@ void Auth::end_later(Verdict failure) {
 }
 
 void Auth::answered(const Response& response) {
-  const auto transfer = std::move(transfer_);  // the response lives in it until here
+  const auto transfer = std::move(transfer_);  // the response is part of it
   if (!response.ended) {
     const Verdict failure{.cause = "does not answer: " + response.failure};
     return end(&failure);

@@ -14,16 +14,16 @@
 namespace holdfast::etcd {
 
 struct Credentials {
-  std::string user;           // empty: none
-  std::string password_file;  // the password is its first line, read each time, so that a new password needs no restart
+  std::string user;           // empty if there is no user
+  std::string password_file;  // its first line is the password; it is read each time, so a new one needs no restart
 };
 
 class Auth {
  public:
-  /// Called with nullptr, or with the reason why there is no token; `unknown`: nobody answered.
+  /// Called with nullptr, or with the reason why there is no token. `unknown` means that nobody answered.
   using Done = std::function<void(const Verdict* failure)>;
 
-  /// `complain`: receives messages for the log.
+  /// `complain` receives messages for the log.
   Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(const std::string&)> complain);
   ~Auth();
   Auth(const Auth&) = delete;
@@ -32,11 +32,11 @@ class Auth {
   bool has_user() const noexcept { return !credentials_.user.empty(); }
   /// Returns whether obtain() is needed before a request.
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
-  /// Empty if the server's authentication is not enabled.
+  /// Returns the token; empty if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
   /// Records that a server refused this token, or requires one.
   void reject(const std::string& token);
-  /// Calls `done` later. Only one request runs at a time; callers that come in the meantime wait for the same one,
+  /// Calls `done` later. Only one request runs at a time. Callers that come in the meantime wait for the same request,
   /// whatever their endpoint.
   void obtain(const std::string& endpoint, std::int64_t timeout_ms, Done done);
 
@@ -52,7 +52,7 @@ class Auth {
   const std::function<void(const std::string&)> complain_;
   std::string token_;
   bool disabled_ = false;
-  Verdict denial_;  // the last one, returned again for a while: checking a password costs a server much time
+  Verdict denial_;  // the last one, returned again for a while, because checking a password takes a server much time
   std::int64_t denied_until_ms_ = 0;
   std::vector<Done> waiting_;
   std::unique_ptr<Transfer> transfer_;

@@ -18,7 +18,7 @@ constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
-// A request until its end, over all attempts.
+// A request until its end, with all its attempts.
 class Client::Call {
  public:
   Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done,
@@ -37,7 +37,7 @@ class Client::Call {
 
   Rank rank() const { return rank_; }
   bool is_wanted() const { return !wanted_ || wanted_(); }
-  /// Does the next step towards an answer. Never ends the call at once.
+  /// Does the next step towards an answer. Never ends the call immediately.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
     if (pause > 0) {
@@ -137,7 +137,7 @@ class Client::Call {
   const Done done_;
   const Wanted wanted_;
   const std::int64_t asked_us_ = boottime_us();
-  std::int64_t sent_us_ = asked_us_;  // the last attempt
+  std::int64_t sent_us_ = asked_us_;  // time of the last attempt
   std::size_t attempts_left_;
   bool renewed_ = false;
   std::size_t endpoint_ = 0;
@@ -224,14 +224,14 @@ void Client::complain_of_refusal(Fault fault, const std::string& text) {
   if (fault == Fault::no_lease) return;
   const std::int64_t now = boottime_ms();
   if (refusals_.size() >= kMostComplaints) refusals_.clear();
-  const auto [told, is_new] = refusals_.try_emplace(text, now);
-  if (!is_new && now - told->second < kRefusalEveryMs) return;
-  told->second = now;
+  const auto [reported, is_new] = refusals_.try_emplace(text, now);
+  if (!is_new && now - reported->second < kRefusalEveryMs) return;
+  reported->second = now;
   if (options_.complain) options_.complain(text);
 }
 
 std::vector<std::string> Client::headers(const std::string& token) const {
-  // With this header, a server without a leader says so at once instead of waiting for one.
+  // With this header, a server without a leader reports that immediately instead of waiting for a leader.
   std::vector<std::string> headers{"Grpc-Metadata-hasleader: true"};
   if (!token.empty()) headers.push_back("Authorization: " + token);
   return headers;

@@ -1,12 +1,12 @@
 // Sends a request to one of several etcd endpoints, with a token if there is a user.
 //
 // If no server can have executed a request, it is repeated at the other endpoints, once at each, and once with a new
-// token. All other failures end as `unknown`: the caller decides whether to repeat, which may execute the request
-// twice.
+// token. All other failures end as `unknown`. Then the caller decides whether to repeat the request, which may execute
+// it twice.
 //
-// A limited number of requests runs at once, because each has its own connection; others are queued. Urgent requests
-// are never queued: a keepalive must not wait until thousands of locks have been requested. A queued request that is no
-// longer wanted is dropped.
+// The number of requests that run at the same time is limited, because each has its own connection; further requests
+// are queued. Urgent requests are never queued: a keepalive must not wait until thousands of locks have been requested.
+// A queued request that is no longer wanted is dropped.
 #pragma once
 
 #include <algorithm>
@@ -34,24 +34,24 @@ struct Options {
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // for one request at one endpoint
   std::uint64_t seed = 0;          // for random pauses between attempts
-  /// Decides which store's answers count. Null: all do. Must outlive the client.
+  /// Decides which store's answers count. If null, all count. Must outlive the client.
   Identity* identity = nullptr;
-  /// Receives messages for the log: the watch fails, another endpoint is used, requests are refused. May be empty.
+  /// Receives messages for the log: the watch fails, a different endpoint is used, requests are refused. May be empty.
   std::function<void(const std::string& sentence)> complain;
 
-  /// Short enough to repeat a keepalive several times within a lease.
+  /// Returns a timeout that is short enough to repeat a keepalive several times within a lease.
   static std::int64_t timeout_for(std::int64_t ttl_s) { return std::min<std::int64_t>(1000, ttl_s * 1000 / 6); }
 };
 
 class Client {
  public:
-  /// Takes the body of an answer with status 200. Returns false if it is not an answer.
+  /// Takes the body of an answer with status 200. Returns false if the body is not an answer.
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
   enum class Rank { ordinary, urgent };
-  /// Returns whether an ordinary request should still be sent; empty: yes.
+  /// Returns whether an ordinary request should still be sent. If empty, it is sent.
   using Wanted = std::function<bool()>;
-  /// The number of ordinary requests at once. No benchmark has so many.
+  /// The most ordinary requests that run at the same time. No benchmark has so many.
   static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
@@ -65,22 +65,22 @@ class Client {
   Auth& auth() noexcept { return auth_; }
   Endpoints& endpoints() noexcept { return endpoints_; }
 
-  /// Calls `done` once, later, unless the client ends before or the request is dropped. If the answer was understood,
-  /// `understand` keeps all of it except the outcome and Answer::queued_us.
+  /// Calls `done` once, later, unless the client is destroyed before or the request is dropped. If the answer was
+  /// understood, `understand` keeps all of it except the outcome and Answer::queued_us.
   void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done, Wanted wanted = {});
-  /// Requests a path without a body. Urgent.
+  /// Requests a path without a body. The request is urgent.
   void get(const std::string& path, Understand understand, Done done);
 
-  /// Makes another endpoint the current one after a failure that took `took_ms`, and calls `moved`.
+  /// Switches to a different endpoint after a failure that took `took_ms`, and calls `moved`.
   void leave(std::size_t endpoint, const std::string& sentence, std::int64_t took_ms = 0);
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
   /// Records that the endpoint answered.
   void worked(std::size_t endpoint);
-  /// Returns an error if the endpoint belongs to another cluster than the known one, so that its answers do not count.
+  /// Returns an error if the endpoint belongs to a cluster other than the known one, so that its answers do not count.
   std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
   /// Reports a sentence once, until a request succeeds.
   void complain(const std::string& sentence);
-  /// Reports why requests are refused, once a minute while they are. A lease that is gone is not reported.
+  /// Reports why requests are refused, once a minute while they are. Does not report a lease that is gone.
   void complain_of_refusal(agent::Fault fault, const std::string& sentence);
 
   /// Returns the headers of each request.
@@ -102,7 +102,7 @@ class Client {
   std::set<std::string> complaints_;
   std::map<std::string, std::int64_t> refusals_;  // when each was reported
   std::vector<std::unique_ptr<Call>> calls_;
-  std::size_t ordinary_ = 0;  // ordinary ones among them
+  std::size_t ordinary_ = 0;  // the ordinary ones among them
   std::deque<std::unique_ptr<Call>> waiting_;
 };
 

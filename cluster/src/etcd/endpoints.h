@@ -1,5 +1,5 @@
-// Chooses one of several endpoints: the one that worked last. After a failure it takes the next one. When all have
-// failed in a row, it pauses before each, longer and longer.
+// Chooses one of several endpoints: the one that worked last. After a failure, takes the next one. When all have failed
+// in succession, pauses before each attempt; the pauses grow.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace holdfast::etcd {
 
-/// Pauses between attempts: twice the last one, less a random part of up to half, so that many clients of a server that
-/// returns do not come at once.
+/// Pauses between attempts. Each is twice the last one, less a random part of up to half, so that clients of a server
+/// that returns do not all come at the same time.
 class Backoff {
  public:
-  /// No benchmark shows these two: none has a server that is away.
+  /// No benchmark shows these two constants: none has an unreachable server.
   static constexpr std::int64_t kFirstMs = 20;
   static constexpr std::int64_t kLongestMs = 1000;
 
@@ -35,19 +35,19 @@ class Endpoints {
   std::size_t current() const noexcept { return current_; }
   const std::string& url(std::size_t index) const { return urls_[index]; }
 
-  /// Returns how long to wait before using the current one.
+  /// Returns how long to wait before using the current endpoint.
   std::int64_t pause_ms(std::int64_t now_ms) const noexcept {
     return now_ms < not_before_ms_ ? not_before_ms_ - now_ms : 0;
   }
   void worked(std::size_t index) noexcept;
-  /// Moves on from the current endpoint; ignores others, which were left already. `took_ms`: duration of the attempt,
-  /// which is subtracted from the pause after it.
+  /// Leaves the current endpoint; ignores other endpoints, which were already left. `took_ms` is the duration of the
+  /// attempt, which is subtracted from the pause after it.
   void failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms = 0);
 
  private:
   std::vector<std::string> urls_;  // without a slash at the end
   std::size_t current_ = 0;
-  std::size_t failures_ = 0;  // consecutive ones
+  std::size_t failures_ = 0;  // consecutive failures
   std::int64_t not_before_ms_ = 0;
   Backoff backoff_;
 };

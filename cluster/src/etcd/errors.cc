@@ -10,8 +10,8 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// Messages of etcd 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done. Another message
-// with an ambiguous code counts as unknown.
+// Messages of etcd 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done. Any other
+// message with an ambiguous code counts as unknown.
 struct Known {
   std::string_view message;  // a part of the message
   Fault fault;
@@ -46,7 +46,7 @@ bool did_nothing(int code) {
          code == kFailedPrecondition || code == kOutOfRange || code == kUnimplemented || code == kUnauthenticated;
 }
 
-// A server's text may have many lines, or none.
+// Returns a server's text, which may have many lines or none, as one line.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 200;
   std::string line = text.substr(0, text.find_first_of("\r\n"));
@@ -112,7 +112,7 @@ Verdict judge(long status, const std::string& body, bool has_user) {
 }
 
 Verdict judge_cancellation(const std::string& reason, bool has_user) {
-  // The code is in words here: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
+  // Here the code is in words: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
   const std::size_t desc = reason.find("desc = ");
   return judge(ServerError{0, desc == std::string::npos ? reason : reason.substr(desc + 7)}, has_user);
 }

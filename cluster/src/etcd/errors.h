@@ -1,4 +1,4 @@
-// Judges what an error of etcd means for a request, and describes it for people.
+// Decides what an error of etcd means for a request, and describes the error for people.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct Verdict {
   std::string cause;       // for people; continues a sentence whose subject is the endpoint
 };
 
-/// Judges an answer with a status other than 200. `has_user`: whether there is a user to get a token for.
+/// Judges an answer with a status other than 200. `has_user`: there is a user for whom to get a token.
 Verdict judge(long status, const std::string& body, bool has_user);
 /// Judges an error inside an answer with status 200.
 Verdict judge(const ServerError& error, bool has_user);
-/// Judges the reason of a canceled watch.
+/// Judges the reason why a watch was cancelled.
 Verdict judge_cancellation(const std::string& reason, bool has_user);
 
 /// Returns "etcd at ENDPOINT CAUSE".

@@ -1,4 +1,4 @@
-// The agent's store on etcd, through its JSON gateway.
+// The agent's store on etcd, through etcd's JSON gateway.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace holdfast::etcd {
 
 class EtcdStore final : public agent::Store {
  public:
-  /// Starts nothing yet. When the store is destroyed, no more callbacks run; no callback may destroy it.
+  /// Starts nothing yet. After the store is destroyed, no more callbacks run. No callback may destroy the store.
   EtcdStore(Loop& loop, Options options);
   ~EtcdStore() override;
 
@@ -25,7 +25,7 @@ class EtcdStore final : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Asks each endpoint for its version. A pending question ends without an answer.
+  /// Asks each endpoint for its version. A question that is still pending ends without an answer.
   void versions(VersionQuestion::Done done);
 
  private:

@@ -11,11 +11,11 @@ namespace holdfast::etcd {
 
 namespace {
 
-// Longer than any answer, or line of a stream.
+// The limit of an answer or a line of a stream, in bytes. All are shorter.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-// Handles that are kept for later requests. No benchmark has so many requests at once.
+// The most handles that are kept for later requests. No benchmark has so many requests at the same time.
 constexpr std::size_t kMostIdle = 8;
-// A silent connection is probed, so that a stream notices a server that is gone.
+// A silent connection is probed after this time, so that a stream notices a server that is gone.
 constexpr long kProbeAfterSeconds = 10;
 constexpr long kProbeEverySeconds = 5;
 
@@ -27,7 +27,7 @@ class Http::Handle final : public Transfer {
       : http_(http), request_(std::move(request)), line_(std::move(line)), done_(std::move(done)), curl_(take(http)) {
     for (const std::string& header : request_.headers) add_header(header);
     add_header("Content-Type: application/json");
-    add_header("Expect:");  // otherwise a long body would wait for a permission that not every server sends
+    add_header("Expect:");  // otherwise a long body would wait for permission, which not every server sends
     configure();
     http_.loop_.add(curl_, [this](CURLcode code) { finish(code); });
   }
@@ -72,9 +72,9 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_URL, request_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
-    set(CURLOPT_PROXY, "");  // ignore the environment's
+    set(CURLOPT_PROXY, "");  // ignore the proxies of the environment
     set(CURLOPT_NOSIGNAL, 1L);
-    // A request that timed out does not wait for the thread that still resolves a name.
+    // A request that timed out must not wait for the thread that is still resolving a name.
     set(CURLOPT_QUICK_EXIT, 1L);
     set(CURLOPT_TCP_NODELAY, 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -86,7 +86,7 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
-    // A resumed session shows no certificate, so a certificate that has expired in the meantime would pass.
+    // A resumed session shows no certificate. So a certificate that has expired in the meantime would be accepted.
     set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());
@@ -94,7 +94,8 @@ class Http::Handle final : public Transfer {
     if (request_.method == Request::Method::post) configure_body();
   }
 
-  // The body comes from a callback that rewinds only before anything was read, so libcurl cannot send a request twice.
+  // The body comes from a callback that rewinds only before anything was read, so that libcurl cannot send a request
+  // twice.
   void configure_body() {
     set(CURLOPT_POST, 1L);
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
@@ -124,7 +125,7 @@ class Http::Handle final : public Transfer {
     return handle->response_.body.size() <= kLongestAnswer ? size * count : 0;
   }
 
-  // The loop passes lines on: libcurl must not call a callback that ends the transfer.
+  // The loop delivers lines, because libcurl must not call a callback that ends the transfer.
   void collect_lines() {
     std::string& rest = response_.body;
     std::size_t begin = 0;
@@ -170,7 +171,7 @@ class Http::Handle final : public Transfer {
 
   std::string server() const { return request_.url.substr(0, request_.url.find('/', request_.url.find("://") + 3)); }
 
-  // The same words for the same cause, where libcurl's words contain times or internals.
+  // Returns the same message for the same cause where libcurl's messages contain times or internals.
   std::string describe(CURLcode code) {
     if (code == CURLE_OPERATION_TIMEDOUT)
       return "nothing arrived within " + std::to_string(request_.timeout_ms) + " ms";
@@ -178,7 +179,7 @@ class Http::Handle final : public Transfer {
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
     if (code == CURLE_SEND_FAIL_REWIND) return "it closed the connection before the answer";
-    // The reply to a plain request that should have used TLS may be lost by the following reset. A server that has
+    // The reply to a plain request that should have used TLS may be lost because a reset follows it. A server that has
     // answered before speaks the requested protocol.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:") || http_.answered_.contains(server())

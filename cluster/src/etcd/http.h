@@ -1,7 +1,7 @@
-// Requests over HTTP/1.1 and TLS, by libcurl. Independent of etcd.
+// Sends requests over HTTP/1.1 and TLS, using libcurl. Independent of etcd.
 //
-// Each request is sent once. By default, libcurl repeats a request when a reused connection ends before the answer,
-// although the server may have executed it.
+// Each request is sent only once. By default, libcurl repeats a request when a reused connection ends before the
+// answer, although the server may have executed the request.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace holdfast::etcd {
 
-/// Paths of PEM files; empty: the system's authorities, no client certificate.
+/// Paths of PEM files. Empty paths mean the system's authorities and no client certificate.
 struct Tls {
   std::string ca;
   std::string certificate;
@@ -28,12 +28,12 @@ struct Request {
   std::string url;
   std::vector<std::string> headers;
   std::string body;
-  std::int64_t timeout_ms = 1000;  // until the end of the answer; for a stream: until the connection
+  std::int64_t timeout_ms = 1000;  // until the end of the answer; for a stream, until the connection
 };
 
 struct Response {
   bool ended = false;         // the server's answer is complete
-  bool may_have_sent = true;  // false: the server has no part of the body
+  bool may_have_sent = true;  // false: the server has received no part of the body
   long status = 0;            // HTTP status; 0: none arrived
   std::string body;           // for a stream, the rest after the last line end
   std::string failure;        // for people, unless `ended`
@@ -45,8 +45,8 @@ class Transfer {
   virtual ~Transfer() = default;
 };
 
-/// Returns whether it is an http or https URL of a host and optionally a port: no path, and no secret that a log would
-/// show.
+/// Returns whether this is an http or https URL of a host and optionally a port, without a path or a secret that a log
+/// would show.
 bool is_endpoint(const std::string& url);
 
 class Http {
@@ -61,7 +61,7 @@ class Http {
 
   /// The callback may destroy the transfer.
   std::unique_ptr<Transfer> send(Request request, Done done);
-  /// Calls `line` with each line of an endless answer, then `done`. An answer with a status other than 200 goes to
+  /// Calls `line` with each line of an endless answer, then `done`. Passes an answer with a status other than 200 to
   /// `done` as a whole.
   std::unique_ptr<Transfer> stream(Request request, Line line, Done done);
 

@@ -2,10 +2,10 @@
 // cluster. Two clusters would each grant every lock, so an answer counts only if it comes from the known cluster.
 //
 // The store becomes known when a majority of the configured endpoints names it. The endpoints are the store's members,
-// so no other store can have a majority of them at the same time. Another store replaces it only if
+// so no other store can have a majority of them at the same time. A different store replaces it only if
 //
-//   - a majority of several endpoints names it, or
-//   - a person says so; with one endpoint, this is the only way;
+//   - a majority of several endpoints names the other store, or
+//   - a person accepts it; with one endpoint, this is the only way;
 //
 // and in both cases only after the lease time, when no machine has a lock of the last store any more.
 #pragma once
@@ -24,24 +24,24 @@ class Identity {
   /// How long an endpoint's answer counts.
   static constexpr std::int64_t kFreshMs = 10'000;
 
-  /// `known`: the id that an earlier agent has kept; empty: none. `lease_ms`: the time after which no lease is left.
+  /// `known` is the id that an earlier agent has kept; empty if there is none. After `lease_ms`, no lease is left.
   Identity(std::size_t endpoints, std::string known, std::int64_t lease_ms)
       : known_(std::move(known)), lease_ms_(lease_ms), words_(endpoints) {}
 
-  /// As in etcd's JSON: a decimal number. Empty: no store is known yet.
+  /// Returns the known id, a decimal number as in etcd's JSON; empty if no store is known yet.
   const std::string& known() const noexcept { return known_; }
-  /// Takes the id in an endpoint's answer; empty: it has none. Returns whether the rest of the answer counts.
+  /// Takes the id in an endpoint's answer; empty if there is none. Returns whether the rest of the answer counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
-  /// Returns an endpoint that names another store than the known one.
+  /// Returns an endpoint that names a store other than the known one.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
-  /// Returns the id that the endpoint has named; empty: none, or not recently.
+  /// Returns the id that the endpoint has named; empty if there is none, or not recently.
   std::string named(std::size_t endpoint, std::int64_t now_ms) const;
   std::size_t count(std::string_view id, std::int64_t now_ms) const;
   std::size_t majority() const noexcept { return words_.size() / 2 + 1; }
 
   enum class Accepted { done, later, unnamed, outvoted };
-  /// A person accepts this store. later: it takes effect at a hear() after the lease time. unnamed: no endpoint names
-  /// it. outvoted: a majority names the known store.
+  /// Accepts this store on behalf of a person. later: this takes effect at a hear() after the lease time. unnamed: no
+  /// endpoint names the store. outvoted: a majority names the known store.
   Accepted accept(std::string_view id, std::int64_t now_ms);
 
  private:
@@ -49,7 +49,7 @@ class Identity {
     std::string id;
     std::int64_t at_ms = 0;
   };
-  /// Another store, and since when it has been named without interruption.
+  /// A different store, and since when it has been named without interruption.
   struct Other {
     std::string id;
     std::int64_t since_ms = 0;
@@ -70,8 +70,7 @@ class Identity {
   std::string accepted_;     // by a person
 };
 
-/// Returns an id as etcd's log and etcdctl show it: 16 hexadecimal digits. Text that is no number is returned
-/// unchanged.
+/// Returns an id as etcd's log and etcdctl show it: 16 hexadecimal digits. Returns text that is not a number unchanged.
 std::string shown_id(std::string_view id);
 
 }  // namespace holdfast::etcd

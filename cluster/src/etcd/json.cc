@@ -24,7 +24,7 @@ constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 // --- requests -------------------------------------------------------------------------------------------
 
-// 64-bit numbers are sent as strings: a reader may take a JSON number for a double.
+// 64-bit numbers are sent as strings, because a reader may take a JSON number for a double.
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 Json encode(const Guard& guard) {
@@ -67,7 +67,7 @@ Json encode_all(const std::vector<Part>& parts) {
 
 // --- answers --------------------------------------------------------------------------------------------
 
-// Thrown if a part has another type than expected. It never leaves this file.
+// Thrown if a part has an unexpected type. It never leaves this file.
 struct Malformed {};
 
 Json parse(const std::string& text) {
@@ -82,7 +82,7 @@ const Json* find(const Json& object, const char* name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// Returns the member with that name; if there is none, `none`, which has the right type.
+/// Returns the member with this name. If there is none, returns `none`, which has the right type.
 const Json& find_typed(const Json& object, const char* name, const Json& none) {
   const Json* found = find(object, name);
   if (found == nullptr) return none;
@@ -132,7 +132,8 @@ std::string bytes(const std::string& base64) {
   return *std::move(decoded);
 }
 
-// Every answer of a server that did something has one; without it, the body is empty or another server's.
+// Returns the revision. Every answer of a server that did something has one; without it, the body is empty or comes
+// from a different server.
 std::int64_t revision_of(const Json& answer) {
   const Json* header = find(answer, "header");
   if (header == nullptr) throw Malformed();
@@ -169,7 +170,7 @@ LeaseAnswer decode_lease(const Json& answer) {
   return lease;
 }
 
-// If the stream is cut, the last line may be incomplete.
+// Returns the result in a line of a stream. If the stream is cut off, its last line may be incomplete.
 const Json& result_of(const Json& line) {
   const Json* result = find(line, "result");
   if (result == nullptr || !result->is_object()) throw Malformed();
@@ -338,7 +339,7 @@ bool ServerVersion::revokes_early() const {
   return version < std::tuple(3, 4, 31) || (version >= std::tuple(3, 5, 0) && version < std::tuple(3, 5, 13));
 }
 
-// Keys and values are base64, so only the header can contain that text.
+// Keys and values are base64, so only the header can contain this text.
 std::string_view cluster_in(std::string_view text) {
   constexpr std::string_view kBefore = R"("cluster_id":")";
   const std::size_t found = text.find(kBefore);

@@ -1,5 +1,5 @@
-// Reads and writes the JSON of etcd's gateway, versions 3.4, 3.5 and 3.6. All omit values that are false, 0 or empty;
-// 64-bit numbers are strings; bytes are base64. They differ in how they write errors.
+// Reads and writes the JSON of etcd's gateway, versions 3.4, 3.5 and 3.6. All versions omit values that are false, 0 or
+// empty; 64-bit numbers are strings; bytes are base64. The versions differ in how they write errors.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace holdfast::etcd {
 
-/// Base64 as in RFC 4648, with padding.
+/// Encodes base64 as in RFC 4648, with padding.
 std::string to_base64(std::string_view bytes);
-/// Returns nothing if it is not base64.
+/// Returns nothing if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 // --- requests -------------------------------------------------------------------------------------------
 
 std::string encode_change(const agent::Change& change);
 std::string encode_grant(std::int64_t ttl_s);
-/// For keepalive and revoke.
+/// Encodes a request for keepalive or revoke.
 std::string encode_lease(agent::LeaseId lease);
 std::string encode_time_to_live(agent::LeaseId lease);
 std::string encode_watch(std::string_view key);
-/// Returns nothing if one of them is not UTF-8, which JSON requires.
+/// Returns nothing if either text is not UTF-8, which JSON requires.
 std::optional<std::string> encode_credentials(const std::string& user, const std::string& password);
 
-/// Returns the first key after all keys with the prefix; if there is none, one zero byte, which means no end.
+/// Returns the first key after all keys with the prefix. If there is none, returns one zero byte, which means no end.
 std::string end_of_prefix(std::string_view prefix);
 
 // --- answers --------------------------------------------------------------------------------------------
-// Each function returns nothing if the text is not such an answer, for instance because it was cut off.
+// Each function returns nothing if the text is not an answer of its kind, for example because it was cut off.
 
-/// Takes the change as well, because the answer does not say which step a part belongs to.
+/// Takes the change too, because the answer does not say which step each part belongs to.
 std::optional<agent::Answer> decode_change(const std::string& text, const agent::Change& change);
 std::optional<agent::LeaseAnswer> decode_grant(const std::string& text);
 /// Decodes a keepalive, which is the single line of a stream.
@@ -53,7 +53,7 @@ struct WatchLine {
 };
 std::optional<WatchLine> decode_watch_line(const std::string& text);
 
-/// An error, as the body of an answer or as the line of a stream.
+/// An error, as the body of an answer or a line of a stream.
 struct ServerError {
   int code = 0;  // of gRPC
   std::string message;
@@ -70,7 +70,7 @@ struct ServerVersion {
   int patch = 0;
   std::string text;
 
-  /// Returns whether a leader that was suspended and resumes may revoke leases that another leader has renewed.
+  /// Returns whether a leader that was suspended may, when it resumes, revoke leases that another leader has renewed.
   bool revokes_early() const;
 };
 std::optional<ServerVersion> decode_version(const std::string& text);

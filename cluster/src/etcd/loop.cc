@@ -147,7 +147,7 @@ void Loop::run_descriptors() {
       if (::read(clock_, &times, sizeof times) == sizeof times) armed_for_ = 0;
       continue;
     }
-    const auto found = descriptors_.find(event.data.fd);  // an earlier callback may have unwatched it
+    const auto found = descriptors_.find(event.data.fd);  // an earlier callback may have unwatched the descriptor
     if (found == descriptors_.end()) continue;
     const auto ready = found->second;
     (*ready)(event.events);
@@ -157,7 +157,7 @@ void Loop::run_descriptors() {
 void Loop::run_timers() {
   if (timers_.empty()) return;
   const std::int64_t now = boottime_ms();
-  const TimerId newest = last_timer_;  // new timers wait for the next turn
+  const TimerId newest = last_timer_;  // new timers wait for the next call
   for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now;) {
     if (timer->second.first > newest) {
       ++timer;
@@ -167,7 +167,7 @@ void Loop::run_timers() {
     timer_of_.erase(timer->second.first);
     timers_.erase(timer);
     action();
-    timer = timers_.begin();  // the action may have changed any of them
+    timer = timers_.begin();  // the action may have changed any of the timers
   }
 }
 
@@ -176,7 +176,7 @@ void Loop::run_transfers() {
   while (const CURLMsg* message = ::curl_multi_info_read(multi_.get(), &left)) {
     if (message->msg != CURLMSG_DONE) continue;
     CURL* transfer = message->easy_handle;
-    const CURLcode code = message->data.result;  // removal invalidates the message
+    const CURLcode code = message->data.result;  // the removal invalidates the message
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) continue;
     const auto done = std::move(found->second);

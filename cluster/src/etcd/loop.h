@@ -1,6 +1,6 @@
 // The agent's event loop: one thread, file descriptors, timers, and transfers of libcurl.
 //
-// Callbacks run only from turn(), and may call anything here.
+// Callbacks run only from turn(), and may call any function of the loop.
 #pragma once
 
 #include <curl/curl.h>
@@ -34,15 +34,16 @@ class Loop {
   void watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready);
   void unwatch(int fd);
 
-  /// Runs the action once, when boottime_ms() has reached the deadline; also right after a suspend.
+  /// Runs the action once, when boottime_ms() has reached the deadline, even if the machine was suspended in the
+  /// meantime.
   TimerId at(std::int64_t deadline_ms, Action action);
   TimerId after(std::int64_t delay_ms, Action action) { return at(boottime_ms() + delay_ms, std::move(action)); }
   /// Does nothing if the timer has run.
   void cancel(TimerId timer);
-  /// Runs the action in the next turn, or in this one.
+  /// Runs the action in the next turn(), or in the current one.
   void post(Action action) { posted_.push_back(std::move(action)); }
 
-  /// Waits until something happens, or for at most so long, then runs what is due.
+  /// Waits until something happens, but at most `longest_ms`, then runs what is due.
   void turn(std::int64_t longest_ms);
   /// Repeats turn() until stop().
   void run();

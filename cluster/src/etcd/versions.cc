@@ -30,7 +30,7 @@ void VersionQuestion::answered(std::size_t endpoint, const Response& response) {
   answer.version ? ask_cluster(endpoint) : end_one();
 }
 
-// This needs no user either.
+// Asks for the cluster's id, for which no user is needed either.
 void VersionQuestion::ask_cluster(std::size_t endpoint) {
   Request request;
   request.url = answers_[endpoint].url + "/v3/maintenance/status";

@@ -1,5 +1,5 @@
 // Finds which version of etcd each endpoint runs, and to which cluster it belongs. Members of one cluster may have
-// different versions, so each is asked.
+// different versions, so each endpoint is asked.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace holdfast::etcd {
 struct EndpointVersion {
   std::string url;
   std::optional<ServerVersion> version;
-  std::string trouble;  // why there is none
-  std::string cluster;  // its id; empty: not given
+  std::string trouble;  // why there is no version
+  std::string cluster;  // the cluster's id; empty if not given
 };
 
-/// Asks all endpoints at once, without a user, because none is needed.
+/// Asks all endpoints at the same time, without a user, because none is needed.
 class VersionQuestion {
  public:
   using Done = std::function<void(const std::vector<EndpointVersion>&)>;
-  /// Calls `done` once, later, unless the question is destroyed before; `done` must not destroy it.
+  /// Calls `done` once, later, unless the question is destroyed before. `done` must not destroy the question.
   VersionQuestion(Client& client, Done done);
 
  private:

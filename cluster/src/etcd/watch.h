@@ -1,5 +1,5 @@
 // A watch of one key that is renewed whenever it ends. It has no start revision, so events between two watches are
-// lost, and compaction does not affect it.
+// lost, but compaction does not affect it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  /// Replaces the key.
+  /// Starts to watch this key instead of the previous one.
   void start(const std::string& key, std::function<void(const agent::Record&)> rung);
 
  private:
@@ -39,8 +39,8 @@ class Watch {
   Loop::TimerId timer_ = 0;
   std::unique_ptr<Transfer> transfer_;
   std::uint64_t opening_ = 0;  // a counter: results of earlier watches are ignored
-  bool waits_ = false;         // a new one begins soon
-  std::int64_t began_ms_ = 0;  // when the server confirmed it; 0: not yet
+  bool waits_ = false;         // a new watch begins soon
+  std::int64_t began_ms_ = 0;  // when the server confirmed the watch; 0: not yet
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

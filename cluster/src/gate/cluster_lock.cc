@@ -13,8 +13,9 @@ namespace holdfast {
 
 namespace {
 
-/// Waiters that are checked with the mutex held: some 20 µs. No benchmark has so many; standing_test.cc bounds it.
-constexpr std::uint32_t kLookedAt = 4096;
+/// The most waiters that are checked with the mutex held, which takes about 20 µs. No benchmark has so many;
+/// standing_test.cc bounds it.
+constexpr std::uint32_t kMostChecked = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
 template <class Operation>
@@ -49,15 +50,15 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Returns whether no other agent has replaced this one. With the mutex held, this sees every later agent that has
-// checked the lock.
+// Returns whether no later agent has replaced this one. With the mutex held, this function sees every later agent that
+// has checked the lock.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
 }
 
-// Base and count are written before the commit: in another epoch nobody reads them. In the same epoch the base only
-// rises, and the count falls after it. So whatever a crash leaves of the two, no number is given twice.
+// Base and count are written before the commit: in a different epoch nobody reads them. In the same epoch the base only
+// rises, and the count falls after it. So whatever part a crash leaves, no number is given out twice.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns) noexcept {
   if (revision == 0 || revision > kRevisionMax) return Code::invalid;
@@ -92,7 +93,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// The lock stops standing with the first store, so a crash in between leaves a lock that is granted to nobody. Waiters
+// The first store makes the lock stop standing, so a crash in between leaves a lock that is granted to nobody. Waiters
 // continue to wait for the agent; watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
@@ -112,7 +113,7 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     const bool held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
-    // Also if no numbers are left: it stands for its holder.
+    // Refuse even if no numbers are left, because the lock stands for its holder.
     if (lock.grant_counts() && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
     if (!lock.is_free() && !held) end_grant(lock);
@@ -147,7 +148,7 @@ Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_
     standing_of(lock).refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
     standing_of(lock).refused_ns.store(platform::monotonic_ns(), kRelaxed);
     count = 0;
-    lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+    lock.queue().every_before(~std::uint64_t{0}, kMostChecked, [&](const Waiter& waiter) {
       if (waiter.tries || is_for_all) waiters[count++] = wake_target(waiter);
       return count < waiters.size();
     });
@@ -170,7 +171,7 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
     state = {};
     state.stands = lock.grant_counts();
     state.held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
-    const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+    const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kMostChecked, [&](const Waiter& waiter) {
       if (state.first == kNobody) state.first = waiter.owner;
       (waiter.tries ? state.tried_for : state.waited_for) = true;
       return true;
@@ -212,10 +213,10 @@ class FoundKeys {
     return 0;
   }
   std::size_t count() const { return keys_.size(); }
-  /// Keeps only the first `count`.
+  /// Keeps only the first `count` keys.
   void cut(std::size_t count) { keys_.resize(count); }
   std::vector<std::string> take() { return std::move(keys_); }
-  /// Returns them without duplicates.
+  /// Returns the keys without duplicates.
   std::vector<std::string> take_distinct() {
     std::sort(keys_.begin(), keys_.end());
     keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
@@ -226,7 +227,7 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
-/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing, because its
+/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing, because the
 /// chain led into memory that this process has not mapped yet.
 template <class Visit>
 bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
@@ -258,7 +259,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   if (hashes.empty()) {
     for (Shard& shard : segment->shards()) {
       if (!shard.open_if_used() || shard.header().waiters.load(kRelaxed) == 0) continue;
-      shard.catch_up();  // others may have enlarged it
+      shard.catch_up();  // other processes may have enlarged it
       walk_entries(shard, visit);
     }
   }
@@ -273,7 +274,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
 
 namespace {
 
-/// Retries until all entries are visited. Returns false if others changed the shard each time.
+/// Retries until all entries are visited. Returns false if other processes changed the shard each time.
 template <class Visit>
 bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
   constexpr int kTries = 10'000;  // each takes less than 1 µs

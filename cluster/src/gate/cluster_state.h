@@ -11,14 +11,14 @@ namespace holdfast {
 
 struct ClusterState {
   std::string name;
-  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: there is none
+  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: no agent
   std::uint16_t epoch = 0;    // of the session
-  double seconds = 0;         // until the session ends; 0: it is lost
+  double seconds = 0;         // until the session ends; 0: lost
   std::uint64_t machine = 0;  // the lease; 0: none yet
 };
 
 /// Returns unavailable, with `state` filled in, if there is no agent or the session is lost; not_found if the
-/// dictionary is plain. Also: removed.
+/// dictionary is plain; or removed.
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state);
 
 }  // namespace holdfast

@@ -5,7 +5,7 @@
 //                                                         status, accept (of the store with the id REVISION)
 //   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
 //
-// The other end may be slow or gone: nothing here waits.
+// The other end may be slow or gone. No function here waits.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ struct Question {
   std::string_view key;
 };
 
-/// Returns the socket of that cluster's agent.
+/// Returns the path of the socket of the cluster's agent.
 std::string agent_socket(const RuntimeDirectory& directory, std::string_view cluster);
 
 std::string write_question(const Question& question);
-/// Sets fields that point into `packet`. Returns false if it is not a question.
+/// Sets fields that point into `packet`. Returns false if the packet is not a question.
 bool read_question(std::string_view packet, Question& question) noexcept;
 
 /// Connects to the agent. Returns unavailable if there is none.
@@ -43,8 +43,8 @@ Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directo
 /// agent.
 Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
                                              const Question& question);
-/// Writes the answer to `text`, without a NUL. Returns ok, timeout (it has not arrived yet), unavailable (the agent is
-/// gone).
+/// Writes the answer to `text`, without a NUL. Returns ok, timeout (it has not arrived yet) or unavailable (the agent
+/// is gone).
 Code read_answer(int fd, char* text, std::size_t& size) noexcept;
 
 }  // namespace holdfast

@@ -35,8 +35,8 @@ void Session::lose(std::uint16_t epoch) const noexcept {
 }
 
 // Writes the lease first, while the session is lost: an agent that adopts a session then finds the lease of that epoch.
-// But an agent that is stopped here may later write its lease into the session of its successor. So an agent that
-// adopts a session reads the keys attached to the lease from the store before it moves the deadline (agent/keeper.h).
+// But an agent that is stopped here may later write its lease into the session of its successor. So before it moves the
+// deadline, an agent that adopts a session reads the keys attached to the lease from the store (agent/keeper.h).
 bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
                     std::uint64_t deadline_ms) const noexcept {
   std::uint64_t expected = last.bits;
@@ -53,8 +53,9 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// Writes the agent first. The waiter is a hint, which may be wrong for a moment until the remaining agent corrects it.
-// Acquire and release: an agent that sees another one here also sees which dictionaries that one took over before.
+// Writes the agent first. The waiter is a hint, which may be briefly wrong until the remaining agent corrects it.
+// Acquire and release: an agent that sees a different agent here also sees which dictionaries that agent took over
+// before.
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
@@ -72,7 +73,7 @@ StoreTrouble Session::trouble() const noexcept {
   return trouble <= StoreTrouble::draining ? trouble : StoreTrouble::none;
 }
 
-// `missed` first: a hint that finds no room after that is found by the next call.
+// Takes `missed` first: a hint that finds no room after that is found by the next call.
 std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
   const bool missed = fields_.missed.exchange(0, kAcquire) != 0;
   std::size_t count = 0;

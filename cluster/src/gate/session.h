@@ -1,12 +1,12 @@
 // The session of a dictionary that belongs to a cluster: until when this machine may rely on the locks that it has at
 // the cluster's store, and how its processes reach the agent.
 //
-// The agent has one lease at the store. `word` holds the epoch, which names that lease, and the deadline, before which
-// the store does not end it. The agent extends the deadline. Any process that finds it passed marks the session as
-// lost. That is final: the next lease has another epoch. So two processes of this machine disagree about a lock for no
-// longer than it takes to read the clock, and need no agent to decide.
+// The agent has one lease at the store. `word` holds the epoch, which identifies the lease, and the deadline, before
+// which the store does not end the lease. The agent extends the deadline. Any process that finds that the deadline has
+// passed marks the session as lost. The loss is final: the next lease has a new epoch. So two processes of this machine
+// disagree about a lock for no longer than it takes to read the clock, and need no agent to decide.
 //
-// The clock is CLOCK_BOOTTIME, because the store's time runs while this machine is suspended.
+// The clock is CLOCK_BOOTTIME, because the store's time continues while this machine is suspended.
 //
 // `wants` are hints: hashes of keys that have waiters and that this machine does not have. A lost hint delays the lock
 // until the agent's next poll.
@@ -28,7 +28,8 @@ namespace holdfast {
 class World;
 
 inline constexpr std::size_t kWants = 16;
-/// Set in each hint, so that no hint is 0. No arena has enough shards and buckets to need this bit for the position.
+/// Set in each hint, so that no hint is 0. No arena has so many shards and buckets that it needs this bit for the
+/// position.
 inline constexpr std::uint64_t kWantBit = std::uint64_t{1} << 63;
 
 /// The gate's fields in a dictionary's header page (dict/gate.h). docs/format.md has the offsets of those that
@@ -55,7 +56,7 @@ enum class StoreTrouble : std::uint32_t {
   no_room,     // its database is full
   no_leader,
   denied,    // the agent's user lacks permission
-  refused,   // for another reason
+  refused,   // the store refuses for another reason
   draining,  // not the store: the agent takes no new locks
 };
 
@@ -90,34 +91,35 @@ class Session {
 
   /// Returns the current state; marks the session as lost if the deadline has passed.
   SessionWord now() const noexcept;
-  /// Returns the same without marking anything: for observers.
+  /// Returns the current state without marking anything, for observers.
   SessionWord seen() const noexcept;
 
   // --- for the agent ---
 
-  /// Moves the deadline, forward or back. Returns false if the session is no longer `from`: it was lost in the
+  /// Moves the deadline, forward or back. Returns false if the session is no longer `from`, because it was lost in the
   /// meantime.
   bool renew(SessionWord from, std::uint64_t deadline_ms) const noexcept;
-  /// Ends the session, if it still has this epoch.
+  /// Ends the session if it still has this epoch.
   void lose(std::uint16_t epoch) const noexcept;
-  /// Begins another session. Returns false if the session is no longer `last`: a later agent has begun its own.
+  /// Begins a new session. Returns false if the session is no longer `last`, because a later agent has begun its own.
   /// REQUIRES: `last` is lost, and no lock stands in `epoch`.
   bool begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
-  /// Returns the lease of the epoch that was seen before, or of a later one.
+  /// Returns the lease of the epoch that was seen before, or of a later epoch.
   std::uint64_t lease() const noexcept;
   /// Sets where processes reach the agent from now on. Returns false if the agent is no longer `before`.
   bool attend(Token before, Token agent, std::uint32_t waiter) const noexcept;
   Token agent() const noexcept { return fields_.agent.load(kAcquire); }  // pairs with attend()
   void note(StoreTrouble trouble) const noexcept;
-  /// Moves the hints to `hashes`, and returns their number; more than fit if some were missed: then check all locks.
+  /// Moves the hints to `hashes` and returns their number. A number larger than fits means that some were missed: then
+  /// check all locks.
   std::size_t take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept;
 
   // --- for contenders ---
 
-  /// Returns what the agent has recorded. An invalid value was overwritten, and counts as `none`.
+  /// Returns the trouble that the agent has recorded. An invalid value was overwritten, and counts as `none`.
   StoreTrouble trouble() const noexcept;
 
-  /// Tells the agent that the key with that hash is wanted. Does nothing if the agent was told and has not read it yet.
+  /// Notifies the agent that the key with this hash is wanted. Does nothing if an earlier notification is still unread.
   void want(World& world, std::uint64_t hash) const noexcept;
 
  private:

@@ -35,15 +35,17 @@ const cli::Subcommand kCommandLine{"agent",
                                    R"(CLUSTER is the name of the cluster.
 
 The agent serves the programs that use the same HOLDFAST_DIR, by default those of the same user.
-TERM ends it. If nobody holds a lock, its lease ends too; otherwise the next agent takes it over.
+TERM stops the agent. If nobody holds a lock, its lease ends too; otherwise the next agent takes
+the lease over.
 
 Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or the runtime directory was
-removed: restart it; 2 invalid command line or configuration; 3 another agent has taken over.)",
+removed (start the agent again); 2 invalid command line or configuration; 3 another agent has
+taken over.)",
                                    nullptr,
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// Values of the command line that replace the file's.
+/// Values of the command line that replace values of the file.
 struct Given {
   std::string cluster;
   std::string path;
@@ -107,8 +109,8 @@ void add_options(cli::Arguments& arguments, Given& given) {
                         given.state_directory = path;
                         return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
                       });
-  arguments.add_flag("--drain", given.drains, "On TERM, get no new locks, and wait until none is held");
-  arguments.add_flag("--standby", given.stands_by, "Wait until any other agent of this machine has ended");
+  arguments.add_flag("--drain", given.drains, "On TERM, take no new locks, and exit when none is held");
+  arguments.add_flag("--standby", given.stands_by, "Wait until any other agent of this machine has exited");
 }
 
 int run(int count, char** values) {

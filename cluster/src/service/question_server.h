@@ -1,4 +1,4 @@
-// Receives the questions of local programs, and answers them (gate/question.h).
+// Receives the questions of local programs and sends the answers (gate/question.h).
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ class QuestionServer {
   QuestionServer(const QuestionServer&) = delete;
   QuestionServer& operator=(const QuestionServer&) = delete;
 
-  /// Readable when read() has something to do.
+  /// Returns a descriptor that is readable when read() has something to do.
   int descriptor() const noexcept { return poll_.get(); }
   /// Returns whether programs that ask reach this server.
   bool has_name() const noexcept;
-  /// Returns whether they reach another server, which is alive.
+  /// Returns whether programs reach another server, which is alive.
   bool is_replaced() const;
   /// Makes programs reach this server from now on. Returns false if that is impossible now.
   bool take_name();
-  /// Reads what has arrived: each question is returned once. An invalid one ends its connection.
+  /// Reads what has arrived, and returns each question once. An invalid question ends its connection.
   std::vector<Query> read();
-  /// Answers, and ends the connection. Does nothing if its other end is gone.
+  /// Sends the answer and ends the connection. Does nothing if the other end is gone.
   void answer(std::uint64_t number, const std::string& text);
 
  private:
@@ -41,13 +41,13 @@ class QuestionServer {
   const RuntimeDirectory& directory_;
   const std::string cluster_;
   const std::string path_;
-  std::uint64_t inode_ = 0;  // of its socket's file
+  std::uint64_t inode_ = 0;  // of the socket's file
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;
   bool listens_ = false;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, platform::FileDescriptor> connections_;
-  std::size_t under_way_ = 0;  // questions without an answer yet, including those whose connections have ended
+  std::size_t under_way_ = 0;  // unanswered questions, including those whose connections have ended
 };
 
 /// Formats a reply as an answer.

@@ -32,10 +32,11 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Exit status after another agent has taken over. A service manager should not restart this one.
+/// Exit status after another agent has taken over. A service manager should not restart this agent.
 constexpr int kSuperseded = 3;
 
-/// Prints a message of a running agent. In a file it adds the time; journals and supervisors add it themselves.
+/// Prints a message of a running agent. Adds the time if the output is a file; journals and supervisors add it
+/// themselves.
 void report(const std::string& sentence) {
   struct stat info {};
   const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
@@ -89,7 +90,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
 /// One agent, from its start to its end.
 class Service {
  public:
-  /// `known`: the store's id that an earlier agent has kept in `memory`.
+  /// `known` is the store's id that an earlier agent has kept in `memory`.
   Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known)
       : config_(config),
@@ -127,16 +128,16 @@ class Service {
   }
 
  private:
-  // Benchmark of this one and the last two: processor of an idle agent.
+  // Benchmark of this constant and the last two: processor of an idle agent.
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
   static constexpr Milliseconds kAskLaterMs = 60'000;  // between questions to a member, once the agent works
 
-  // All members are asked repeatedly: another store may appear or disappear.
+  // Asks all members repeatedly, because a different store may appear or disappear.
   void ask_versions() {
-    const bool is_time = clock_.boot_ms() >= next_look_ || identity_.stranger(clock_.boot_ms());
+    const bool is_time = clock_.boot_ms() >= next_check_ || identity_.stranger(clock_.boot_ms());
     if (begun_ && !is_time) {
       loop_.after(kAskAgainMs, [this] { ask_versions(); });
       return;
@@ -144,8 +145,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Waits for a store that is away, or, if that matters, too old: it may be updated. A member that did not answer is
-  // asked again later.
+  // Begins unless the store is unreachable or, if that matters, too old. Then waits, because the store may be updated.
+  // A member that did not answer is asked again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -170,7 +171,7 @@ class Service {
     if (!any_known && config_.require_fixed_etcd && !begun_)
       hold_back("the version of etcd is unknown: " + members.front().trouble + "; require_fixed_etcd is set");
     if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
-    next_look_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
+    next_check_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
     loop_.after(kAskAgainMs, [this] { ask_versions(); });
   }
 
@@ -253,7 +254,7 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
                       "agent; start the agent again",
                       directory_));
-    // A lock that is held there is valid until its deadline, and the next agent would not know it.
+    // A lock in that dictionary is valid until its deadline if it is held, and the next agent would not know of it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "
@@ -262,23 +263,23 @@ class Service {
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
     engine_.step();
-    tell();
+    report_lease();
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Reports once that a lease is lost and why, and that there is a new one. Both may happen between two steps.
-  void tell() {
+  /// Reports once that a lease is lost and why, and that there is a new lease. Both may happen between two steps.
+  void report_lease() {
     const Keeper& keeper = engine_.keeper();
-    if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
-      told_lease_ = 0;
-      tell(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
+    if (std::exchange(reported_losses_, keeper.losses()) != keeper.losses()) {
+      reported_lease_ = 0;
+      report_to_all(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
     }
-    if (!keeper.alive() || told_lease_ != 0) return;
-    told_lease_ = machine_.session().lease;
-    tell(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, told_lease_));
+    if (!keeper.alive() || reported_lease_ != 0) return;
+    reported_lease_ = machine_.session().lease;
+    report_to_all(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, reported_lease_));
   }
 
-  static void tell(const std::string& sentence) {
+  static void report_to_all(const std::string& sentence) {
     report(sentence);
     notify_manager("STATUS=" + sentence);
   }
@@ -294,8 +295,8 @@ class Service {
     engine_.drain();
   }
 
-  // The service manager starts another agent, which serves the current directory. That agent gets locks that nobody
-  // holds at once; the others have holders in the old directory until the lease ends.
+  // Exits so that the service manager starts a new agent, which serves the current directory. The new agent immediately
+  // gets the locks that nobody holds. The other locks have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
@@ -335,9 +336,9 @@ class Service {
   bool stopping_ = false;
   bool leaving_ = false;
   bool ended_ = false;
-  Milliseconds next_look_ = 0;
-  std::uint64_t told_losses_ = 0;
-  LeaseId told_lease_ = 0;
+  Milliseconds next_check_ = 0;
+  std::uint64_t reported_losses_ = 0;
+  LeaseId reported_lease_ = 0;
   std::string held_back_;
   std::set<std::string> warned_;
   int status_ = EXIT_SUCCESS;
@@ -356,8 +357,8 @@ Signals::Signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-  ::signal(SIGPIPE, SIG_IGN);  // from report(), and from libraries that talk to the store
-  ::signal(SIGXFSZ, SIG_IGN);  // writing beyond ulimit -f is an error then
+  ::signal(SIGPIPE, SIG_IGN);  // from report(), and from libraries that connect to the store
+  ::signal(SIGXFSZ, SIG_IGN);  // writing beyond ulimit -f then fails with an error
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -367,8 +368,8 @@ void Signals::take() {
   while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
 }
 
-// Keeps an idle connection, which ends with the other agent. An agent that has taken over from that one has its own
-// socket.
+// Keeps an idle connection, which ends when the other agent exits. An agent that has taken over from the other agent
+// has its own socket.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals) {
   while (auto other = connect_agent(directory, cluster)) {
     std::array<pollfd, 2> both{{{other->get(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};

@@ -25,11 +25,11 @@ class Signals {
   platform::FileDescriptor fd_;
 };
 
-/// Waits until no other agent of the cluster acts for this world. Returns false if a signal came before.
+/// Waits until no other agent of the cluster acts for this world. Returns false if a signal arrived before.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals);
 
-/// Serves the locks of the cluster until a signal, or until another agent takes over. Returns the exit status. `known`:
-/// the store's id that an earlier agent has kept in `memory`.
+/// Serves the locks of the cluster until a signal, or until another agent takes over. Returns the exit status. `known`
+/// is the store's id that an earlier agent has kept in `memory`.
 int serve(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known);
 

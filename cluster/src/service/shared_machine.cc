@@ -47,13 +47,13 @@ constexpr StoreTrouble in_memory(Trouble trouble) noexcept { return static_cast<
 /// Epochs in shared memory have 16 bits; 0 means no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
-/// Epochs wrap around: the nearer one is the later one.
+/// Returns whether `epoch` is later than `than`. Epochs wrap around: the shorter distance decides.
 constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
   return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
 }
 
-/// Combines the session of a dictionary with others: the result is lost if one of them is lost or differs. A dictionary
-/// without a session yet does not count.
+/// Combines the session of a dictionary with the sessions so far. The result is lost if any of them is lost or differs.
+/// A dictionary that has no session yet does not count.
 void add(Session& all, const Segment& segment) noexcept {
   const SessionWord word = holdfast::Session(segment).now();
   if (word.epoch() == 0) return;
@@ -87,7 +87,7 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   take_in_new();
 }
 
-// Its waiters will soon count as waiters of a dead process.
+// The waiters of this process will soon count as waiters of a dead process.
 SharedMachine::~SharedMachine() {
   for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
   for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
@@ -102,7 +102,8 @@ std::vector<int> SharedMachine::descriptors() {
 
 // --- the session ---
 
-// A dictionary may be removed at any time, also while a callback of the store runs.
+// Visits the participating dictionaries. A dictionary may be removed at any time, even while a callback of the store
+// runs.
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
@@ -119,7 +120,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = parts_.empty();  // one has answered
+  bool lives = parts_.empty();  // then the agent that has the socket has answered
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
@@ -137,13 +138,13 @@ namespace {
 
 constexpr std::uint64_t kDropNs = 10'000'000;
 
-/// Begins a session in a dictionary that has none, or only a lost one. Returns false if another agent has begun its
-/// own, or a process is stopped in the dictionary.
+/// Begins a session in a dictionary that has none or a lost one. Returns false if another agent has begun its own
+/// session, or a process is stopped in the dictionary.
 bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& next) {
   const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
-  // From 65,535 epochs ago, or this dictionary alone has lost the session.
+  // These locks are from 65,535 epochs ago, or only this dictionary has lost the session.
   const auto standing = standing_keys(dictionary, narrow(next.epoch));
   if (!standing) return false;
   for (const std::string& key : *standing)
@@ -162,21 +163,22 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   const Session next{.epoch = after(last), .lease = lease, .deadline = deadline, .lost = false};
   bool begun = true;
   each([&](Dictionary& dictionary, const Segment& segment) {
-    // If it has that epoch already, a later agent is about to begin its own session.
+    // If the dictionary already has this epoch, a later agent is about to begin its own session.
     if (begun) begun = holdfast::Session(segment).now().epoch() != next.epoch && begin_in(dictionary, segment, next);
   });
   if (!begun) return 0;
   alone_ = next;
   adopts_ = false;
-  unseen_until_ = 0;  // it belongs to another lease
-  look_at_all_ = true;
+  unseen_until_ = 0;  // an unseen session belongs to another lease
+  ignores_hints_ = true;
   return next.epoch;
 }
 
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  // The deadline may be later than it was when read: the dictionary with the earliest one may have been removed.
+  // The deadline may be later than when it was read, because the dictionary with the earliest deadline may have been
+  // removed.
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
@@ -191,7 +193,8 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   return renewed;
 }
 
-// An agent may have died between two dictionaries, so their epochs and deadlines may differ.
+// Ends the session in each dictionary. An agent may have died between two dictionaries, so their epochs and deadlines
+// may differ.
 void SharedMachine::end_all() {
   each([this](const Dictionary&, const Segment& segment) {
     const SessionWord word = holdfast::Session(segment).now();
@@ -218,7 +221,7 @@ void SharedMachine::note(Trouble trouble) {
   each([trouble](const Dictionary&, const Segment& segment) { holdfast::Session(segment).note(in_memory(trouble)); });
 }
 
-/// Returns the session with the latest epoch. Dictionaries with an earlier one were inaccessible, or an agent died
+/// Returns the session with the latest epoch. Dictionaries with an earlier epoch were inaccessible, or an agent died
 /// before it reached them: no lock stands there.
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   Epoch last = 0;
@@ -230,31 +233,33 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// If there is no dictionary yet, the later agent is the one with the name of the socket. Otherwise it is the one that
-// dictionaries name: if two start at once, the other one may have the name of the socket.
-void SharedMachine::look_at_socket() {
+// Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one that
+// has the name of the socket. Otherwise it is the one that dictionaries name: if two agents start at the same time, the
+// agent that dictionaries do not name may have the name of the socket.
+void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && !world_.directory().is_gone())  // otherwise the name is in another world
+  else if (!superseded() && !world_.directory().is_gone())  // otherwise the name is in a different world
     questions_.take_name();
 }
 
-// Names this agent in all before it judges the session of any: a new dictionary has none, whatever its name.
+// Names this agent in all new dictionaries before it judges the session of any: a new dictionary has no session,
+// whatever its name.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
   if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
   const Session all = session();
   for (const auto& [name, part] : come) {
     if (join(part, all)) parts_[name] = part;
-    look_at_all_ = true;
+    ignores_hints_ = true;
   }
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
 
-// The dictionary may name an agent that has ended. A later agent that has replaced this one is named in another
-// dictionary before this one, perhaps in one from this turn: so check that first. Then only one of the two remains,
-// whichever reaches a dictionary first.
+// Names this agent in new dictionaries, which may name an agent that has ended. A later agent that has replaced this
+// one is named in a different dictionary before this one, perhaps in one found in this call. So check that first. Then
+// only one of the two agents remains, whichever reaches a dictionary first.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -263,7 +268,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = holdfast::Session(*segment);
     const Token before = session.agent();
-    if (parts_.empty() && come.empty()) look_at_socket();
+    if (parts_.empty() && come.empty()) check_socket();
     const bool is_first = std::all_of(come.begin(), come.end(), [this](const auto& one) {
       return holdfast::Session(*one.second.segment).agent() == self_;
     });
@@ -272,10 +277,10 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   return come;
 }
 
-// The dictionary may have the session of an agent that has ended, or none. If this agent has adopted that session
-// without this dictionary, nobody knows what stands there: end it. The same epoch with another lease belongs to an
-// agent that started at the same time, and may be stopped while it makes a lock stand in that epoch. So end the session
-// in all dictionaries: the next one has another epoch.
+// Lets the dictionary join the session. The dictionary may have the session of an agent that has ended, or none. If
+// this agent has adopted that session without this dictionary, nobody knows which locks stand there: end it. The same
+// epoch with a different lease belongs to an agent that started at the same time, and may be stopped while it makes a
+// lock stand in that epoch. So end the session in all dictionaries: the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
@@ -291,9 +296,9 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
-// A regular removal marks the dictionary before its file disappears, so check the mark last. A dictionary whose file
-// was deleted by hand stays in use by processes that have it open. While this agent is one of them, nobody can create
-// another dictionary with that name.
+// Returns whether the file was deleted manually. A regular removal marks the dictionary before its file disappears, so
+// check the mark last. A dictionary whose file was deleted manually stays in use by processes that have it open. While
+// this agent is one of them, nobody can create a new dictionary with that name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {
@@ -304,7 +309,7 @@ bool SharedMachine::is_file_gone() const {
   return gone;
 }
 
-// --- the agent's turns ---
+// --- turn(): continues recalls, and checks dictionaries ---
 
 void SharedMachine::turn() {
   dictionaries_.refresh();
@@ -324,15 +329,15 @@ void SharedMachine::turn() {
   }
   drop_again();
   leave_again();
-  if (now >= next_look_) {
-    look_at_all_ = true;
+  if (now >= next_check_) {
+    ignores_hints_ = true;
     directory_is_gone_ = world_.directory().is_gone();
     file_is_gone_ = is_file_gone();
-    look_at_socket();
-    dictionaries_.look_again();
-    next_look_ = now + kIdleMs;
+    check_socket();
+    dictionaries_.check_again();
+    next_check_ = now + kIdleMs;
   }
-  due_ = drops_.empty() && leaves_.empty() ? next_look_ : now + kStuckMs;
+  due_ = drops_.empty() && leaves_.empty() ? next_check_ : now + kStuckMs;
   for (const auto& [name, recall] : recalls_) due_ = std::min(due_, recall.due);
 }
 
@@ -351,16 +356,16 @@ void SharedMachine::read_mail() {
   }
 }
 
-// A lock that does not stand has no holder here: its entry may have been evicted.
+// Does one step of a recall. A lock that does not stand has no holder here: its entry may have been evicted.
 bool SharedMachine::step(const LockName& name, Recall& recall) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
   if (recall.lease.owner != kNobody) return withdraw(*dictionary, name, recall);
   LockState state;
-  const Code looked = budget_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
-  if (looked == Code::not_found || looked == Code::removed || (looked == Code::ok && !state.stands)) return true;
+  const Code checked = budget_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
+  if (checked == Code::not_found || checked == Code::removed || (checked == Code::ok && !state.stands)) return true;
   recall.due = now_ms() + kStuckMs;
-  if (looked != Code::ok) return false;
+  if (checked != Code::ok) return false;
   double sleep = 0;
   const WaitStep step{parker_, recall.waiter, sleep};
   const Code code = acquire_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
@@ -371,12 +376,12 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   return false;
 }
 
-// Until the lock is withdrawn it stands, and would go to the next local program if the agent died. So it must not be
-// given to another machine before that.
+// Withdraws the lock. Until then the lock stands, and would pass to the next local program if the agent died. So it
+// must not be given to another machine before that.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
-  // A flush has ended the agent's grant: the lock may still stand, and a local program may hold it.
+  // A flush has ended the agent's grant. The lock may still stand, and a local program may hold it.
   const bool again = code == Code::not_owner;
   recall.due = again ? 0 : now_ms() + kStuckMs;
   return !again && !is_stuck(code);
@@ -406,7 +411,7 @@ void SharedMachine::leave_again() {
 
 std::vector<Want> SharedMachine::wanted() {
   std::vector<Want> wants;
-  const bool all = std::exchange(look_at_all_, false);
+  const bool all = std::exchange(ignores_hints_, false);
   for (const auto& [name, dictionary] : dictionaries_.all()) {
     std::array<std::uint64_t, kWants> hashes{};
     std::size_t count = 0;
@@ -420,8 +425,8 @@ std::vector<Want> SharedMachine::wanted() {
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);
     for (std::string& key : wanted_keys(*dictionary, hints)) {
       LockState state;
-      const auto look = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
-      if (budget_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
+      const auto check = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
+      if (budget_.spend(check) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
     }
   }
   return wants;
@@ -436,12 +441,12 @@ Contender SharedMachine::contender(Token token) const {
   return contender;
 }
 
-// The numbers of a lock that was evicted while it stood are unknown, so they count as used up.
+// Returns the use of a lock. If the lock was evicted while it stood, its numbers are unknown, so they count as used up.
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
-  const auto look = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
-  const Code code = dictionary != nullptr ? budget_.spend(look) : Code::not_found;
+  const auto check = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
+  const Code code = dictionary != nullptr ? budget_.spend(check) : Code::not_found;
   if (dictionary == nullptr) return {.known = !may_be_unseen()};
   if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
   if (drops_.contains(name)) return {.known = false};
@@ -457,8 +462,8 @@ Contender SharedMachine::holder(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<HolderInfo, 1> found{};
   HolderCount count;
-  const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
-  if (dictionary == nullptr || budget_.spend(look) != Code::ok || count.holders != 1) return {};
+  const auto check = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
+  if (dictionary == nullptr || budget_.spend(check) != Code::ok || count.holders != 1) return {};
   const std::uint64_t now_ns = platform::monotonic_ns();
   const std::uint64_t held_ns = now_ns - std::min(found[0].since_ns, now_ns);
   return {found[0].pid, found[0].program.data(), found[0].reason.data(), static_cast<Milliseconds>(held_ns / kNsPerMs)};
@@ -468,8 +473,8 @@ bool SharedMachine::orphaned(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<Token, kUsersLookedAt> users{};
   std::size_t count = 0;
-  const auto look = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
-  if (dictionary == nullptr || budget_.spend(look) != Code::ok) return false;
+  const auto check = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
+  if (dictionary == nullptr || budget_.spend(check) != Code::ok) return false;
   return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
                      [this](Token user) { return user == self_ || world_.is_dead(user); });
 }
@@ -498,7 +503,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
   if (all.lost || all.epoch != epoch) return false;
-  // A lock that was taken away and could not be dropped yet must not come back with the next grant.
+  // A lock that was taken away and could not be dropped yet must not return with the next grant.
   if (drops_.contains(name)) drop(name);
   if (drops_.contains(name)) return false;
   const Code code = budget_.spend([&](std::uint64_t ns) {
@@ -507,7 +512,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   return code == Code::ok;
 }
 
-// The waits that it would end then last until the agent's next look.
+// Refuses waits. If a stopped process prevents this, the waits last until the agent's next poll.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
@@ -540,7 +545,7 @@ void SharedMachine::drop(const LockName& name) {
   recalls_.erase(found);
 }
 
-// Nobody takes the lock in the meantime: whatever prevents the drop prevents a grant, too.
+// Repeats prevented drops. Nobody takes the lock in the meantime: whatever prevents the drop also prevents a grant.
 void SharedMachine::drop_again() {
   if (superseded()) return;
   std::erase_if(drops_, [this](const LockName& name) {

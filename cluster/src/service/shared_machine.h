@@ -1,13 +1,14 @@
 // This machine, as the agent sees it: the dictionaries of a cluster in the world (runtime directory) of this process.
 //
 // Each dictionary has the session in its own header (gate/session.h). The session is alive if every dictionary's copy
-// is: whoever finds the deadline passed in one of them ends it for all. A dictionary that is created, or becomes
-// accessible, while the session is alive takes part from the next turn() on. A removed one stops taking part at once.
+// is alive: whoever finds that the deadline has passed in one of them ends the session for all. A dictionary that is
+// created, or becomes accessible, while the session is alive participates from the next turn() on. A removed dictionary
+// stops participating immediately.
 //
 // A dictionary that cannot be opened (no memory or descriptor, a stopped process in it, an overwritten header) may have
 // the session of an earlier agent, with locks that stand. That session ends by itself. Until then the lease is not
 // ended at the store, and no lock that may be in that dictionary is given away. Once the dictionary can be opened, it
-// takes part without its locks.
+// participates without its locks.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ class StuckBudget {
   }
 
  private:
-  // Usually longer than a busy machine preempts a process. No benchmark shows these two: none stops a process inside a
-  // dictionary.
+  // Usually longer than a busy machine preempts a process. No benchmark shows this constant and the next: none stops a
+  // process inside a dictionary.
   static constexpr std::uint64_t kPartNs = 50'000'000;
   static constexpr std::uint64_t kPeriodNs = 500'000'000;
 
@@ -67,24 +68,24 @@ class SharedMachine final : public Machine {
   SharedMachine(World& world, const std::string& cluster);
   ~SharedMachine() override;
 
-  /// Readable when turn() has something to do.
+  /// Returns descriptors that are readable when turn() has something to do.
   std::vector<int> descriptors();
-  /// Returns why new dictionaries are found only once a second; empty if they are found at once.
+  /// Returns why new dictionaries are found only once a second; empty if they are found immediately.
   const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
-  /// Continues what the agent waits for in this machine.
+  /// Continues the recalls, and checks the dictionaries.
   void turn();
-  /// When turn() has something to do at the latest.
+  /// Returns when turn() has something to do at the latest.
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;
-  /// Returns whether this agent is superseded and no other agent is left. If the name was overwritten, an invalid agent
-  /// may be named. In either case this agent's knowledge of the lease may be outdated.
+  /// Returns whether this agent is superseded and no other agent is left. If the name was overwritten, it may name an
+  /// invalid agent. In either case, this agent's knowledge of the lease may be outdated.
   bool is_abandoned() const;
   /// Returns whether this world's runtime directory was removed or replaced, so that no program can reach this agent.
-  /// Noticed within a second.
+  /// This is noticed within a second.
   bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
-  /// Returns whether the last check, one per second, found that the file of a participating dictionary was deleted by
-  /// hand. True once per check.
+  /// Returns whether the last check, one per second, found that the file of a participating dictionary was deleted
+  /// manually. Returns true once per check.
   bool take_lost_file() noexcept { return std::exchange(file_is_gone_, false); }
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
@@ -119,7 +120,7 @@ class SharedMachine final : public Machine {
   };
   using Recalls = std::map<LockName, Recall>;
 
-  /// A participating dictionary. A newer segment with its name does not take part yet.
+  /// A participating dictionary. A newer segment with its name does not participate yet.
   struct Part {
     Dictionary* dictionary = nullptr;
     std::shared_ptr<const Segment> segment;  // kept, so that no later segment has its address
@@ -129,19 +130,18 @@ class SharedMachine final : public Machine {
   template <class Visit>
   void each(Visit&& visit) const;
   bool is_file_gone() const;
-  /// Takes in dictionaries that were created since the last turn, again or for the first time, or that could not be
-  /// opened before.
+  /// Adds dictionaries that were created since the last turn(), or that could not be opened before.
   void take_in_new();
-  void look_at_socket();
+  void check_socket();
   std::map<std::string, Part> attend_new();
   static Session latest(const std::map<std::string, Part>& parts);
-  /// Returns false if it cannot begin the session, so that it takes no part yet.
+  /// Returns false if the dictionary cannot begin the session, so that it does not participate yet.
   bool join(const Part& part, const Session& all) const;
   void end_all();
   bool may_be_unseen() const;
   void read_mail();
   void drop_again();
-  /// Does one step of a recall. Returns true when it is over.
+  /// Does one step of a recall. Returns true when the recall is over.
   bool step(const LockName& name, Recall& recall);
   bool withdraw(Dictionary& dictionary, const LockName& name, Recall& recall);
   /// Ends the wait of a finished recall.
@@ -161,18 +161,18 @@ class SharedMachine final : public Machine {
   std::vector<std::pair<LockName, Recall>> leaves_;
   mutable StuckBudget budget_;
   std::map<std::string, Part> parts_;  // by name
-  /// The lease while no dictionary has its words: the first dictionary that is created gets them from here. At first
-  /// the lease of an earlier agent.
+  /// The lease while no dictionary has its words. The first dictionary that is created gets them from here. Initially,
+  /// this is the lease of an earlier agent.
   Session alone_;
   /// Until when a dictionary that cannot be opened may have a live session.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
   bool directory_is_gone_ = false;
-  bool file_is_gone_ = false;  // a dictionary's
+  bool file_is_gone_ = false;  // the file of a dictionary
   bool replaced_ = false;      // by a later agent, before there was a dictionary
   bool adopts_ = true;         // locks that stand in a newly found dictionary count
   Milliseconds due_ = 0;
-  Milliseconds next_look_ = 0;
-  bool look_at_all_ = true;  // wanted() ignores hints, which may be lost
+  Milliseconds next_check_ = 0;
+  bool ignores_hints_ = true;  // wanted() ignores hints, which may be lost
 };
 
 }  // namespace holdfast::agent

@@ -20,7 +20,7 @@ namespace holdfast::agent {
 
 namespace {
 
-constexpr std::size_t kIdMax = 20;  // digits of 64 bits
+constexpr std::size_t kIdMax = 20;  // decimal digits of 64 bits
 
 /// Returns the first path of a colon-separated list.
 std::string of_manager() {
@@ -65,8 +65,8 @@ Expected<std::string> StoreMemory::read() const {
   return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it does not contain a store's id");
 }
 
-// Writes under another name first, so that there is the old file or the new one whenever the agent dies. That name is
-// new, so no other user's file or link is written to.
+// Writes under a different name first, so that the old file or the new file exists whenever the agent dies. This name
+// is new, so the agent does not write to a file or link of another user.
 Status StoreMemory::write(const std::string& id) const {
   const auto failure = [this] {
     return Status{Code::system,
@@ -81,8 +81,8 @@ Status StoreMemory::write(const std::string& id) const {
       ::openat(directory.get(), made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return failure();
   const std::string line = id + "\n";
-  errno = ENOSPC;  // for a line that is written partly
-  // The id is no secret, and the next agent in a group's directory may run as another user.
+  errno = ENOSPC;  // for a line that is written only partly
+  // The id is not secret, and the next agent in a group's directory may run as a different user.
   const bool written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                        ::fchmod(file.get(), 0644) == 0 && ::fsync(file.get()) == 0 &&
                        ::renameat(directory.get(), made.c_str(), directory.get(), name_.c_str()) == 0 &&

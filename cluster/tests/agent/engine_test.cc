@@ -26,7 +26,7 @@ const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
 LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
 
-/// Chooses the fate of each change that puts something.
+/// Chooses the fate of each change that contains a put.
 std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
   return [fate](const Change& change) -> std::optional<Fate> {
     for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
@@ -73,7 +73,7 @@ class EngineTest : public ::testing::Test {
     FakeMachine::Id first;
     FakeMachine::Id second;
   };
-  /// One machine has the lock, and a program of another one waits for it.
+  /// One machine has the lock, and a program on another machine waits for it.
   Contended contend() {
     Node& one = make_node();
     Node& two = make_node();
@@ -125,12 +125,12 @@ class EngineTest : public ::testing::Test {
   std::uint64_t number_ = 0;
 };
 
-TEST_F(EngineTest, a_free_lock_costs_one_request_and_goes_back_when_nobody_uses_it) {
+TEST_F(EngineTest, a_free_lock_costs_one_request_and_is_returned_when_unused) {
   Node& node = make_node();
   const std::uint64_t before = node.client().requests;
   node.machine().release(kLock, take(node));
   EXPECT_EQ(node.client().requests, before + 1);
-  node.machine().release(kLock, take(node));  // at once, so it still stands
+  node.machine().release(kLock, take(node));  // immediately, so the machine still owns it
   EXPECT_EQ(node.client().requests, before + 1);
   EXPECT_TRUE(stored(kLockKey));
   run_ms(700);
@@ -152,7 +152,7 @@ TEST_F(EngineTest, a_machine_that_waits_gets_the_lock_directly) {
   EXPECT_GT(number_, number);
 }
 
-TEST_F(EngineTest, a_try_is_refused_if_another_machine_has_the_lock_and_leaves_no_queue_entry) {
+TEST_F(EngineTest, a_refused_try_leaves_no_queue_entry) {
   const auto [one, two] = make_nodes();
   take(one);
   const auto second = two.machine().try_once(kLock);
@@ -169,7 +169,7 @@ TEST_F(EngineTest, a_machine_that_no_longer_waits_leaves_the_queue) {
   EXPECT_EQ(places(), 0);
 }
 
-TEST_F(EngineTest, a_lost_ring_costs_only_a_poll) {
+TEST_F(EngineTest, a_lost_notification_costs_only_a_poll) {
   const auto [one, two, first, second] = contend();
   two.client().hears = false;
   run_ms(100);
@@ -178,7 +178,7 @@ TEST_F(EngineTest, a_lost_ring_costs_only_a_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
-// One look a second for all of them together, the renewals, and notes that become rare.
+// One poll a second for all locks together, the renewals, and notes that become rare.
 TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;
@@ -195,7 +195,7 @@ TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   EXPECT_LT(two.client().requests - before, 2 * kSeconds + 8 * kLocks);
 }
 
-TEST_F(EngineTest, no_look_is_sent_while_an_earlier_one_is_not_answered) {
+TEST_F(EngineTest, no_poll_is_sent_while_an_earlier_one_is_unanswered) {
   settings_.poll_ms = 50;
   const auto [one, two] = make_nodes();
   take(one);
@@ -217,9 +217,9 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   EXPECT_TRUE(has(two, second));
 }
 
-TEST_F(EngineTest, waiters_behind_a_machine_that_claims_the_lock_are_found_at_once) {
+TEST_F(EngineTest, waiters_behind_a_machine_that_claims_the_lock_are_found_immediately) {
   const auto [one, two] = make_nodes();
-  run_ms(500);  // so that polls do not coincide
+  run_ms(500);  // keeps polls from coinciding
   Node& three = make_node();
   take(one);
   const auto second = two.machine().wait(kLock);
@@ -234,9 +234,9 @@ TEST_F(EngineTest, waiters_behind_a_machine_that_claims_the_lock_are_found_at_on
   EXPECT_TRUE(has(three, third));
 }
 
-TEST_F(EngineTest, a_machine_that_is_cut_off_has_lost_its_locks_before_another_gets_them) {
+TEST_F(EngineTest, a_machine_that_is_cut_off_loses_its_locks_before_another_gets_them) {
   const auto [one, two, first, second] = contend();
-  run_ms(5000);  // it was renewed once
+  run_ms(5000);  // the lease was renewed once
   one.cut_for(60'000'000);
   while (one.machine().valid(kLock, first) && !has(two, second)) run_ms(1);
   EXPECT_FALSE(has(two, second));
@@ -256,11 +256,11 @@ TEST_F(EngineTest, a_deadline_counts_from_before_the_request_was_sent) {
   EXPECT_LE(node.machine().session().deadline, agent::deadline_of(sent, settings_.ttl_s));
 }
 
-TEST_F(EngineTest, a_lease_that_was_lost_stays_lost_whatever_the_store_answers_later) {
+TEST_F(EngineTest, a_lost_lease_stays_lost_whatever_the_store_answers_later) {
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
-  node.stop_agent_for(9'900'000);  // longer than its deadline, with an answer to its keepalive on the way
+  node.stop_agent_for(9'900'000);  // longer than the deadline, with an answer to a keepalive under way
   while (schedule_.now() < 9'950'000) {
     store_.keep_alive(session.lease);  // the store keeps the lease
     run_ms(100);
@@ -286,7 +286,7 @@ TEST_F(EngineTest, an_agent_that_returns_in_time_loses_nothing) {
   EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know the lock";
 }
 
-TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_not_given_away) {
+TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_kept) {
   Node& node = make_node();
   const auto program = take(node);
   node.machine().release(kLock, program);
@@ -303,7 +303,7 @@ TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_not_given_awa
   EXPECT_FALSE(stored(kLockKey));
 }
 
-TEST_F(EngineTest, a_lock_that_stands_but_hangs_on_another_lease_is_dropped_before_the_deadline_moves_on) {
+TEST_F(EngineTest, an_owned_lock_on_another_lease_is_dropped_before_the_deadline_advances) {
   Node& node = make_node();
   const LockName other{"jobs", "other"};
   const agent::Session session = node.machine().session();
@@ -316,7 +316,7 @@ TEST_F(EngineTest, a_lock_that_stands_but_hangs_on_another_lease_is_dropped_befo
   EXPECT_EQ(node.machine().session().deadline, session.deadline);
 }
 
-TEST_F(EngineTest, a_waiter_that_came_while_there_was_no_agent_is_found_at_once_by_the_next) {
+TEST_F(EngineTest, a_new_agent_immediately_finds_a_waiter_that_came_while_there_was_none) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -328,7 +328,7 @@ TEST_F(EngineTest, a_waiter_that_came_while_there_was_no_agent_is_found_at_once_
   EXPECT_TRUE(has(two, second));
 }
 
-TEST_F(EngineTest, a_deleted_bell_ends_the_epoch) {
+TEST_F(EngineTest, a_deleted_notification_key_ends_the_epoch) {
   Node& node = make_node();
   const auto program = take(node);
   store_.revoke(node.machine().session().lease);
@@ -339,7 +339,7 @@ TEST_F(EngineTest, a_deleted_bell_ends_the_epoch) {
   take(node);
 }
 
-TEST_F(EngineTest, requests_of_the_session_go_before_locks) {
+TEST_F(EngineTest, requests_of_the_session_precede_requests_of_locks) {
   Node& node = make_node();
   const LeaseId lease = node.machine().session().lease;
   bool announced = false;
@@ -358,11 +358,11 @@ TEST_F(EngineTest, requests_of_the_session_go_before_locks) {
   node.machine().wait(kLock);
   run_ms(3000);
   EXPECT_TRUE(announced);
-  EXPECT_TRUE(probed) << "to find out whether the trouble of the store is over";
+  EXPECT_TRUE(probed) << "to find out whether the store works again";
   EXPECT_TRUE(asked);
 }
 
-TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_it) {
+TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_its_end) {
   const auto [one, two] = make_nodes();
   take(one);
   std::vector<std::function<bool()>> wanted;
@@ -372,7 +372,7 @@ TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_it) {
     return fate;
   };
   two.machine().wait(kLock);
-  run_ms(2000);  // the ask, the note, and looks
+  run_ms(2000);  // the request, the note, and polls
   fate = Fate::lost_request;
   two.machine().wait({"jobs", "other"});
   run_ms(10);
@@ -383,7 +383,7 @@ TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_it) {
   for (const auto& is_wanted : wanted) EXPECT_FALSE(is_wanted());
 }
 
-TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_leaves_the_old_lease_alone) {
+TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_does_not_touch_the_old_lease) {
   Node& node = make_node();
   const auto program = take(node);
   const agent::LeaseId lease = node.machine().session().lease;
@@ -408,7 +408,7 @@ TEST_F(EngineTest, a_store_that_was_restored_to_an_earlier_state_ends_the_epoch)
 }
 
 // While a process is stopped at the lock, the numbers of an executed touch cannot be recorded here.
-TEST_F(EngineTest, a_lock_that_stands_is_kept_if_new_numbers_cannot_be_recorded) {
+TEST_F(EngineTest, an_owned_lock_is_kept_if_new_numbers_cannot_be_recorded) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto holder = one.machine().wait(kLock);
@@ -417,7 +417,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_kept_if_new_numbers_cannot_be_recorded)
   ASSERT_TRUE(has(one, holder));
   one.machine().busy.insert(kLock);
   const std::uint64_t requests = one.client().requests;
-  run_ms(10'000);  // its agent sends the new holder to the store
+  run_ms(10'000);  // the agent sends the new holder to the store
   EXPECT_LT(one.client().requests - requests, 40U);
   one.machine().busy.clear();
   const auto other = two.machine().wait(kLock);
@@ -430,7 +430,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_kept_if_new_numbers_cannot_be_recorded)
 }
 
 // Revisions may have risen nevertheless.
-TEST_F(EngineTest, all_locks_are_checked_if_one_is_lost_that_nobody_broke) {
+TEST_F(EngineTest, losing_a_lock_that_nobody_broke_causes_a_check_of_all_locks) {
   Node& node = make_node();
   const Taken taken = take_many(node, 600);
   for (const auto& [name, program] : taken) {
@@ -467,7 +467,7 @@ TEST_F(EngineTest, a_key_in_a_queue_that_belongs_to_no_machine_blocks_nobody) {
   EXPECT_EQ(two.machine().reply(broken)->code, Reply::Code::unavailable);
 }
 
-TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_does) {
+TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_one) {
   using agent::Trouble;
   Node& node = make_node();
   const auto holder = take(node);
@@ -494,8 +494,8 @@ TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_does) {
   EXPECT_EQ(node.machine().trouble, Trouble::none);
 }
 
-// A full store answers at once, so refused requests could be repeated endlessly.
-TEST_F(EngineTest, refused_locks_ask_again_one_at_a_time_and_all_once_the_store_accepts_changes) {
+// A full store answers immediately, so refused requests could be repeated endlessly.
+TEST_F(EngineTest, refused_locks_retry_one_at_a_time_and_all_once_the_store_accepts_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
   const auto [one, two] = make_nodes();
@@ -520,7 +520,7 @@ TEST_F(EngineTest, refused_locks_ask_again_one_at_a_time_and_all_once_the_store_
   for (const auto& waiter : waiters) EXPECT_TRUE(has(two, waiter));
 }
 
-TEST_F(EngineTest, a_try_gets_an_answer_at_once_while_the_store_refuses_its_lock) {
+TEST_F(EngineTest, a_try_is_answered_immediately_while_the_store_refuses_its_lock) {
   Node& node = make_node();
   node.client().fate = of_puts(Fate::no_leader);
   node.machine().wait(kLock);
@@ -549,8 +549,8 @@ TEST_F(EngineTest, a_single_refused_lock_blocks_no_other) {
   EXPECT_LE(node.client().requests - before, 20U + 4U);
 }
 
-// The look that finds the outcome is answered each time.
-TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks_are_answered) {
+// The poll that finds the outcome is answered each time.
+TEST_F(EngineTest, the_pause_after_an_unanswered_change_grows_although_polls_are_answered) {
   Node& node = make_node();
   std::uint64_t asks = 0;
   node.client().fate = [&asks](const Change& change) -> std::optional<Fate> {
@@ -563,7 +563,7 @@ TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks
   EXPECT_LE(asks, 60U / 2 + 8) << "a second of silence, and a second of pause";
 }
 
-TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_found_out) {
+TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_discovered) {
   for (const Fate fate : {Fate::lost_request, Fate::lost_answer}) {
     Node& node = make_node();
     next_change(node, fate);
@@ -577,7 +577,7 @@ TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_found_out) {
   }
 }
 
-TEST_F(EngineTest, a_lock_from_a_late_request_is_given_back) {
+TEST_F(EngineTest, a_lock_from_a_late_request_is_returned) {
   Node& node = make_node();
   next_change(node, Fate::late);
   const auto program = node.machine().wait(kLock);
@@ -587,7 +587,7 @@ TEST_F(EngineTest, a_lock_from_a_late_request_is_given_back) {
   EXPECT_FALSE(stored(kLockKey));
 }
 
-TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holder) {
+TEST_F(EngineTest, a_late_release_does_not_affect_the_next_holder) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   const agent::Revision revision = store_.records().at(kLockKey).modified;
@@ -596,7 +596,7 @@ TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holde
   const std::uint64_t before = one.client().requests;
   for (int i = 0; i < 200 && one.client().requests == before; ++i) run_ms(10);
   ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release is under way";
-  // As when the lease of the first machine ends.
+  // Acts as if the first machine's lease had ended.
   EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
   const auto second = take(two);
   const agent::Revision next = store_.records().at(kLockKey).created;
@@ -606,7 +606,7 @@ TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holde
   EXPECT_TRUE(two.machine().valid(kLock, second));
 }
 
-TEST_F(EngineTest, a_lock_stands_again_only_at_a_new_revision_once_it_may_have_been_given_away) {
+TEST_F(EngineTest, a_lock_that_may_have_been_given_away_is_owned_again_only_at_a_new_revision) {
   Node& one = make_node();
   const auto program = take(one);
   one.machine().release(kLock, program);
@@ -620,7 +620,7 @@ TEST_F(EngineTest, a_lock_stands_again_only_at_a_new_revision_once_it_may_have_b
   EXPECT_GT(store_.records().at(kLockKey).modified, before);
 }
 
-TEST_F(EngineTest, a_lock_that_is_used_endlessly_gets_new_numbers) {
+TEST_F(EngineTest, a_lock_in_endless_use_gets_new_numbers) {
   Node& node = make_node();
   std::uint64_t last = 0;
   for (std::uint32_t i = 0; i < 2 * agent::kGrantsMax; ++i) {
@@ -667,7 +667,7 @@ TEST_F(EngineTest, the_holder_can_be_verified_and_named_from_anywhere) {
   EXPECT_EQ(ask(one, agent::Query::Kind::holder)->document.host, "two") << "after a transfer";
 }
 
-TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
+TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
   const auto [one, two, first, second] = contend();
   two.machine().held = 60'000;
   run_ms(20);
@@ -685,8 +685,8 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-// A program sets its reason when it has the lock, so after the agent has asked for the lock.
-TEST_F(EngineTest, a_reason_is_sent_to_the_store_once_its_program_has_stayed) {
+// A program sets its reason when it has the lock, so after the agent has requested the lock.
+TEST_F(EngineTest, the_reason_of_a_lasting_holder_is_sent_to_the_store) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   run_ms(2 * settings_.linger_ms + 50);
@@ -695,7 +695,7 @@ TEST_F(EngineTest, a_reason_is_sent_to_the_store_once_its_program_has_stayed) {
   EXPECT_EQ(told.why, "holds");
 }
 
-// Somebody asks then.
+// The description matters most then.
 TEST_F(EngineTest, a_holder_is_described_even_while_another_machine_waits) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -713,7 +713,7 @@ TEST_F(EngineTest, a_holder_is_described_even_while_another_machine_waits) {
   EXPECT_FALSE(one.machine().stands(kLock));
 }
 
-TEST_F(EngineTest, holders_that_do_not_stay_are_not_described) {
+TEST_F(EngineTest, short_lived_holders_are_not_described) {
   Node& node = make_node();
   take(node);
   const agent::Revision revision = store_.records().at(kLockKey).modified;
@@ -739,7 +739,7 @@ TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it
   EXPECT_TRUE(has(two, second));
 }
 
-/// Returns a counter of the agent by its name.
+/// Returns an agent's counter by its name.
 std::uint64_t figure(const Reply& reply, const std::string& name) {
   for (const auto& [each, number] : reply.figures)
     if (each == name) return number;
@@ -755,7 +755,7 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_c
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for observers of the dictionary";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "observers of the dictionary still find it";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
@@ -787,7 +787,7 @@ TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   const auto given = *ask(one, agent::Query::Kind::status);
   EXPECT_EQ(figure(given, "hand_overs"), 1U);
   EXPECT_EQ(figure(given, "locks_here"), 0U);
-  EXPECT_GT(figure(given, "bells"), 0U) << "of the machine that waited";
+  EXPECT_GT(figure(given, "bells"), 0U) << "of the waiting machine";
   EXPECT_EQ(figure(given, "requests") - figure(before, "requests"), 2U) << "the ask, and the transfer";
   EXPECT_GT(figure(given, "up_ms"), figure(before, "up_ms"));
   two.machine().release(kLock, second);
@@ -797,7 +797,7 @@ TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   EXPECT_EQ(figure(returned, "returns"), 1U);
 }
 
-TEST_F(EngineTest, the_status_counts_missing_answers_and_the_time_of_the_others) {
+TEST_F(EngineTest, the_status_counts_missing_answers_and_the_time_of_received_answers) {
   Node& node = make_node();
   const auto before = *ask(node, agent::Query::Kind::status);
   EXPECT_EQ(figure(before, "latency_count"), figure(before, "requests"));
@@ -811,7 +811,7 @@ TEST_F(EngineTest, the_status_counts_missing_answers_and_the_time_of_the_others)
   EXPECT_EQ(figure(after, "latency_count"), figure(after, "requests") - 1);
 }
 
-TEST_F(EngineTest, the_status_shows_that_and_why_a_session_was_lost) {
+TEST_F(EngineTest, the_status_shows_why_a_session_was_lost) {
   Node& node = make_node();
   node.cut_for(30'000'000);
   run_ms(10'500);
@@ -830,7 +830,7 @@ TEST_F(EngineTest, the_reason_for_the_end_of_a_session_is_reported) {
     for (int i = 0; i < 20'000 && node.engine().keeper().losses() == losses; ++i) run_ms(1);
     return node.engine().keeper().sentence();
   };
-  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it cannot get another lease
+  one.client().fate = [](const Change&) { return Fate::lost_request; };  // the agent cannot get a new lease
   store_.revoke(one.machine().session().lease);
   EXPECT_EQ(loss_of(one), "the store ended it");
   Node& two = make_node();
@@ -848,7 +848,7 @@ TEST_F(EngineTest, the_reason_for_the_end_of_a_session_is_reported) {
   EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store went back from revision 1001 to 50"));
 }
 
-TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
+TEST_F(EngineTest, a_dead_notification_connection_causes_a_warning_and_is_counted) {
   const auto [one, two] = make_nodes();
   two.client().hears = false;
   for (int i = 0; i < 30; ++i) {
@@ -866,7 +866,7 @@ TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
   EXPECT_EQ(figure(*ask(one, agent::Query::Kind::status), "dead_bells"), 0U);
 }
 
-TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_keeps_none) {
+TEST_F(EngineTest, a_draining_agent_waits_for_holders_takes_no_new_lock_and_keeps_none) {
   const auto [one, two] = make_nodes();
   const LockName idle{"jobs", "idle"};
   const auto soon_over = one.machine().wait(idle);
@@ -906,7 +906,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   node.kill_agent();
   node.start_agent();
   node.engine().drain();
-  EXPECT_FALSE(node.engine().drained()) << "it has not read the keys of the lease";
+  EXPECT_FALSE(node.engine().drained()) << "it has not read the lease's keys";
   run_ms(100);
   EXPECT_FALSE(node.engine().drained());
   EXPECT_TRUE(node.machine().valid(kLock, held));
@@ -915,7 +915,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   EXPECT_TRUE(node.engine().drained());
 }
 
-TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
+TEST_F(EngineTest, a_draining_agent_leaves_the_queues_in_which_it_waits) {
   const auto [one, two] = make_nodes();
   take(one);
   two.machine().wait(kLock);
@@ -926,7 +926,7 @@ TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
   EXPECT_EQ(places(), 0);
 }
 
-TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
+TEST_F(EngineTest, a_stopping_agent_returns_everything) {
   Node& node = make_node();
   node.machine().release(kLock, take(node));
   EXPECT_TRUE(node.engine().vacate());
@@ -937,7 +937,7 @@ TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
   EXPECT_THAT(store_.records(), ::testing::IsEmpty());
 }
 
-TEST_F(EngineTest, an_agent_is_idle_with_a_dead_holder_but_not_if_a_process_is_stopped_at_a_lock) {
+TEST_F(EngineTest, an_agent_is_idle_with_a_dead_holder_but_not_with_a_stopped_one) {
   Node& node = make_node();
   take(node);
   EXPECT_FALSE(node.engine().vacate());
@@ -947,13 +947,13 @@ TEST_F(EngineTest, an_agent_is_idle_with_a_dead_holder_but_not_if_a_process_is_s
   EXPECT_FALSE(node.engine().vacate());
 }
 
-TEST_F(EngineTest, an_agent_that_ends_takes_free_locks_before_a_program_can) {
+TEST_F(EngineTest, an_ending_agent_takes_free_locks_before_a_program_can) {
   Node& node = make_node();
   node.machine().release(kLock, take(node));
   EXPECT_TRUE(node.engine().vacate());
   const auto late = node.machine().wait(kLock);
   run_ms(1);
-  EXPECT_FALSE(has(node, late)) << "it would lose the lock at once";
+  EXPECT_FALSE(has(node, late)) << "it would lose the lock immediately";
 }
 
 TEST_F(EngineTest, an_agent_that_cannot_reach_all_dictionaries_lets_the_lease_expire) {
@@ -970,7 +970,7 @@ TEST_F(EngineTest, an_agent_that_cannot_reach_all_dictionaries_lets_the_lease_ex
 // --- one agent after another
 // ------------------------------------------------------------------------------------------
 
-TEST_F(EngineTest, a_lock_that_stands_is_kept_even_if_the_next_agent_does_not_know_it) {
+TEST_F(EngineTest, an_owned_lock_is_kept_even_if_the_next_agent_does_not_know_it) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -985,7 +985,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_kept_even_if_the_next_agent_does_not_kn
   EXPECT_TRUE(has(two, second));
 }
 
-TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_grants_late_is_dropped) {
+TEST_F(EngineTest, another_machines_lock_that_an_earlier_agent_grants_late_is_dropped) {
   const auto [one, two, first, second] = contend();
   run_ms(100);
   two.machine().stand_late(kLock);
@@ -994,7 +994,7 @@ TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_grants_late_i
   EXPECT_FALSE(two.machine().valid(kLock, second));
 }
 
-TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_what_stands) {
+TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_the_owned_locks) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -1013,7 +1013,7 @@ TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_what
 }
 
 /// Deletes the middle one of 100 locks that the first machine holds at the store, without a notification. Returns the
-/// seconds until the machine knows.
+/// seconds until the machine notices.
 int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
   std::vector<std::pair<LockName, FakeMachine::Id>> held;
   for (int i = 0; i < 100; ++i) {
@@ -1046,7 +1046,7 @@ TEST_F(EngineTest, forty_locks_are_checked_each_second_however_many_are_wanted) 
   }
 }
 
-TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
+TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_returned) {
   Node& node = make_node();
   const Taken taken = take_many(node, 10'000);
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
@@ -1074,7 +1074,7 @@ TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_the
 }
 
 // Otherwise a busy store would get many times as many requests.
-TEST_F(EngineTest, a_new_agent_asks_few_at_a_time_and_repeats_unanswered_requests_unchanged) {
+TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_ones_unchanged) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();
   const Taken taken = take_many(node, kMany);
@@ -1095,7 +1095,7 @@ TEST_F(EngineTest, a_new_agent_asks_few_at_a_time_and_repeats_unanswered_request
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
 }
 
-TEST_F(EngineTest, a_new_agent_looks_again_if_the_store_did_not_answer) {
+TEST_F(EngineTest, a_new_agent_polls_again_if_the_store_did_not_answer) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();

@@ -17,7 +17,7 @@ using agent::Session;
 using agent::Use;
 using agent::Want;
 
-/// The machine as one agent sees it.
+/// The machine as a single agent sees it.
 class Seat : public agent::Machine {
  public:
   Seat(FakeMachine& machine, std::uint64_t number) : machine_(machine), number_(number) {}
@@ -185,7 +185,7 @@ std::unique_ptr<agent::Machine> FakeMachine::seat() {
   return std::make_unique<Seat>(*this, seats_);
 }
 
-/// Each program that finds the deadline passed marks the session as lost.
+/// Any program that notices the passed deadline marks the session as lost.
 bool FakeMachine::see_loss() {
   if (clock_.boot_ms() >= session_.deadline) session_.lost = true;
   return session_.lost;
@@ -197,7 +197,7 @@ agent::Session FakeMachine::session() const {
   return session;
 }
 
-/// Cancels what an agent waited for.
+/// Cancels the agent's waits.
 void FakeMachine::forget_agent(Local& local) {
   std::erase_if(local.waiters, [](const Waiter& waiter) { return waiter.program == 0; });
 }

@@ -1,5 +1,5 @@
-// A simulated machine: its shared memory and its local programs, which take a lock one at a time, in their order, while
-// it stands. It outlives agents; each agent has a seat of its own.
+// A simulated machine: its shared memory and its local programs, which take a lock one at a time, in order, while the
+// machine owns it. The machine outlives agents; each agent has its own seat.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +51,9 @@ class FakeMachine {
 
   /// Locks at which a process is stopped in the middle of a change.
   std::set<agent::LockName> busy;
-  /// Locks that standing() and adopt() omit.
+  /// Locks that the lists of owned locks omit (the functions standing() and adopt()).
   std::set<agent::LockName> unlisted;
-  /// Whether standing() and adopt() return nothing: locks change too fast, or some parts cannot be reached.
+  /// Makes standing() and adopt() return nothing: locks change too fast, or some parts cannot be reached.
   bool is_restless = false;
   bool is_incomplete = false;
   /// Locks whose holder and waiters are dead.
@@ -62,16 +62,16 @@ class FakeMachine {
   /// How long the holder claims to have held the lock.
   agent::Milliseconds held = 0;
 
-  /// The trouble that the agent has recorded last.
+  /// The trouble that the agent recorded last.
   agent::Trouble trouble = agent::Trouble::none;
 
-  /// An earlier agent, which was stopped in the middle of grant(), continues.
+  /// Lets an earlier agent, which was stopped in the middle of grant(), continue.
   void stand_late(const agent::LockName& name) {
     locks_[name].epoch = session_.epoch;
     pass(name);
   }
 
-  /// Returns a new agent, which supersedes earlier ones.
+  /// Returns a new agent, which supersedes earlier agents.
   std::unique_ptr<agent::Machine> seat();
 
  private:
@@ -80,17 +80,17 @@ class FakeMachine {
   struct Waiter {
     Id program = 0;  // 0: the agent
     bool tries = false;
-    std::shared_ptr<bool> seat;  // whether the agent is there
+    std::shared_ptr<bool> seat;  // whether the agent exists
     std::function<void()> done;
   };
   struct Local {
-    agent::Epoch epoch = 0;  // in which the lock stands; 0: it does not
+    agent::Epoch epoch = 0;  // in which the machine owns the lock; 0: not owned
     agent::Revision revision = 0;
     std::uint32_t grants = 0;
     Id holder = 0;
     agent::Epoch holder_epoch = 0;
     std::deque<Waiter> waiters;
-    bool wanted = false;  // and the agent does not know it yet
+    bool wanted = false;  // wanted, and the agent does not know it yet
   };
 
   Id enter(const agent::LockName& name, bool tries);

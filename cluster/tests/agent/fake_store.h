@@ -1,5 +1,5 @@
 // A simulated store of a cluster: linearizable, with revisions, leases and watches, in virtual time. Requests and
-// answers are lost, late or duplicated, by chance or as a test demands.
+// answers are lost, late or duplicated, at random or as a test demands.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace holdfast::test {
 
-/// Probabilities for one request or one ring.
+/// Probabilities for one request or one notification.
 struct StoreFaults {
   double lost_request = 0;
   double lost_answer = 0;
-  double late = 0;  // executed up to 5 s after it was sent
+  double late = 0;  // executed up to 5 s after sending
   double doubled = 0;
   double no_leader = 0;
   double lost_ring = 0;
@@ -40,7 +40,7 @@ class FakeStore {
 
   StoreFaults faults;
 
-  // --- requests, executed at once ---
+  // --- requests, executed immediately ---
   agent::Answer apply(const agent::Change& change);
   agent::LeaseAnswer grant(std::int64_t ttl_s);
   agent::LeaseAnswer keep_alive(agent::LeaseId lease);
@@ -51,7 +51,7 @@ class FakeStore {
   std::vector<agent::LeaseId> leases() const;
   /// Revisions continue from this number.
   void skip_to(agent::Revision revision) { revision_ = revision; }
-  /// Is called with each put and deletion, as a watch of all keys would report them.
+  /// Calls this with each put and deletion, as a watch of all keys would report them.
   void observe(std::function<void(const agent::Record&)> call) { observer_ = std::move(call); }
 
  private:
@@ -83,7 +83,7 @@ class FakeStore {
 /// executed.
 class FakeClient : public agent::Store {
  public:
-  /// `called`: after each callback.
+  /// `called` runs after each callback.
   FakeClient(FakeStore& store, Schedule& schedule, std::function<void()> called);
   ~FakeClient() override;
   FakeClient(const FakeClient&) = delete;
@@ -96,13 +96,13 @@ class FakeClient : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Until then nothing reaches the store or comes from it.
+  /// Until then nothing reaches the store or comes from the store.
   void cut_until(Microseconds when) { cut_until_ = when; }
   /// Until then callbacks are delayed: the agent is stopped.
   void stop_until(Microseconds when) { stopped_until_ = when; }
-  /// Decides the fate of transactions, if it returns one.
+  /// Decides the fate of a transaction, if it returns one.
   std::function<std::optional<Fate>(const agent::Change&)> fate;
-  /// Whether rings reach the agent.
+  /// Whether notifications reach the agent.
   bool hears = true;
   std::uint64_t requests = 0;
 

@@ -34,7 +34,7 @@ void check_times(const std::vector<Section>& sections, std::vector<std::string>&
   }
 }
 
-/// Checks one lock. A program that asks after another one got the lock must get a higher token.
+/// Checks one lock. A program that requests the lock after another program got it must get a higher token.
 void check_token_order(std::vector<Section> sections, std::vector<std::string>& errors) {
   std::sort(sections.begin(), sections.end(), [](const Section& a, const Section& b) { return a.token > b.token; });
   const Section* earliest = nullptr;  // among sections with higher tokens
@@ -100,7 +100,7 @@ std::vector<std::string> check_updates(const std::vector<Update>& updates, std::
 
   std::unordered_map<std::uint64_t, std::size_t> place;
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = 2 * i;
-  // The writer of a value, then its readers, in any order.
+  // The writer of each value, then the value's readers, in any order.
   std::map<std::size_t, std::vector<const Update*>> order;
   for (const Update& update : updates) {
     const auto found = place.find(update.written);
@@ -141,7 +141,7 @@ void StoreHistory::put_place(Lock& lock, LeaseId lease, const Record& event) {
   place.is_old = place.is_old || (by_giver && event.created < event.modified);
 }
 
-// An old queue entry of a former holder may count from then on, or from its creation.
+// A former holder's old queue entry may count from then on, or from its creation.
 bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   for (const auto& [created, place] : lock.queue) {
     if (place.lease == lease) return true;

@@ -1,7 +1,7 @@
-// Histories of locks across machines, as recorded by programs, by a register that the locks guard, and by the store;
-// and checks of these histories. Each check returns the errors that it found, in words.
+// Histories of locks across machines, recorded by programs, by a register that the locks guard, and by the store; and
+// checks of these histories. Each check returns the errors that it found, in words.
 //
-// Times are CLOCK_BOOTTIME (ns) of one clock, which all writers read.
+// Times are from CLOCK_BOOTTIME (ns) of one clock, which all writers read.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ namespace holdfast::test {
 struct Section {
   agent::LockName name;
   int machine = 0;
-  agent::LeaseId lease = 0;  // of the machine when it got the lock; 0: unknown
+  agent::LeaseId lease = 0;  // the machine's lease when it got the lock; 0: unknown
   std::uint64_t token = 0;
-  std::int64_t asked = 0;  // before the call that asked for the lock
+  std::int64_t asked = 0;  // before the call that requested the lock
   std::int64_t from = 0;   // after that call
-  std::int64_t until = 0;  // before the last call that found the lock valid or released it; less than `from`: none did
+  std::int64_t until =
+      0;  // before the last call that found the lock valid or released it; less than `from` if there was none
 };
 
-/// Checks that no two programs had a lock at one moment, and that tokens rise with the grants.
+/// Checks that no two programs had a lock at the same moment, and that tokens rise with the grants.
 std::vector<std::string> check_sections(std::vector<Section> sections);
 
 /// A read of a register, perhaps followed by a write. Written values are unique.
@@ -40,11 +41,11 @@ struct Update {
 
 /// Returns how many updates were lost: the last value does not build on them, because a later write did not see them.
 std::size_t count_lost(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
-/// Checks that the register is linearizable: there is an order of all updates that agrees with their times, and in
-/// which each reads what the one before it wrote.
+/// Checks that the register is linearizable: some order of all updates agrees with their times, and each update reads
+/// the previous update's value.
 std::vector<std::string> check_updates(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
 
-/// Checks what the store did with locks and queues, event by event, in the order of their revisions.
+/// Checks what the store did with locks and queues, one event at a time, in the order of the revisions.
 class StoreHistory {
  public:
   explicit StoreHistory(const std::string& space) : keys_(space), bells_(space + "/b/") {}
@@ -52,20 +53,21 @@ class StoreHistory {
   /// Takes an event as a watch reports it: the record of a deleted key has no revisions.
   void add(const agent::Record& event);
 
-  /// Checks that each lock went to the first waiter in its queue, and to nobody else while somebody waited.
+  /// Reports whether each lock went to the first waiter in its queue, and to nobody else while a machine waited.
   const std::vector<std::string>& errors() const { return errors_; }
   /// Checks that each section's token belongs to a grant that the store gave to its machine. Ignores sections with an
   /// unknown lease.
   std::vector<std::string> check_tokens(const std::vector<Section>& sections) const;
   std::size_t grants() const { return grants_.size(); }
   std::size_t transfers() const { return transfers_; }
-  /// The machines, by their bells.
+  /// The machines, identified by their notification keys.
   std::size_t ended_leases() const { return ended_leases_; }
 
  private:
   struct Place {
     agent::LeaseId lease = 0;
-    /// A late copy of a request created it for a holder. It counts only since that holder gave the lock away.
+    /// A late copy of a request created this entry for a holder. The entry counts only after that holder gave the lock
+    /// away.
     bool is_old = false;
   };
   struct Lock {

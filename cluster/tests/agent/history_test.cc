@@ -1,4 +1,4 @@
-// The checks of histories find planted errors, and none in a good history.
+// The checks of histories find planted errors, and no error in a good history.
 #include "agent/history.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ std::vector<Event> planted_in(std::vector<Event> events, const Planted<Event>& p
 
 std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revision << 14) + count; }
 
-/// Three machines have a lock in turn: one of them twice under one grant, and one without seeing it valid.
+/// Three machines have a lock in turn: one of them twice under one grant, and one without finding it valid.
 std::vector<Section> good_sections() {
   const agent::LockName k{"jobs", "k"};
   return {{k, 1, 11, token(5, 1), 0, 100, 200},    {k, 1, 11, token(5, 2), 50, 210, 300},
@@ -73,7 +73,7 @@ TEST(HistoryTest, of_locks_that_are_held_in_turn_is_good) { EXPECT_THAT(check_se
 
 // --- the register ---------------------------------------------------------------------------------------
 
-/// 1 to 4 are written in turn; one reads 2 while 3 is being written, and one reads 4.
+/// Writes 1 to 4 in turn. One program reads 2 while 3 is being written, and one reads 4.
 std::vector<Update> good_updates() {
   return {{0, 1, 10, 20}, {1, 2, 15, 30}, {2, 3, 40, 60}, {2, 2, 50, 55}, {3, 4, 70, 80}, {4, 4, 85, 90}};
 }
@@ -113,7 +113,7 @@ TEST(HistoryTest, of_a_register_that_is_read_and_written_in_turn_is_good) {
 
 TEST(HistoryTest, counts_each_update_that_was_lost) {
   EXPECT_EQ(count_lost(good_updates(), 0, 4), 0U);
-  // Three read 0; then one overwrites the updates of two.
+  // Three programs read 0; then one of them overwrites the updates of the other two.
   EXPECT_EQ(count_lost({{0, 1, 1, 9}, {0, 2, 2, 9}, {0, 3, 3, 9}, {2, 4, 10, 11}, {0, 5, 4, 12}}, 0, 5), 4U);
 }
 
@@ -141,7 +141,7 @@ TEST(HistoryTest, of_a_lock_that_goes_to_waiters_in_their_order_is_good) {
       IsEmpty());
 }
 
-TEST(HistoryTest, with_an_old_queue_entry_of_a_holder_is_good_wherever_it_counts_from) {
+TEST(HistoryTest, with_a_holders_old_queue_entry_is_good_whenever_the_entry_counts_from) {
   const Record old{kKeys.place(kLock, 1), "", 6, 6, 1};
   Record put_again = old;
   put_again.modified = 9;
@@ -157,7 +157,7 @@ TEST(HistoryTest, with_an_old_queue_entry_of_a_holder_is_good_wherever_it_counts
   EXPECT_THAT(goes_on({lock_of(3, 10)}), ElementsAre(HasSubstr("not the first"))) << "it was not put again";
 }
 
-TEST(HistoryTest, with_a_waiter_that_was_overtaken_is_not_good) {
+TEST(HistoryTest, with_an_overtaken_waiter_is_not_good) {
   EXPECT_THAT(errors_of({lock_of(1, 5), place_of(2, 6), place_of(3, 7), lock_of(3, 8)}),
               ElementsAre(HasSubstr("not the first")));
   EXPECT_THAT(errors_of({lock_of(1, 5), lock_of(2, 6)}), ElementsAre(HasSubstr("not the first")));

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-/// Answers transactions when the test says so, with the revision that it gives.
+/// Answers transactions when the test demands it, with the revision that the test gives.
 class ScriptedStore final : public SilentStore {
  public:
   void transact(agent::Change, std::function<void(const Answer&)> done) override { asked.push_back(std::move(done)); }
@@ -46,7 +46,7 @@ class MeasuredStoreTest : public ::testing::Test {
   void ask() {
     measured_.transact({}, [](const Answer&) {});
   }
-  /// Sends a request, which the store answers at once.
+  /// Sends a request, which the store answers immediately.
   void answered(agent::Revision revision, Outcome outcome = Outcome::answered) {
     ask();
     store_.answer(store_.asked.size() - 1, revision, outcome);
@@ -80,7 +80,7 @@ TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
   EXPECT_THAT(back_, IsEmpty());
 }
 
-TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_was_under_way) {
+TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_is_under_way) {
   answered(100);
   ask();
   ask();
@@ -92,7 +92,7 @@ TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_was_under_way)
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
 }
 
-TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_not_the_stores) {
+TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_does_not_count_as_the_stores) {
   ask();
   Answer answer;
   answer.outcome = Outcome::answered;
@@ -103,7 +103,7 @@ TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_not_the_stores) {
   EXPECT_EQ(measured_.queued_us(), 700);
 }
 
-TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_trouble_until_a_change_is_made) {
+TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_reported_until_a_change_succeeds) {
   using agent::Fault;
   using agent::Trouble;
   const agent::Change change{{}, {agent::Step::put("k", "v", 0)}, {}};

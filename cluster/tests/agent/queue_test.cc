@@ -9,7 +9,7 @@ namespace {
 using agent::Queue;
 using agent::Waiter;
 
-TEST(QueueTest, a_note_survives_a_look_that_it_has_overtaken) {
+TEST(QueueTest, a_note_survives_a_poll_that_it_has_overtaken) {
   Queue queue(5);
   queue.learn({}, 10);
   queue.note({12, 7});
@@ -19,7 +19,7 @@ TEST(QueueTest, a_note_survives_a_look_that_it_has_overtaken) {
   EXPECT_EQ(queue.first(), (Waiter{12, 7}));
 }
 
-TEST(QueueTest, a_look_after_a_note_shows_all_waiters) {
+TEST(QueueTest, a_poll_after_a_note_shows_all_waiters) {
   Queue queue(5);
   queue.note({12, 7});
   queue.learn({{14, 8}}, 15);
@@ -29,7 +29,7 @@ TEST(QueueTest, a_look_after_a_note_shows_all_waiters) {
   EXPECT_FALSE(queue.unknown());
 }
 
-TEST(QueueTest, a_look_shows_all_waiters_once_nothing_is_known) {
+TEST(QueueTest, a_poll_shows_all_waiters_when_nothing_is_known) {
   Queue queue(5);
   queue.note({12, 7});
   queue.forget({12, 7});

@@ -1,4 +1,4 @@
-// Virtual time: events run in their order, and nothing else takes time.
+// Virtual time: events run in order, and nothing else takes time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Schedule {
 
   Microseconds now() const { return now_; }
   void after(Microseconds delay, std::function<void()> call);
-  /// Runs the events until then. Returns their number.
+  /// Runs the events until then. Returns the number of events.
   std::uint64_t run_until(Microseconds end);
   void run_for(Microseconds time) { run_until(now_ + time); }
 
@@ -33,7 +33,7 @@ class Schedule {
   std::mt19937_64 random_;
 };
 
-/// The clock of a machine, which is fast by `rate`.
+/// The clock of a machine, which runs fast by `rate`.
 class DriftingClock : public agent::Clock {
  public:
   DriftingClock(const Schedule& schedule, double rate, agent::Milliseconds start)

@@ -1,4 +1,4 @@
-// A store that answers nothing: tests override what they need.
+// A store that never answers: tests override the calls that they need.
 #pragma once
 
 #include <cstdint>

@@ -11,11 +11,11 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Each wait ends within this time after the faults end: a lease, two polls, and the back-off between requests.
+/// Each wait ends within this time after the last fault: a lease, two polls, and the back-off between requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
-/// Later than the last late copy of a request, and than the comparison that finds its effect.
+/// Longer than until the last late copy of a request, and than until the comparison that finds its effect.
 constexpr Microseconds kSettling = 40 * kSecond;
-/// Longer than a machine keeps a lock that others wait for.
+/// Longer than a machine keeps a lock that other machines wait for.
 constexpr Microseconds kLongSection = kSecond / 10;
 constexpr std::size_t kErrorsMax = 5;
 const std::string kSpace = "/test";
@@ -53,7 +53,7 @@ std::vector<std::string> Simulation::run() {
     steps += schedule_.run_until(schedule_.now() + kSecond);
     if (scene_.longest_wait != 0) check_waits(scene_.longest_wait);
   }
-  // There are no faults from now on, and nobody may be left waiting.
+  // No faults occur from now on, and no wait may remain.
   troubled_ = false;
   store_.faults = {};
   schedule_.run_for(kRecovery);
@@ -96,7 +96,7 @@ void Simulation::begin(std::size_t at) {
   program.doing = tries ? Doing::trying : Doing::waiting;
   FakeMachine& machine = program.node->machine();
   program.id = tries ? machine.try_once(program.name) : machine.wait(program.name);
-  // If the store is away, a try ends after a second, too.
+  // A try ends after a second, even without a store.
   if (tries) after(at, kSecond, &Simulation::give_up);
   if (!tries && !program.patient) after(at, schedule_.between(100, 2 * kSecond), &Simulation::give_up);
 }
@@ -223,7 +223,7 @@ void Simulation::replace(std::size_t at) {
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     if (programs_[i].node != dead) continue;
     programs_[i].node = node.get();
-    programs_[i].id = 0;  // numbers start again there
+    programs_[i].id = 0;  // numbers restart there
     think(i);
   }
   nodes_[at] = std::move(node);

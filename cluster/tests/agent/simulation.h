@@ -1,10 +1,10 @@
-// Programs of several machines take locks, in virtual time, under faults. It must always hold that
+// Programs on several machines take locks, in virtual time, under faults. These statements must always be true:
 //
-// - no programs of two machines validly hold a lock at one moment of true time, each judging by its own clock;
-// - the fencing numbers of a lock rise;
-// - machines that wait for a lock get it in their order at the store;
-// - nobody waits forever;
-// - in the end, the store has no lock or queue entry that nobody wants.
+// - No programs on two machines validly hold a lock at the same moment of true time, each judging by its own clock.
+// - The fencing numbers of a lock rise.
+// - Machines that wait for a lock get it in their order at the store.
+// - Nobody waits forever.
+// - In the end, the store has no lock or queue entry that nobody wants.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ namespace holdfast::test {
 /// The possible faults and their frequency: probabilities per tenth of a second of virtual time.
 struct Trouble {
   StoreFaults store;
-  double agent_killed = 0;  // a new one starts soon, or late
+  double agent_killed = 0;  // a new agent starts soon, or late
   double agent_stopped = 0;
   double machine_dies = 0;
   double machine_cut = 0;
@@ -40,7 +40,7 @@ struct Scene {
   Microseconds think = 3'000;
   Microseconds section = 500;
   double drift = 0.005;
-  Microseconds longest_wait = 0;  // of each wait; 0: check only that all end after the faults
+  Microseconds longest_wait = 0;  // limit of each wait; 0: check only that all waits end after the faults
   std::uint64_t steps = 100'000;
   Trouble trouble;
 };
@@ -49,7 +49,7 @@ class Simulation {
  public:
   Simulation(std::uint64_t seed, Scene scene);
 
-  /// Runs the simulation, then checks the end. Returns the errors that were found, in words.
+  /// Runs the simulation, then checks the end. Returns the errors that it found, in words.
   std::vector<std::string> run();
 
   std::uint64_t sections() const { return sections_; }

@@ -1,4 +1,4 @@
-// Checks what must always hold of the locks of a cluster (simulation.h), in some 10^5 steps of virtual time each.
+// Checks what must always be true of a cluster's locks (simulation.h), in about 10^5 steps of virtual time each.
 // HOLDFAST_TEST_SEED sets the seeds; each failure prints its seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Simulation, without_faults_no_wait_needs_the_poll) {
   run("calm", scene, 1);
 }
 
-TEST(Simulation, one_lock_of_many_machines_goes_round_in_order) {
+TEST(Simulation, one_lock_passes_between_many_machines_in_order) {
   Scene scene;
   scene.machines = 12;
   scene.programs = 1;
@@ -86,7 +86,7 @@ TEST(Simulation, deaths_pauses_and_cuts_break_nothing) {
   run("deaths", scene, 4);
 }
 
-TEST(Simulation, all_faults_at_once_break_nothing) {
+TEST(Simulation, all_faults_together_break_nothing) {
   Scene scene = troubled();
   scene.trouble.store = bad_network();
   scene.trouble.agent_killed = scene.trouble.agent_stopped = 0.02;
@@ -96,7 +96,7 @@ TEST(Simulation, all_faults_at_once_break_nothing) {
   run("all", scene, 3);
 }
 
-TEST(Simulation, a_store_that_revokes_early_is_noticed_and_left_behind) {
+TEST(Simulation, a_store_that_revokes_early_is_detected_and_abandoned) {
   Scene scene = troubled();
   scene.trouble.early_revoke = 0.05;
   scene.trouble.exclusion_may_fail = true;

@@ -52,7 +52,7 @@ Node::Agent* Node::find(std::uint64_t number) {
   return nullptr;
 }
 
-/// Something may have changed: runs the agent's loop soon.
+/// Runs the agent's loop soon, because something may have changed.
 void Node::step(std::uint64_t number) {
   if (Agent* agent = find(number)) step_at(*agent, schedule_.now() + kStepTime);
 }

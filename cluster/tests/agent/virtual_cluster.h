@@ -1,4 +1,4 @@
-// Machines with agents over one store, in virtual time.
+// Machines with agents that share one store, in virtual time.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// A machine, its clock, and the agent that acts for it now.
+/// A machine, its clock, and the agent that currently acts for it.
 class Node {
  public:
   using Granted = std::function<void(Node&, const agent::LockName&, FakeMachine::Id, std::uint64_t)>;
@@ -22,7 +22,7 @@ class Node {
        Refused refused);
   ~Node() { *alive_ = false; }
 
-  /// Starts a new agent. `beside`: the previous one continues, by mistake.
+  /// Starts a new agent. `beside`: the previous agent continues, by mistake.
   void start_agent(bool beside = false);
   void kill_agent();
   bool has_agent() const { return !agents_.empty(); }

@@ -1,4 +1,4 @@
-// Which endpoint gets requests, and when.
+// Tests which endpoint gets requests, and when.
 #include "etcd/endpoints.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace holdfast::etcd {
 namespace {
 
-TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_left_to_chance) {
+TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_random) {
   Backoff backoff(1);
   for (int round = 0; round < 2; ++round) {
     std::int64_t most = Backoff::kFirstMs;
@@ -21,7 +21,7 @@ TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_left_to_chance) {
   }
 }
 
-TEST(Endpoints, stick_to_one_that_works) {
+TEST(Endpoints, stay_at_one_that_works) {
   Endpoints endpoints({"http://a/", "http://b", "http://c"}, 1);
   EXPECT_EQ(endpoints.url(0), "http://a");
   endpoints.failed(0, 1000);
@@ -31,7 +31,7 @@ TEST(Endpoints, stick_to_one_that_works) {
   EXPECT_EQ(endpoints.current(), 1u);
 }
 
-TEST(Endpoints, pause_when_all_failed_in_a_row) {
+TEST(Endpoints, pause_when_all_have_failed_in_a_row) {
   Endpoints endpoints({"http://a", "http://b"}, 1);
   endpoints.failed(0, 1000);
   endpoints.failed(1, 1000);
@@ -42,8 +42,8 @@ TEST(Endpoints, pause_when_all_failed_in_a_row) {
   EXPECT_EQ(endpoints.pause_ms(1000), 0);
 }
 
-// A server that has returned gets a request within a second, even if each attempt took most of a second.
-TEST(Endpoints, pause_no_longer_for_the_time_that_an_attempt_took) {
+// A server that is back gets a request within a second, even if each attempt took most of a second.
+TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
   Endpoints endpoints({"http://a"}, 1);
   std::int64_t now = 1000;
   for (int i = 0; i < 20; ++i) {
@@ -52,7 +52,7 @@ TEST(Endpoints, pause_no_longer_for_the_time_that_an_attempt_took) {
     EXPECT_LE(endpoints.pause_ms(now), Backoff::kLongestMs - 700);
   }
   endpoints.failed(0, now += Backoff::kLongestMs);
-  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "of one that refuses at once";
+  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "from a server that refuses immediately";
 }
 
 TEST(Endpoints, are_not_left_twice_for_one_failure) {

@@ -1,4 +1,4 @@
-// The store with a server that answers late, wrongly, in parts, or never.
+// Tests the store with a server that answers late, wrongly, in parts, or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ class EtcdHttpTest : public StoreTest {
   ScratchDirectory directory_;
 };
 
-TEST_F(EtcdHttpTest, asks_over_one_connection_and_wants_a_leader) {
+TEST_F(EtcdHttpTest, uses_one_connection_and_requires_a_leader) {
   FakeServer server(says(200, kDone));
   open(options({server.url() + "/"}));
   for (int i = 1; i <= 3; ++i) {
@@ -99,7 +99,7 @@ TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_w
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
-TEST_F(EtcdHttpTest, knows_nothing_of_a_change_without_a_whole_answer) {
+TEST_F(EtcdHttpTest, treats_a_change_without_a_whole_answer_as_unknown) {
   const std::string cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + kDone;
   const std::pair<const char*, FakeServer::Handler> all[] = {
       {"no answer", [](const FakeRequest&, FakeConnection& connection) { connection.close(); }},
@@ -159,7 +159,7 @@ TEST_F(EtcdHttpTest, does_not_suggest_tls_if_a_server_that_has_answered_cuts_the
   EXPECT_EQ(answer.sentence.find("https"), std::string::npos) << answer.sentence;
 }
 
-TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
+TEST_F(EtcdHttpTest, abandons_a_request_that_is_never_answered) {
   FakeServer server([](const FakeRequest&, FakeConnection& connection) { connection.stay_silent(); });
   open_hasty({server.url()});
   const Answer answer = transact(one_put());
@@ -183,7 +183,7 @@ TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_the_answer_to_the_next_requ
   EXPECT_EQ(server.seen().back().of_connection, 1);
 }
 
-TEST_F(EtcdHttpTest, puts_an_answer_together_from_parts) {
+TEST_F(EtcdHttpTest, assembles_an_answer_from_parts) {
   FakeServer server([](const FakeRequest&, FakeConnection& connection) {
     connection.begin_stream();
     for (const char byte : kKept) connection.chunk(std::string(1, byte));
@@ -195,7 +195,7 @@ TEST_F(EtcdHttpTest, puts_an_answer_together_from_parts) {
   EXPECT_EQ(kept.ttl_s, 10);
 }
 
-TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
+TEST_F(EtcdHttpTest, distinguishes_a_refusal_from_an_answer) {
   struct {
     int status;
     const char* body;
@@ -222,7 +222,7 @@ TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
   }
 }
 
-TEST_F(EtcdHttpTest, reports_once_why_it_is_refused_even_if_something_else_is_answered) {
+TEST_F(EtcdHttpTest, reports_the_reason_of_a_refusal_once_even_if_other_requests_are_answered) {
   const std::string full = R"({"error":"etcdserver: mvcc: database space exceeded","code":8})";
   const std::string no_lease = R"({"error":"etcdserver: requested lease not found","code":5})";
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -241,7 +241,7 @@ TEST_F(EtcdHttpTest, reports_once_why_it_is_refused_even_if_something_else_is_an
 
 // --- several endpoints ----------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, asks_the_next_endpoint_if_one_cannot_have_done_anything_and_stays_there) {
+TEST_F(EtcdHttpTest, moves_to_the_next_endpoint_if_the_request_cannot_have_had_an_effect) {
   const std::string closed = "http://127.0.0.1:" + std::to_string(free_port());
   FakeServer leaderless(says(503, R"({"error":"etcdserver: no leader","code":14})"));
   FakeServer gateless(says(404, "Not Found\n"));
@@ -254,7 +254,7 @@ TEST_F(EtcdHttpTest, asks_the_next_endpoint_if_one_cannot_have_done_anything_and
   EXPECT_TRUE(has_complained("etcd at " + closed + " does not answer: Connection refused"));
 }
 
-TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_asking_another_the_same) {
+TEST_F(EtcdHttpTest, does_not_repeat_a_request_that_may_have_had_an_effect_at_another_endpoint) {
   FakeServer broken([](const FakeRequest&, FakeConnection& connection) { connection.close(); });
   FakeServer sound(says(200, kDone));
   open(options({broken.url(), sound.url()}));
@@ -264,7 +264,7 @@ TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_ask
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
-/// A server that names that cluster while it answers.
+/// A server that names the cluster in its answers.
 FakeServer::Handler of_cluster(int id, const std::atomic<bool>& answers) {
   return [&answers, id](const FakeRequest&, FakeConnection& connection) {
     if (!answers) return connection.close();
@@ -274,7 +274,7 @@ FakeServer::Handler of_cluster(int id, const std::atomic<bool>& answers) {
   };
 }
 
-TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_known_one) {
+TEST_F(EtcdHttpTest, accepts_nothing_from_a_server_of_an_unknown_cluster) {
   std::atomic<bool> one_answers = true;
   const std::atomic<bool> two_answers = true;
   FakeServer one(of_cluster(7, one_answers));
@@ -297,7 +297,7 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_kno
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, takes_nothing_from_one_of_several_servers_before_most_of_them_name_its_cluster) {
+TEST_F(EtcdHttpTest, accepts_nothing_before_most_of_several_servers_name_the_same_cluster) {
   const std::atomic<bool> answers = true;
   std::atomic<bool> other_answers = false;
   FakeServer one(of_cluster(7, answers));
@@ -316,7 +316,7 @@ TEST_F(EtcdHttpTest, takes_nothing_from_one_of_several_servers_before_most_of_th
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_reports_that_none_can_be_reached) {
+TEST_F(EtcdHttpTest, tries_each_endpoint_once_and_reports_that_none_can_be_reached) {
   const std::string first = "http://127.0.0.1:" + std::to_string(free_port());
   const std::string second = "http://127.0.0.1:" + std::to_string(free_port());
   open(options({first, second}));
@@ -327,7 +327,7 @@ TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_reports_that_none_can_be_reache
   EXPECT_EQ(complaints_.size(), 2u) << "each is reported once until something works";
 }
 
-TEST_F(EtcdHttpTest, asks_again_from_a_callback) {
+TEST_F(EtcdHttpTest, can_send_a_request_from_a_callback) {
   FakeServer server(says(200, kDone));
   open(options({server.url()}));
   int answered = 0;
@@ -338,7 +338,7 @@ TEST_F(EtcdHttpTest, asks_again_from_a_callback) {
   EXPECT_TRUE(await([&] { return answered == 5; }));
 }
 
-TEST_F(EtcdHttpTest, calls_nobody_once_the_store_has_ended) {
+TEST_F(EtcdHttpTest, runs_no_callback_after_the_store_has_ended) {
   FakeServer server(says(200, kDone));
   open(options({server.url()}));
   bool called = false;
@@ -352,7 +352,7 @@ TEST_F(EtcdHttpTest, calls_nobody_once_the_store_has_ended) {
 
 // --- user and password ----------------------------------------------------------------------------------
 
-/// A server that knows one token at a time.
+/// A server that accepts only one token at a time.
 class TokenServer {
  public:
   explicit TokenServer(std::string unknown_token_answer = kBadToken, int status = 401)
@@ -381,7 +381,7 @@ class TokenServer {
   FakeServer server_;
 };
 
-TEST_F(EtcdHttpTest, takes_a_token_once_for_all_requests) {
+TEST_F(EtcdHttpTest, gets_one_token_for_all_requests) {
   TokenServer server;
   open_with_user(server.url());
   int answered = 0;
@@ -391,7 +391,7 @@ TEST_F(EtcdHttpTest, takes_a_token_once_for_all_requests) {
   EXPECT_EQ(server.count("/v3/auth/authenticate"), 1);
 }
 
-TEST_F(EtcdHttpTest, takes_a_new_token_when_a_server_has_forgotten_it) {
+TEST_F(EtcdHttpTest, gets_a_new_token_when_a_server_has_forgotten_it) {
   TokenServer server;
   open_with_user(server.url());
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
@@ -400,7 +400,7 @@ TEST_F(EtcdHttpTest, takes_a_new_token_when_a_server_has_forgotten_it) {
   EXPECT_EQ(server.count("/v3/auth/authenticate"), 2);
 }
 
-TEST_F(EtcdHttpTest, takes_a_new_token_once_not_for_ever) {
+TEST_F(EtcdHttpTest, gets_a_new_token_only_once_per_request) {
   FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
     if (request.path == "/v3/auth/authenticate") return connection.answer(200, R"({"token":"t.1"})");
     connection.answer(401, kBadToken);
@@ -412,7 +412,7 @@ TEST_F(EtcdHttpTest, takes_a_new_token_once_not_for_ever) {
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
-TEST_F(EtcdHttpTest, takes_a_new_token_after_an_empty_answer) {
+TEST_F(EtcdHttpTest, gets_a_new_token_after_an_empty_answer) {
   TokenServer server("", 200);
   open_with_user(server.url());
   EXPECT_EQ(keep_alive(5).ttl_s, 10);
@@ -421,7 +421,7 @@ TEST_F(EtcdHttpTest, takes_a_new_token_after_an_empty_answer) {
   EXPECT_EQ(keep_alive(5).ttl_s, 10);
 }
 
-TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
+TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_reports_failures) {
   TokenServer server;
   open_with_user(server.url());
   std::filesystem::remove(directory_ / "password");
@@ -433,7 +433,7 @@ TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
 }
 
-TEST_F(EtcdHttpTest, reports_a_password_file_that_has_become_open_to_all_and_continues) {
+TEST_F(EtcdHttpTest, reports_a_password_file_that_everyone_can_read_and_continues) {
   TokenServer server;
   open_with_user(server.url());
   const std::string path = directory_ / "password";
@@ -442,7 +442,7 @@ TEST_F(EtcdHttpTest, reports_a_password_file_that_has_become_open_to_all_and_con
   EXPECT_TRUE(has_complained("the password file " + path + " is open to all users (chmod o= " + path + ")"));
 }
 
-TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_request) {
+TEST_F(EtcdHttpTest, does_not_send_a_wrong_password_with_each_request) {
   FakeServer server(
       says(400, R"({"error":"etcdserver: authentication failed, invalid user ID or password","code":3})"));
   open_with_user(server.url());
@@ -456,7 +456,7 @@ TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_reque
   EXPECT_LE(server.seen().size(), static_cast<std::size_t>(seconds.count()) + 1);
 }
 
-TEST_F(EtcdHttpTest, needs_no_token_where_authentication_is_not_enabled_until_it_is) {
+TEST_F(EtcdHttpTest, needs_no_token_until_authentication_is_enabled) {
   std::atomic<bool> enabled{false};
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     if (request.path == "/v3/auth/authenticate") {
@@ -475,7 +475,7 @@ TEST_F(EtcdHttpTest, needs_no_token_where_authentication_is_not_enabled_until_it
 
 // --- watch ----------------------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, hears_each_event_even_if_lines_arrive_in_parts_or_together) {
+TEST_F(EtcdHttpTest, receives_each_event_even_if_lines_arrive_in_parts_or_together) {
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     connection.begin_stream();
     const std::string all = kBegun + event("eA==", 7) + event("eQ==", 8);
@@ -528,7 +528,7 @@ TEST_F(EtcdHttpTest, restarts_the_watch_however_it_ends) {
   EXPECT_TRUE(has_complained("503: busy"));
 }
 
-TEST_F(EtcdHttpTest, makes_the_watch_again_if_it_does_not_begin) {
+TEST_F(EtcdHttpTest, recreates_the_watch_if_it_does_not_begin) {
   std::atomic<int> times{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     if (++times == 1) return connection.stay_silent();
@@ -564,7 +564,7 @@ TEST_F(EtcdHttpTest, moves_the_watch_when_its_server_stops_answering) {
   EXPECT_EQ(rung_.back().value, "y");
 }
 
-TEST_F(EtcdHttpTest, hears_nothing_of_a_key_after_its_watch_was_replaced) {
+TEST_F(EtcdHttpTest, receives_no_events_of_a_key_after_its_watch_was_replaced) {
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     connection.begin_stream();
     connection.chunk(kBegun + event(request.body.find("\"YQ==\"") != std::string::npos ? "b2xk" : "bmV3", 7));
@@ -597,7 +597,7 @@ TEST_F(EtcdHttpTest, watches_with_a_new_token_when_the_old_one_is_refused) {
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
 }
 
-TEST_F(EtcdHttpTest, restarts_a_watch_that_is_cut_at_once_at_growing_intervals) {
+TEST_F(EtcdHttpTest, restarts_a_watch_that_ends_immediately_at_growing_intervals) {
   std::atomic<int> times{0};
   const auto cut = [&](const FakeRequest& request, FakeConnection& connection) {
     if (request.path != "/v3/watch") return connection.answer(200, kDone);
@@ -617,10 +617,10 @@ TEST_F(EtcdHttpTest, restarts_a_watch_that_is_cut_at_once_at_growing_intervals) 
   EXPECT_LT(times, 30) << "at intervals of 10 ms there are hundreds";
 }
 
-// --- many at once ---------------------------------------------------------------------------------------
+// --- many requests --------------------------------------------------------------------------------------
 
-// As when an agent succeeds another one on a machine with thousands of locks.
-TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_not_answered) {
+// Happens when an agent succeeds an earlier agent on a machine with thousands of locks.
+TEST_F(EtcdHttpTest, keeps_a_lease_alive_during_thousands_of_unanswered_changes) {
   constexpr int kChanges = 2000;
   std::atomic<int> under_way{0};
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -637,8 +637,8 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_no
   store_.reset();
 }
 
-// The session depends on it, and its wait uses up the lease.
-TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_turn) {
+// The session depends on the urgent request, whose wait uses up the lease.
+TEST_F(EtcdHttpTest, sends_urgent_requests_before_thousands_of_queued_ones) {
   constexpr int kChanges = 2000;
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     if (request.body.find("dXJnZW50") != std::string::npos) return connection.answer(200, kDone);  // "urgent"
@@ -653,7 +653,7 @@ TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_t
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, drops_a_queued_request_that_nobody_wants_any_more) {
+TEST_F(EtcdHttpTest, drops_a_queued_request_that_is_no_longer_wanted) {
   constexpr int kChanges = 1000;
   std::atomic<int> answered{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
@@ -668,8 +668,8 @@ TEST_F(EtcdHttpTest, drops_a_queued_request_that_nobody_wants_any_more) {
     change.wanted = [&] { return !epoch_is_over; };
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
-  epoch_is_over = true;  // only the requests that were sent at once are under way
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later one is sent";
+  epoch_is_over = true;  // only the requests that were sent immediately are under way
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later request is sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
 }
@@ -690,7 +690,7 @@ TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
       if (i == 99) last_us = answer.queued_us;
     });
   EXPECT_TRUE(await([&] { return answers == 100; }));
-  EXPECT_GE(last_us, kSlowMs * 1000) << "as long as one of those before it, at least";
+  EXPECT_GE(last_us, kSlowMs * 1000) << "at least as long as an earlier one";
 }
 
 TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {

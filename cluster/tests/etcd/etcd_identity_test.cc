@@ -1,4 +1,4 @@
-// Which store is the right one (etcd/identity.h).
+// Tests which store counts as the right one (etcd/identity.h).
 #include "etcd/identity.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ using Accepted = Identity::Accepted;
 constexpr std::int64_t kLease = 5000;
 constexpr std::int64_t kFresh = Identity::kFreshMs;
 
-TEST(Identity, of_the_only_endpoint_is_known_at_once_if_none_was_known) {
+TEST(Identity, of_the_only_endpoint_is_accepted_immediately_if_none_was_known) {
   Identity identity(1, "", kLease);
   EXPECT_TRUE(identity.known().empty());
   EXPECT_TRUE(identity.hear(0, "", 1000)) << "it names none";
@@ -53,14 +53,14 @@ TEST(Identity, ignores_old_answers) {
   EXPECT_TRUE(identity.hear(0, "7", 1002 + kFresh));
 }
 
-// A member was wiped and started alone, while the others are cut off.
+// A member was wiped and started alone, while the other members are cut off.
 TEST(Identity, does_not_change_for_a_minority_however_long_the_others_are_silent) {
   Identity identity(3, "7", kLease);
   for (std::int64_t now = 0; now < 10 * kLease; now += 1000) EXPECT_FALSE(identity.hear(0, "8", now));
   EXPECT_TRUE(identity.hear(1, "7", 10 * kLease));
 }
 
-TEST(Identity, changes_for_a_majority_once_no_lease_of_the_last_store_is_left) {
+TEST(Identity, changes_for_a_majority_once_the_last_stores_leases_have_ended) {
   Identity identity(3, "7", kLease);
   const auto look = [&](std::int64_t now) {
     identity.hear(1, "8", now);
@@ -84,7 +84,7 @@ TEST(Identity, restarts_the_lease_time_if_the_majority_was_interrupted) {
   EXPECT_TRUE(identity.hear(1, "8", 2000 + kLease));
 }
 
-TEST(Identity, changes_if_a_person_accepts_a_store_once_no_lease_of_the_last_one_is_left) {
+TEST(Identity, changes_if_an_operator_accepts_a_store_once_the_last_stores_leases_have_ended) {
   Identity identity(1, "7", kLease);
   EXPECT_EQ(identity.accept("8", 0), Accepted::unnamed);
   EXPECT_FALSE(identity.hear(0, "8", 1000));
@@ -93,10 +93,10 @@ TEST(Identity, changes_if_a_person_accepts_a_store_once_no_lease_of_the_last_one
   EXPECT_FALSE(identity.hear(0, "8", 999 + kLease));
   EXPECT_TRUE(identity.hear(0, "8", 1000 + kLease));
   EXPECT_EQ(identity.accept("8", 1000 + kLease), Accepted::done);
-  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the last one is a stranger now";
+  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the last store counts as a stranger now";
 }
 
-TEST(Identity, changes_at_once_if_a_person_accepts_a_store_that_was_named_for_long) {
+TEST(Identity, changes_immediately_if_an_operator_accepts_a_long_named_store) {
   Identity identity(1, "7", kLease);
   EXPECT_FALSE(identity.hear(0, "8", 0));
   EXPECT_FALSE(identity.hear(0, "8", kLease));
@@ -104,7 +104,7 @@ TEST(Identity, changes_at_once_if_a_person_accepts_a_store_that_was_named_for_lo
   EXPECT_TRUE(identity.hear(0, "8", kLease));
 }
 
-TEST(Identity, does_not_change_if_a_person_accepts_a_store_against_most_endpoints) {
+TEST(Identity, does_not_change_if_an_operator_accepts_a_store_against_most_endpoints) {
   Identity identity(3, "7", kLease);
   identity.hear(0, "8", 0);
   identity.hear(1, "7", 0);
@@ -113,7 +113,7 @@ TEST(Identity, does_not_change_if_a_person_accepts_a_store_against_most_endpoint
   EXPECT_FALSE(identity.hear(0, "8", kLease));
 }
 
-TEST(Identity, does_not_change_if_a_person_accepts_a_store_while_most_endpoints_are_away) {
+TEST(Identity, does_not_change_if_an_operator_accepts_a_store_while_most_endpoints_are_down) {
   Identity identity(3, "7", kLease);
   EXPECT_FALSE(identity.hear(0, "8", 0));
   EXPECT_EQ(identity.accept("8", 0), Accepted::later);
@@ -123,7 +123,7 @@ TEST(Identity, does_not_change_if_a_person_accepts_a_store_while_most_endpoints_
   EXPECT_EQ(identity.known(), "7");
 }
 
-TEST(Identity, is_shown_as_etcd_shows_it) {
+TEST(Identity, is_formatted_as_in_etcd) {
   EXPECT_EQ(shown_id("14841639068965178418"), "cdf818194e3a8c32");
   EXPECT_EQ(shown_id("7"), "0000000000000007");
   EXPECT_EQ(shown_id("x"), "x");

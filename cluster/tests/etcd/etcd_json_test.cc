@@ -1,4 +1,5 @@
-// Requests to etcd's gateway, and its answers: recorded from 3.4.23, and written after the sources of 3.5 and 3.6.
+// Tests requests to etcd's gateway, and its answers: recorded from 3.4.23, and written after the sources of 3.5 and
+// 3.6.
 #include "etcd/json.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ using agent::Step;
 const std::string kHeader =
     R"("header":{"cluster_id":"14655024145418835072","member_id":"11046527456118344142","revision":"7","raft_term":"2"})";
 
-TEST(Base64, is_that_of_the_rfc) {
+TEST(Base64, matches_the_rfc) {
   const std::pair<std::string, std::string> vectors[] = {{"", ""},
                                                          {"f", "Zg=="},
                                                          {"fo", "Zm8="},
@@ -62,7 +63,7 @@ TEST(Request, carries_numbers_as_strings_and_keys_as_base64) {
   EXPECT_EQ(encode_time_to_live(5), R"({"ID":"5","keys":true})");
 }
 
-TEST(Request, of_a_token_has_to_be_utf8) {
+TEST(Request, of_a_token_must_be_utf8) {
   EXPECT_EQ(encode_credentials("hf", "a\"b\\\xc3\xa4"), "{\"name\":\"hf\",\"password\":\"a\\\"b\\\\\xc3\xa4\"}");
   EXPECT_EQ(encode_credentials("hf", "\xe4"), std::nullopt);
 }
@@ -114,7 +115,7 @@ TEST(Transaction, with_fewer_parts_than_steps_is_invalid) {
   EXPECT_FALSE(decode_change("{" + kHeader + "}", Change())) << "no guards always hold";
 }
 
-TEST(Lease, answers_leave_out_what_is_zero) {
+TEST(Lease, answers_omit_zeros) {
   const auto granted = decode_grant("{" + kHeader + R"(,"ID":"706680362900017669","TTL":"5"})");
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->lease, 706680362900017669);
@@ -138,7 +139,7 @@ TEST(Lease, answers_leave_out_what_is_zero) {
   EXPECT_EQ(none->ttl_s, 0);
 }
 
-TEST(Lease, an_empty_answer_is_unknown) {
+TEST(Lease, an_empty_answer_counts_as_unknown) {
   for (const char* text : {"", "{}", R"({"result":{}})", "null", "[]"}) {
     EXPECT_FALSE(decode_keep_alive(text)) << text;
     EXPECT_FALSE(decode_time_to_live(text)) << text;
@@ -257,7 +258,7 @@ const std::string kTransaction =
     R"(,"succeeded":true,"responses":[{"response_put":{}},{"response_range":{"kvs":[{"key":"bA==",)"
     R"("create_revision":"3","mod_revision":"7","value":"dg==","lease":"5"}]}},{"response_range":{}}]})";
 
-TEST(Answer, that_was_cut_off_is_none) {
+TEST(Answer, that_was_truncated_does_not_count) {
   for (std::size_t size = 0; size < kTransaction.size(); ++size)
     EXPECT_FALSE(decode_change(kTransaction.substr(0, size), two_reads())) << size;
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));

@@ -42,7 +42,7 @@ TEST_F(LoopTest, runs_timers_in_the_order_of_their_deadlines) {
   EXPECT_GE(boottime_ms(), start + 30);
 }
 
-TEST_F(LoopTest, lets_a_timer_cancel_another_that_is_due) {
+TEST_F(LoopTest, lets_a_timer_cancel_another_due_timer) {
   const std::int64_t past = boottime_ms() - 5;
   Loop::TimerId second = 0;
   loop_.at(past, [&] {
@@ -56,7 +56,7 @@ TEST_F(LoopTest, lets_a_timer_cancel_another_that_is_due) {
   EXPECT_THAT(order_, ElementsAre(1, 2));
 }
 
-TEST_F(LoopTest, turns_even_if_a_timer_always_sets_another_that_is_due) {
+TEST_F(LoopTest, runs_other_events_even_if_a_timer_always_sets_another_due_timer) {
   std::function<void()> again = [&] {
     order_.push_back(1);
     loop_.after(0, again);
@@ -82,7 +82,7 @@ TEST_F(LoopTest, reports_the_end_of_a_pipe) {
   EXPECT_THAT(order_, ElementsAre(1)) << "unwatched by its own callback";
 }
 
-TEST_F(LoopTest, runs_what_is_posted_later_but_soon) {
+TEST_F(LoopTest, runs_posted_calls_later_but_soon) {
   loop_.post([&] {
     order_.push_back(1);
     loop_.post(note(2));

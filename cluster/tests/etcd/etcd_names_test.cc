@@ -1,4 +1,4 @@
-// The store while lookups of endpoint names are slow.
+// Tests the store while lookups of endpoint names are slow.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
@@ -44,7 +44,7 @@ class EtcdNamesTest : public StoreTest {
 };
 
 // Otherwise the agent would block in the meantime, and lose its lease.
-TEST_F(EtcdNamesTest, a_request_that_has_timed_out_waits_for_no_name) {
+TEST_F(EtcdNamesTest, a_request_that_has_timed_out_does_not_wait_for_a_lookup) {
   auto hasty = options({std::string("http://") + kSlowName + ":2379"});
   hasty.timeout_ms = 150;
   open(std::move(hasty));
@@ -53,7 +53,7 @@ TEST_F(EtcdNamesTest, a_request_that_has_timed_out_waits_for_no_name) {
   EXPECT_TRUE(looks_up) << "the answer came after the name";
 }
 
-TEST_F(EtcdNamesTest, a_store_that_ends_waits_for_no_name) {
+TEST_F(EtcdNamesTest, an_ending_store_does_not_wait_for_a_lookup) {
   open(options({std::string("http://") + kSlowName + ":2379"}));
   store_->grant(10, [](const agent::LeaseAnswer&) {});
   ASSERT_TRUE(await([] { return looks_up.load(); }));

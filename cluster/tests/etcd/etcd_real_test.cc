@@ -1,4 +1,4 @@
-// The store with an etcd from Debian's package.
+// Tests the store with an etcd from Debian's package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,13 +51,13 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
     return answer;
   }
-  /// Repeats it until the condition is met.
+  /// Repeats the change until the condition is met.
   Answer until(const Change& change, const std::function<bool(const Answer&)>& condition) {
     Answer answer;
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// Repeats a change until it is answered, as the engine does with changes that may be repeated.
+  /// Repeats a change until it is answered, as the engine does with repeatable changes.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
@@ -71,7 +71,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(granted.answer.outcome, Outcome::answered) << granted.answer.sentence;
     return granted.lease;
   }
-  /// Puts until the watch rings: a watch that is still being created may miss events.
+  /// Puts until the watch reports it: a watch that is still being created may miss events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
     return await([&] {
@@ -87,7 +87,7 @@ class EtcdRealTest : public StoreTest {
 
 // --- transactions ---------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
+TEST_F(EtcdRealTest, executes_one_of_two_lists_of_steps_atomically) {
   begin();
   const Change ask{{Guard::absent("l"), Guard::none_below("q/")},
                    {Step::put("l", "me", 0)},
@@ -108,7 +108,7 @@ TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
   EXPECT_EQ(held.lease, 0);
 }
 
-TEST_F(EtcdRealTest, guards_a_prefix_as_one) {
+TEST_F(EtcdRealTest, guards_a_whole_prefix) {
   begin();
   const Change lone{{Guard::none_below("q/")}, {}, {}};
   EXPECT_TRUE(sound(lone).guarded);
@@ -125,7 +125,7 @@ TEST_F(EtcdRealTest, guards_a_prefix_as_one) {
   EXPECT_TRUE(sound(lone).guarded);
 }
 
-TEST_F(EtcdRealTest, reads_the_oldest_keys_of_a_prefix_and_what_earlier_steps_did) {
+TEST_F(EtcdRealTest, reads_the_oldest_keys_of_a_prefix_and_the_effects_of_earlier_steps) {
   begin();
   for (const char* key : {"q/c", "q/a", "q/b", "r"}) sound(put(key));
   sound(put("q/c", "again"));
@@ -141,7 +141,7 @@ TEST_F(EtcdRealTest, reads_the_oldest_keys_of_a_prefix_and_what_earlier_steps_di
   EXPECT_EQ(answer.found[3][0].modified, answer.revision);
 }
 
-TEST_F(EtcdRealTest, acts_once_when_a_guarded_change_is_repeated) {
+TEST_F(EtcdRealTest, executes_a_repeated_guarded_change_once) {
   begin();
   const Revision held = sound(put("l", "me")).revision;
   const Change release{{Guard::unchanged("l", held)}, {Step::erase("l")}, {Step::get("l")}};
@@ -162,7 +162,7 @@ TEST_F(EtcdRealTest, keeps_any_bytes_in_keys_and_values) {
   EXPECT_EQ(answer.found[0][0].value, bytes);
 }
 
-TEST_F(EtcdRealTest, takes_a_key_of_10_kb_and_refuses_a_request_that_is_too_large) {
+TEST_F(EtcdRealTest, accepts_a_key_of_10_kb_and_refuses_a_request_that_is_too_large) {
   begin();
   sound(put(std::string(10240, 'k')));
   const Answer answer = transact(put("k", std::string(2000000, 'v')));
@@ -215,7 +215,7 @@ TEST_F(EtcdRealTest, attaches_keys_to_a_lease_and_removes_them_with_it) {
   EXPECT_TRUE(sound(get("l")).found.at(0).empty());
 }
 
-TEST_F(EtcdRealTest, tells_a_lease_that_is_gone_from_one_that_lives) {
+TEST_F(EtcdRealTest, distinguishes_an_ended_lease_from_a_live_one) {
   begin();
   const LeaseId mine = lease();
   revoke(mine);
@@ -253,7 +253,7 @@ TEST_F(EtcdRealTest, lists_ten_thousand_keys_of_a_lease) {
 
 // --- watch ----------------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
+TEST_F(EtcdRealTest, notifies_on_each_put_of_the_key_and_on_its_end) {
   begin();
   watch("b");
   ASSERT_TRUE(rings("b"));
@@ -273,7 +273,7 @@ TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
   EXPECT_EQ(rung_.size(), 3u);
 }
 
-TEST_F(EtcdRealTest, rings_again_after_a_restart_of_the_server) {
+TEST_F(EtcdRealTest, notifies_again_after_a_restart_of_the_server) {
   begin();
   const LeaseId mine = lease();
   watch("b");
@@ -300,7 +300,7 @@ TEST_F(EtcdRealTest, does_not_know_the_result_of_a_stopped_server_until_it_resum
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);
-  if (!answer.guarded) {  // the unanswered change was executed, once
+  if (!answer.guarded) {  // the unanswered change was executed once
     EXPECT_EQ(answer.found.at(0).at(0).value, "2");
     EXPECT_EQ(answer.found[0][0].modified, before + 1);
   }
@@ -334,7 +334,7 @@ TEST_F(EtcdRealTest, needs_the_users_password_if_authentication_is_enabled) {
   EXPECT_TRUE(rings("hf/b"));
 }
 
-TEST_F(EtcdRealTest, takes_a_new_token_when_the_server_has_lost_it) {
+TEST_F(EtcdRealTest, gets_a_new_token_when_the_server_has_lost_the_old_one) {
   serve();
   server_->enable_authentication();
   open_with_user();
@@ -373,7 +373,7 @@ TEST_F(EtcdRealTest, continues_when_authentication_is_enabled_while_it_runs) {
   sound(put("hf/l"));
 }
 
-TEST_F(EtcdRealTest, speaks_tls_and_knows_its_server) {
+TEST_F(EtcdRealTest, uses_tls_and_verifies_its_server) {
   Certificates certificates;
   certificates.make("server", "/O=etcd");
   serve({}, &certificates);
@@ -395,7 +395,7 @@ TEST_F(EtcdRealTest, speaks_tls_and_knows_its_server) {
   EXPECT_THAT(without_tls.sentence, HasSubstr("https://"));
 }
 
-TEST_F(EtcdRealTest, shows_a_certificate_and_reports_one_that_is_refused) {
+TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_one) {
   Certificates certificates;
   certificates.make("server", "/O=etcd");
   certificates.make("agent", "/O=agent");
@@ -413,7 +413,7 @@ TEST_F(EtcdRealTest, shows_a_certificate_and_reports_one_that_is_refused) {
   sound(put("l"));
   for (const char* name : {"", "late"}) {
     open_as(name);
-    // The server may close the connection while the request is being sent: then its reason can be lost.
+    // The server may close the connection while the request is being sent, and its reason may be lost.
     Answer answer;
     for (int attempt = 0; attempt < 20 && answer.sentence.find("certificate") == std::string::npos; ++attempt) {
       answer = transact(put("l"));
@@ -478,7 +478,7 @@ TEST_F(EtcdRealTest, continues_with_two_of_three_members) {
   const LeaseId mine = until_answered([&] { return grant(60); }).lease;
   watch("b");
   ASSERT_TRUE(rings("b"));
-  for (std::size_t member = 0; member < 3; ++member) {  // each in turn, also the leader
+  for (std::size_t member = 0; member < 3; ++member) {  // each member in turn, including the leader
     cluster[member].kill();
     until_answered(put("l", std::to_string(member), mine));
     EXPECT_TRUE(rings("b"));

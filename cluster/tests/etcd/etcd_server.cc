@@ -36,7 +36,7 @@ EtcdServer::Member new_member(const std::string& name) {
 
 std::string peer_of(const EtcdServer::Member& member) { return member.name + "=" + peer_url(member.advertised_port); }
 
-/// Returns a number in an answer by its name; 0 if there is none.
+/// Returns a number from an answer by its name; 0 if there is none.
 std::uint64_t number_in(const std::string& answer, const std::string& name) {
   const std::size_t at = answer.find(quoted(name) + ":\"");
   return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size() + 4));
@@ -49,7 +49,7 @@ std::vector<std::string> urls_of(const Servers& servers) {
   return urls;
 }
 
-// Another program may take a port between the check and the start.
+// A different program may take a port between the check and the start.
 void with_free_ports(const std::function<void()>& start) {
   for (int attempt = 1;; ++attempt) {
     try {
@@ -312,7 +312,7 @@ std::size_t EtcdCluster::leader() {
   return leader;
 }
 
-// A member sends its number to members that it connects to.
+// A member sends its number to the members that it connects to.
 void EtcdCluster::isolate(std::size_t member) {
   std::ostringstream number;
   number << std::hex << members_[member]->status().member;

@@ -1,4 +1,4 @@
-// An etcd from Debian's package, on loopback, in a folder of its own.
+// An etcd from Debian's package, on loopback, in its own folder.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace holdfast::test {
 class Certificates {
  public:
   Certificates();
-  /// Creates a certificate for 127.0.0.1, with a subject such as "/O=agent". Negative days: it has expired.
+  /// Creates a certificate for 127.0.0.1, with a subject such as "/O=agent". A negative number of days makes an expired
+  /// certificate.
   void make(const std::string& name, const std::string& subject, int days = 2);
   std::string path(const std::string& file) const { return directory_ / file; }
   /// Returns settings with that certificate, or without one.
@@ -39,23 +40,23 @@ class EtcdServer {
     std::string name;
     int port = 0;
     int peer_port = 0;
-    int advertised_port = 0;  // where the others reach it
+    int advertised_port = 0;  // where the other members reach it
     std::string initial_cluster;
     bool has_slow_disk = false;
   };
 
-  /// Starts it, and waits until it serves. With certificates it uses TLS, with server.pem.
+  /// Starts the server, and waits until it serves. With certificates it uses TLS, with server.pem.
   explicit EtcdServer(std::vector<std::string> options = {}, const Certificates* certificates = nullptr);
-  /// Does not start it.
+  /// Does not start the server.
   explicit EtcdServer(Member member);
 
   int port() const { return self_.port; }
   std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
   void kill() { child_.reset(); }
-  /// While it is killed: copies its data, and puts the copy back.
+  /// While the server is killed: copies its data, or restores the copy.
   void save() const;
   void restore() const;
-  /// Starts it again, with its data and on the same ports; start() also waits until it serves.
+  /// Starts the server again, with its data and on the same ports; start() also waits until it serves.
   void begin();
   void start();
   void await_service();
@@ -63,13 +64,13 @@ class EtcdServer {
   void stop() const { child_->stop(); }
   void go_on() const;
 
-  /// Returns the disk of a member with a slow one.
+  /// Returns the disk of a member that has a slow disk.
   SlowDisk& disk() { return disk_; }
 
-  /// Calls etcd directly, not through the store. Returns the answer, whatever its status.
+  /// Calls etcd directly, not through the store. Returns the answer, whatever the status is.
   std::string post(const std::string& path, const std::string& body);
   agent::Revision revision();
-  /// Returns how many keys have that prefix.
+  /// Returns the number of keys with that prefix.
   std::size_t count(const std::string& prefix);
   /// Returns all events of keys with that prefix since the first revision, as a watch reports them.
   std::vector<agent::Record> history(const std::string& prefix);
@@ -89,7 +90,7 @@ class EtcdServer {
   std::string copy() const { return directory_ / "copy"; }
   bool serves();
   void run(Channel& channel) const;
-  /// Collects the events of the prefix, up to the event of the key `end`. Returns why it ended before, or "".
+  /// Collects the events of the prefix, up to the event of the key `end`. Returns the reason for ending earlier, or "".
   std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
@@ -104,10 +105,10 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
-/// Returns the URLs separated by commas, as an agent takes them.
+/// Returns the URLs separated by commas, in the form that an agent accepts.
 std::string joined(const std::vector<std::string>& urls);
 
-/// Three members that serve. They reach each other through proxies.
+/// Three serving members, which reach each other through proxies.
 class EtcdCluster {
  public:
   enum class Disks { fast, slow };

@@ -1,4 +1,4 @@
-// A server that sends exactly what a test wants, even invalid answers or nothing.
+// A server that sends exactly what a test demands, even invalid answers or nothing.
 #pragma once
 
 #include <condition_variable>
@@ -15,12 +15,12 @@ struct FakeRequest {
   std::string path;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  int of_connection = 0;  // 1: the first one over its connection
+  int of_connection = 0;  // 1: the first request of its connection
 };
 
 class FakeServer;
 
-/// One connection, seen from the server.
+/// A connection, as the server sees it.
 class FakeConnection {
  public:
   FakeConnection(int fd, FakeServer& server) : fd_(fd), server_(server) {}
@@ -28,13 +28,13 @@ class FakeConnection {
   void send(const std::string& bytes) const;
   /// Sends a whole answer.
   void answer(int status, const std::string& body) const;
-  /// Begins an answer of unknown length; sends a part of it.
+  /// Begins an answer of unknown length, and sends a part of it.
   void begin_stream() const;
   void chunk(const std::string& bytes) const;
   void end_stream() const { send("0\r\n\r\n"); }
   void close();
   void reset();
-  /// Blocks until the server ends: for requests that are never answered.
+  /// Blocks until the server ends, for requests that are never answered.
   void stay_silent();
 
  private:
@@ -53,7 +53,7 @@ class FakeServer {
   FakeServer& operator=(const FakeServer&) = delete;
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  /// Returns the number of requests so far.
+  /// Returns the requests so far.
   std::vector<FakeRequest> seen();
   int count(const std::string& path);
 

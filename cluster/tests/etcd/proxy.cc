@@ -47,7 +47,7 @@ FileDescriptor new_socket() {
   return fd;
 }
 
-/// Connects. Loopback connects at once or not at all.
+/// Connects. On loopback a connection succeeds immediately or not at all.
 FileDescriptor connect_to(int port) {
   FileDescriptor fd = new_socket();
   const sockaddr_in address = address_of(port);
@@ -65,7 +65,7 @@ void abandon(FileDescriptor& fd) {
 
 struct Rules {
   bool hold = false;
-  std::string member;  // `hold` applies to its connections; empty: to all
+  std::string member;  // `hold` applies to this member's connections; empty: to all
   bool hold_answers = false;
   std::int64_t delay_ms = 0;
   std::int64_t slow_ms = 0;
@@ -74,7 +74,7 @@ struct Rules {
 
 enum class Came { nothing, piece, failure };
 
-/// Data that one end has sent and the other has not received yet. An empty piece is the end.
+/// Data that one end has sent and the other end has not received yet. An empty piece is the end.
 class Pieces {
  public:
   Came read_from(int fd, std::int64_t due) {
@@ -87,7 +87,7 @@ class Pieces {
     pieces_.push_back({due, std::move(piece)});
     return Came::piece;
   }
-  /// Returns false if the receiving end is gone, or must be closed.
+  /// Returns false if the receiving end is gone or must be closed.
   bool write_to(int fd, std::int64_t now) {
     while (!pieces_.empty() && pieces_.front().due <= now) {
       std::string& piece = pieces_.front().bytes;
@@ -117,7 +117,7 @@ class Connection {
  public:
   Connection(FileDescriptor client, FileDescriptor server) : client_(std::move(client)), server_(std::move(server)) {}
 
-  /// The entry for poll(2).
+  /// Adds the entries for poll(2).
   void add_to(std::vector<pollfd>& polled) const {
     polled.push_back({up_.ended() ? -1 : client_.get(), POLLIN, 0});
     polled.push_back({down_.ended() ? -1 : server_.get(), POLLIN, 0});
@@ -160,7 +160,7 @@ class Connection {
       member_ = piece.substr(begin, piece.find('\r', begin) - begin);
     }
   }
-  /// Goes over another connection, whose answers nobody reads. It ends with the next one.
+  /// Repeats the request over a second connection, whose answers nobody reads. That connection ends with the next one.
   void say_again(const std::string& piece, int server_port) {
     if (!again_) again_ = connect_to(server_port);
     char answer[kPiece];

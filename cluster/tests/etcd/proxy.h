@@ -11,13 +11,13 @@ namespace holdfast::test {
 
 class Proxy {
  public:
-  /// Stands in front of 127.0.0.1:`server_port`, and lets everything through.
+  /// Accepts connections for 127.0.0.1:`server_port`, and lets everything through.
   explicit Proxy(int server_port, int own_port = 0);
 
   int port() const { return port_; }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
-  /// Lets everything through again, first the data that was held back.
+  /// Lets everything through again, beginning with the data that was held back.
   void pass() { tell("pass"); }
   /// Ends all connections, and refuses new ones.
   void cut() { tell("cut"); }
@@ -25,7 +25,7 @@ class Proxy {
   void reset() { tell("reset"); }
   /// Silently holds everything back in both directions, as if packets were lost. Nothing is dropped.
   void hold() { tell("hold"); }
-  /// Does the same only for the connections of that member of etcd.
+  /// Holds back only the connections of that etcd member.
   void hold_member(const std::string& id) { tell("hold " + id); }
   /// Lets requests through, but no answers.
   void hold_answers() { tell("hold_answers"); }

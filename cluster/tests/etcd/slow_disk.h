@@ -1,4 +1,4 @@
-// A slow disk for a program: each fsync and fdatasync of its threads takes as long as a test says. The kernel passes
+// A slow disk for a program: each fsync and fdatasync of its threads takes as long as a test demands. The kernel passes
 // these calls to a supervisor (seccomp_unotify(2)), which lets them continue later.
 #pragma once
 
@@ -13,19 +13,19 @@ class SlowDisk {
   SlowDisk(const SlowDisk&) = delete;
   SlowDisk& operator=(const SlowDisk&) = delete;
 
-  /// Sets the delay from now on, at any time.
+  /// Sets the delay from now on. May be called at any time.
   void take(int ms) { delay_ms_->store(ms); }
-  /// Returns how many calls were delayed.
+  /// Returns the number of delayed calls.
   int calls() const { return calls_->load(); }
 
-  /// Gives this disk to a process with one thread, and to programs that it executes. The supervisor ends with it.
-  /// Returns false if the kernel refuses.
+  /// Gives this disk to a process with one thread, and to programs that it executes. The supervisor ends with the
+  /// process. Returns false if the kernel refuses.
   bool use() const;
 
  private:
   [[noreturn]] void supervise(int notices) const;
 
-  std::atomic<int>* const delay_ms_;  // in shared memory, like the next one
+  std::atomic<int>* const delay_ms_;  // in shared memory, like the next member
   std::atomic<int>* const calls_;
 };
 

@@ -1,4 +1,4 @@
-// A fixture with a store, whose answers a test waits for.
+// A fixture with a store whose answers a test waits for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using agent::Step;
 
 class StoreTest : public ::testing::Test {
  protected:
-  /// Runs the loop until the condition holds. Returns false after kPatience.
+  /// Runs the loop until the condition is true. Returns false after kPatience.
   bool await(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!condition()) {
@@ -43,7 +43,7 @@ class StoreTest : public ::testing::Test {
     while (std::chrono::steady_clock::now() < end) loop_.turn(5);
   }
 
-  /// Longer than any good answer takes on a slow machine.
+  /// Longer than any valid answer takes on a slow machine.
   etcd::Options options(std::vector<std::string> endpoints) {
     etcd::Options options;
     options.endpoints = std::move(endpoints);
@@ -60,7 +60,7 @@ class StoreTest : public ::testing::Test {
   Result ask(const std::function<void(std::function<void(const Result&)>)>& call) {
     std::optional<Result> result;
     call([&](const Result& answer) { result = answer; });
-    EXPECT_FALSE(result) << "a callback came from inside the call";
+    EXPECT_FALSE(result) << "a callback ran inside the call";
     if (!await([&] { return result.has_value(); })) throw std::runtime_error("no callback came");
     return *result;
   }

@@ -1,4 +1,4 @@
-// How long a dictionary of a cluster lives. This program never opens the runtime directory itself, so each child starts
+// How long a cluster's dictionary lives. This program never opens the runtime directory itself, so each child starts
 // with an empty one.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Returns whether a process that opens the dictionary finds what an earlier process stored in it.
+/// Returns whether a process that opens the dictionary finds the value that an earlier process stored.
 bool is_found_by_process() {
   Child visitor([](Channel& parent) {
     Dict dict("dict", {.kept = true, .cluster = "main"});

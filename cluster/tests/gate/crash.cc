@@ -1,7 +1,7 @@
-// Checks every state in which a killed process can leave a lock of a cluster. The operations of the agent and of
-// contenders run one instruction at a time. After each, the image of the dictionary is checked as if the process had
-// died there: the lock is granted only if the agent has given it in this session, no fencing number repeats, and the
-// next processes can continue.
+// Checks every state in which a killed process can leave a cluster's lock. The operations of the agent and of
+// contenders run one instruction at a time. After each instruction, the image of the dictionary is checked as if the
+// process had died there. The lock may be granted only if the agent has given it in this session, no fencing number may
+// repeat, and the next processes must be able to continue.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ const std::string kKey = "key";
 /// The exit status of a process that could not prepare its operation.
 constexpr int kUnprepared = 99;
 
-/// State of the stepped process beside the dictionary. The agent may hold the lock.
+/// The stepped process's state besides the dictionary. The agent may hold the lock.
 struct Tools {
   holdfast_lease lease;
   Lease agents;
@@ -89,7 +89,7 @@ class Cluster {
     if (dict_.try_lock(kKey, 0, &tools_.lease) != HOLDFAST_OK) ::_exit(kUnprepared);
     tools_.agents = {tools_.lease.owner, tools_.lease.sequence};
   }
-  /// The checking process waits, long enough for a release to grant it the lock.
+  /// Queues the checking process. It waits long enough for a release to grant it the lock.
   void queue() {
     Waiter waiter{};
     waiter.owner = self_;
@@ -114,13 +114,13 @@ class Cluster {
     const auto is_of_last_epoch = [this] { stand_first(), hold(), queue(), session().lose(1), begin(2); };
     const auto is_lost = [this] { stand_first(), hold(), session().lose(1); };
     const auto give = [this] { return stand(1, kRevision); };
-    const auto give_anew = [this] { return stand(1, kRevision + 1); };
+    const auto give_new = [this] { return stand(1, kRevision + 1); };
     return {
         {"give the lock for the first time", Given::no, Given::yes, session_begins, give},
         {"give it to a waiter", Given::no, Given::yes, [this] { begin(1), queue(); }, give},
         {"give it once more", Given::yes, Given::yes, is_given, give},
-        {"give it new numbers", Given::yes, Given::yes, is_given, give_anew},
-        {"give new numbers while it is held", Given::yes, Given::yes, is_held, give_anew},
+        {"give it new numbers", Given::yes, Given::yes, is_given, give_new},
+        {"give new numbers while it is held", Given::yes, Given::yes, is_held, give_new},
         {"give it in another epoch while it is held", Given::no, Given::yes, is_of_last_epoch,
          [this] { return stand(2, kRevision + 1); }},
         {"withdraw", Given::yes, Given::no, is_held, [this] { return withdraw(); }},
@@ -183,7 +183,7 @@ class Cluster {
     images_ += images.size();
   }
 
-  // --- the checks: the stepped process is dead ---
+  // --- the checks, after the stepped process's death ---
 
   /// Returns whether the lock can be granted in this image.
   Given judge() {
@@ -194,18 +194,18 @@ class Cluster {
     const Given given = code == HOLDFAST_ELSEWHERE ? Given::no : Given::yes;
     if (code == HOLDFAST_OK)
       use(lease);
-    else if (code == HOLDFAST_LOCKED)  // it is reserved for the waiter
+    else if (code == HOLDFAST_LOCKED)  // reserved for the waiter
       use_as(waiter_);
     else if (code != HOLDFAST_ELSEWHERE)
       fail(std::string("an attempt returns ") + holdfast_code_text(code));
-    go_on_as_agent();
+    continue_as_agent();
     const std::string problem = test::check_shard(dict_.segment().shards()[0]);
     if (!problem.empty()) fail(problem);
     last_ = before;
     return given;
   }
 
-  /// Checks that a grant that stands in the image was given, and that its number was.
+  /// Checks that the agent gave the lock of a grant in the image, and that the grant's number was given too.
   void note_grant() {
     Position position{};
     if (!dict_.segment().shards()[0].find(Key(kKey, dict_.segment().seed()), position) || position.block == 0) return;
@@ -213,8 +213,8 @@ class Cluster {
     if (const LockWord word = load_word_of(lock); !word.is_free()) last_ = std::max(last_, sequence_of(lock, word));
   }
 
-  /// Another agent finds the lock, repeats what the dead one may have done, and then gives the lock again.
-  void go_on_as_agent() {
+  /// A new agent finds the lock, repeats what the dead agent may have done, and then gives the lock again.
+  void continue_as_agent() {
     LockState state;
     const Code known = state_of_lock(dictionary(), kKey, state);
     if (known != Code::ok && known != Code::not_found) fail("its state cannot be read");
@@ -277,7 +277,7 @@ class Cluster {
 
   const char* name_ = "";
   std::size_t index_ = 0;
-  std::uint64_t last_ = 0;  // fencing number that was given
+  std::uint64_t last_ = 0;  // last fencing number that was given
   std::uint64_t images_ = 0;
   std::uint64_t instructions_ = 0;
   std::uint64_t violations_ = 0;

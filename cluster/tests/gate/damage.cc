@@ -1,6 +1,6 @@
 // Overwrites each single word of a cluster's session, or of one of its locks, with any value. Every call must return in
-// time. The lock must be granted only if the agent has given it, unless the overwritten word is one of the two that
-// record this. And the agent can always give it again.
+// time. The lock may be granted only if the agent has given it, unless the overwritten word is one of the two that
+// record this. The agent must always be able to give the lock again.
 #include <sys/wait.h>
 
 #include <array>
@@ -26,10 +26,10 @@ constexpr std::uint64_t kSize = 12288;
 constexpr std::uint64_t kLongMs = 600'000;
 const std::string kKey = "key";
 
-/// The damaging process reports here to the process that watches it.
+/// The process that does the damage reports here to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;
-  std::atomic<const char*> call;  // the running one
+  std::atomic<const char*> call;  // the running call
   char place[96];
   crash::Violations violations;
 };
@@ -140,7 +140,7 @@ class Cases {
     return code == HOLDFAST_OK;
   }
 
-  /// Ignores the answers.
+  /// Makes all calls and ignores the answers.
   void use_all() {
     holdfast_lease lease = lease_;
     limit_("remaining", [&] { return dict_.remaining(kKey, lease); });
@@ -160,7 +160,7 @@ class Cases {
     limit_("renew the session", [&] { return session().renew(session().now(), boottime_ms() + kLongMs); });
   }
 
-  /// Gives the lock by another agent, in another session. A key that holds something else now is no lock.
+  /// Lets a new agent give the lock in a new session. A key that now holds something else is no lock.
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
@@ -192,7 +192,7 @@ class Cases {
   std::size_t standing_word_ = 0;
 };
 
-/// Runs all cases, in a new process whenever one has ended.
+/// Runs all cases. Starts a new process whenever one has ended.
 void watch(Ledger& ledger) {
   constexpr std::uint64_t kMost = 20;
   while (ledger.violations.count.load() < kMost) {

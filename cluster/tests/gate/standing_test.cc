@@ -1,4 +1,4 @@
-// Locks of a cluster on one machine (gate/cluster_lock.h). The tests act as the agent.
+// Tests a cluster's locks on one machine (gate/cluster_lock.h). The tests act as the agent.
 #include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
@@ -60,12 +60,12 @@ class StandingTest : public DictTest {
   Code stand(std::string_view key, std::uint16_t epoch, std::uint64_t revision) {
     return holdfast::stand(dict.dictionary(), key, epoch, revision);
   }
-  /// In epoch 1 this machine owns the lock "k", at revision 7.
+  /// Makes this machine own the lock "k" in epoch 1, at revision 7.
   void own() {
     begin(1);
     ASSERT_EQ(stand("k", 1, 7), Code::ok);
   }
-  /// The same, and this process holds it.
+  /// The same, and this process holds the lock.
   void hold() {
     own();
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -77,7 +77,7 @@ class StandingTest : public DictTest {
   }
   static Lease lease_of(const holdfast_lease& lease) { return {lease.owner, lease.sequence}; }
   std::vector<std::string> wanted() { return wanted_keys(dict.dictionary(), {}); }
-  /// Takes the lock and releases it until no numbers are left.
+  /// Takes and releases the lock until no numbers are left.
   void use_up(const std::string& key) {
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
     entry(key).standing->grants.store(kGrantsMax - 1);
@@ -111,7 +111,7 @@ TEST_F(StandingTest, a_lock_that_was_never_given_to_this_machine_is_granted_to_n
   EXPECT_EQ(wanted(), std::vector<std::string>{});
 }
 
-TEST_F(StandingTest, a_lock_that_stands_is_taken_and_handed_on_as_any_lock) {
+TEST_F(StandingTest, an_owned_lock_is_taken_and_handed_over_like_any_lock) {
   hold();
   holdfast_lease other{};
   EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
@@ -150,7 +150,7 @@ TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
   EXPECT_EQ(last, (std::uint64_t{9} << kGrantBits) + 1);
 }
 
-TEST_F(StandingTest, the_largest_revision_gives_numbers_that_a_number_of_lua_holds) {
+TEST_F(StandingTest, the_largest_revision_gives_numbers_that_fit_into_a_lua_number) {
   begin(1);
   EXPECT_EQ(stand("k", 1, 0), Code::invalid);
   EXPECT_EQ(stand("k", 1, kRevisionMax + 1), Code::invalid);
@@ -160,7 +160,7 @@ TEST_F(StandingTest, the_largest_revision_gives_numbers_that_a_number_of_lua_hol
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_lock_without_numbers_left_stands_for_its_holder_only) {
+TEST_F(StandingTest, a_lock_without_numbers_left_is_owned_for_its_holder_only) {
   own();
   for (std::uint32_t i = 1; i < kGrantsMax; ++i) {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -212,13 +212,13 @@ TEST_F(StandingTest, the_release_of_a_lost_lock_grants_it_to_nobody) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_session_is_not_renewed_after_its_deadline_even_if_nobody_has_seen_it_pass) {
+TEST_F(StandingTest, a_session_is_not_renewed_after_an_unnoticed_deadline) {
   begin_at(1, 1);
   EXPECT_FALSE(session().renew(SessionWord::make(1, 1), boottime_ms() + kLongMs));
   EXPECT_TRUE(session().now().lost());
 }
 
-TEST_F(StandingTest, a_session_is_lost_for_good_when_its_deadline_passes) {
+TEST_F(StandingTest, a_session_is_lost_permanently_when_its_deadline_passes) {
   begin(1, 20);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   const SessionWord before = session().now();
@@ -238,7 +238,7 @@ TEST_F(StandingTest, a_lease_lasts_no_longer_than_the_session) {
   EXPECT_LE(dict.remaining("k", lease), 3601);
 }
 
-TEST_F(StandingTest, another_epoch_ends_what_was_granted_in_the_last_one) {
+TEST_F(StandingTest, a_new_epoch_ends_the_grants_of_the_last_one) {
   hold();
   session().lose(1);
   begin(2);
@@ -277,7 +277,7 @@ TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
+TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_the_lease_time) {
   own();
   ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
   EXPECT_TRUE(eventually([&] { return withdraw_idle(dict.dictionary(), "k") == Code::ok; }));
@@ -287,7 +287,7 @@ TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_refusal_ends_the_waits_of_tries) {
+TEST_F(StandingTest, a_refusal_ends_the_wait_of_a_try) {
   begin(1);
   BareWaiter waiter(true);
   ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
@@ -303,7 +303,7 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_tries) {
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_try_gets_an_answer_behind_any_number_of_waiters) {
+TEST_F(StandingTest, a_try_is_answered_behind_any_number_of_waiters) {
   begin(1);
   std::vector<std::unique_ptr<Waiting>> crowd;
   for (int i = 0; i < 100; ++i) {
@@ -319,7 +319,7 @@ TEST_F(StandingTest, a_try_gets_an_answer_behind_any_number_of_waiters) {
   for (const auto& waiting : crowd) EXPECT_EQ(waiting->leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, an_agent_that_was_replaced_gives_nothing_and_begins_no_session) {
+TEST_F(StandingTest, a_replaced_agent_gives_nothing_and_begins_no_session) {
   begin(1);
   const SessionWord word = session().now();
   session().attend(session().agent(), (**World::current()).token() + 1, 1);
@@ -348,7 +348,7 @@ TEST_F(StandingTest, contenders_notify_the_agent_of_the_locks_that_they_want) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, wishes_are_all_found_even_if_there_are_too_many_hints) {
+TEST_F(StandingTest, too_many_hints_hide_no_wanted_lock) {
   begin(1);
   std::vector<std::unique_ptr<Waiting>> crowd;
   std::vector<std::string> keys;
@@ -425,7 +425,7 @@ TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
   EXPECT_TRUE(eventually([&] { return holders() == 0; }));
 }
 
-TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
+TEST_F(StandingTest, a_child_of_fork_does_not_have_its_parents_lease) {
   own();
   ASSERT_EQ(dict.try_lock("k", 60, &lease), HOLDFAST_OK);
   Started child("-1", [&](Channel& parent) {
@@ -437,7 +437,7 @@ TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
 
 // --- damage ---
 
-TEST_F(StandingTest, a_limit_that_was_overwritten_lets_nobody_take_a_lock_that_does_not_stand) {
+TEST_F(StandingTest, an_overwritten_limit_lets_nobody_take_a_lock_that_is_not_owned) {
   hold();
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
@@ -456,21 +456,21 @@ TEST_F(StandingTest, a_refusal_with_a_future_time_is_ignored) {
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, numbers_continue_if_revisions_start_again) {
+TEST_F(StandingTest, numbers_continue_if_revisions_restart) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   use_up("k");
   const std::uint64_t last = lease.sequence;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "said again: the numbers were given";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "repeated: the numbers were given";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, last);
 }
 
-// From then on the agent asks for new numbers, and would never stop.
-TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_new_as_soon_as_half_are_given) {
+// From then on the agent would ask for new numbers without end.
+TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -501,7 +501,7 @@ std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, 
   return found;
 }
 
-TEST_F(StandingTest, hints_for_the_same_bucket_return_a_key_once) {
+TEST_F(StandingTest, hints_for_the_same_bucket_return_a_key_only_once) {
   std::vector<std::string> keys = of_the_same_bucket(dict, "k", 2);
   std::sort(keys.begin(), keys.end());
   std::vector<Waiting> crowd(keys.size());
@@ -514,7 +514,7 @@ TEST_F(StandingTest, hints_for_the_same_bucket_return_a_key_once) {
   for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, waiters_are_seen_in_a_dictionary_that_is_full_of_small_values) {
+TEST_F(StandingTest, waiters_are_found_in_a_dictionary_full_of_small_values) {
   for (int i = 0; i < 20'000; ++i) ASSERT_EQ(dict.set("value" + std::to_string(i), "0123456789"), HOLDFAST_OK);
   std::vector<Waiting> crowd(20);
   std::vector<std::string> keys;
@@ -547,7 +547,7 @@ TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
 }
 
 // A block of the chain that is released during a walk may lead elsewhere. This is rare: two seconds may not show it.
-TEST_F(StandingTest, all_locks_that_stand_are_listed_while_their_neighbours_change) {
+TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();
   Started other("changes", [&](Channel& parent) {
@@ -570,7 +570,7 @@ TEST_F(StandingTest, all_locks_that_stand_are_listed_while_their_neighbours_chan
   EXPECT_EQ(other.wait(), 0);
 }
 
-/// A dictionary with several shards. Another process makes them grow, and the agent has not accessed them since.
+/// A dictionary with several shards. A different process makes them grow, and the agent has not accessed them since.
 class GrowingTest : public StandingTest {
  protected:
   GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
@@ -584,7 +584,7 @@ class GrowingTest : public StandingTest {
         return code;
     return HOLDFAST_OK;
   }
-  /// Waits for each of the locks, whose entries lie behind the values.
+  /// Waits for each of the locks, whose entries come after the values.
   int grow_and_wait(Channel& parent) {
     if (fill(400) != HOLDFAST_OK) return 1;
     std::vector<std::unique_ptr<Waiting>> crowd;
@@ -597,7 +597,7 @@ class GrowingTest : public StandingTest {
   }
 };
 
-TEST_F(GrowingTest, all_locks_that_stand_are_listed) {
+TEST_F(GrowingTest, all_owned_locks_are_listed) {
   Started other("filled", [this](Channel& parent) {
     fill(10);
     parent.say("filled");
@@ -614,7 +614,7 @@ TEST_F(GrowingTest, all_locks_that_stand_are_listed) {
   EXPECT_EQ(keys->size(), std::size_t{kLocks});
 }
 
-TEST_F(GrowingTest, waiters_are_seen) {
+TEST_F(GrowingTest, waiters_are_found) {
   begin(1);
   std::array<holdfast_lease, kLocks> leases{};
   for (int i = 0; i < kLocks; ++i) {
@@ -672,7 +672,7 @@ TEST_F(StandingTest, a_lock_that_lacks_fields_is_created_again) {
     EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
     const ShardGuard guard(dict.segment().shards()[0]);
-    repair(dict.segment().shards()[0]);  // the memory behind the fields that were cut off
+    repair(dict.segment().shards()[0]);  // frees the memory after the fields that were cut off
   }
 }
 
@@ -691,7 +691,7 @@ TEST_F(StandingTest, values_are_local_and_permits_are_refused) {
   EXPECT_EQ(stand("v", 1, 7), Code::exists);
 }
 
-TEST_F(StandingTest, a_lost_lock_has_no_holder_here_and_permits_do_not_exist) {
+TEST_F(StandingTest, a_lost_lock_has_no_local_holder_and_permits_do_not_exist) {
   hold();
   holdfast_holder holder{};
   EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_OK);
@@ -701,7 +701,7 @@ TEST_F(StandingTest, a_lost_lock_has_no_holder_here_and_permits_do_not_exist) {
   EXPECT_EQ(holdfast_permits_count(dict.handle, "p", 1, &used, &used), HOLDFAST_UNSUPPORTED);
 }
 
-TEST_F(StandingTest, a_lock_that_this_machine_does_not_have_is_not_reported_as_free) {
+TEST_F(StandingTest, a_lock_that_this_machine_does_not_own_is_not_reported_as_free) {
   const auto look = [&](std::uint64_t& grant) { return holdfast_lock_watch(dict.handle, "k", 1, nullptr, &grant); };
   std::uint64_t grant = 0;
   EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
@@ -718,7 +718,7 @@ TEST_F(StandingTest, a_lock_that_this_machine_does_not_have_is_not_reported_as_f
   EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(StandingTest, watchers_of_a_grant_see_its_loss) {
+TEST_F(StandingTest, watchers_of_a_grant_are_notified_of_its_loss) {
   hold();
   BareWaiter waiter;
   std::uint64_t grant = 0;
@@ -752,7 +752,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_reported) {
   EXPECT_EQ(holdfast_cluster_state(plain.handle, &state), HOLDFAST_NOT_FOUND);
 }
 
-TEST_F(StandingTest, a_dead_process_is_no_agent) {
+TEST_F(StandingTest, a_dead_process_does_not_count_as_an_agent) {
   begin(1);
   Started agent("attends", [&](Channel& channel) {
     session().attend(session().agent(), (**World::current()).token(), 0);
@@ -768,7 +768,7 @@ TEST_F(StandingTest, a_dead_process_is_no_agent) {
   EXPECT_EQ(state.agent, 0U);
 }
 
-TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_instead_of_one_of_its_cluster) {
+TEST_F(StandingTest, a_handle_of_a_cluster_never_finds_a_local_dictionary) {
   const std::string name = new_name();
   Dict mine(name, {.cluster = "main"});
   ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
@@ -781,7 +781,7 @@ TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_instead_of_one_of_i
   EXPECT_EQ(mine.try_lock("k", 0, &lease), HOLDFAST_REMOVED);
 }
 
-TEST_F(StandingTest, a_declared_cluster_is_the_dictionarys) {
+TEST_F(StandingTest, a_dictionary_belongs_to_its_declared_cluster) {
   const std::string name = new_name();
   ::setenv("HOLDFAST_CLUSTER", (dict_name + "=main," + name + "=main").c_str(), 1);
   EXPECT_EQ(Dict(dict_name, {}).status, HOLDFAST_OK);
@@ -808,13 +808,13 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
   EXPECT_EQ(Dict(new_name(), {.cluster = std::string(64, 'x').c_str()}).status, HOLDFAST_INVALID);
 }
 
-// --- calls that wait, and calls that only try ---
+// --- waiting calls and tries ---
 
 class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
-  /// A call that does not wait; the agent answers it.
-  int try_beside(const std::function<Code()>& agent) {
+  /// Makes a call that does not wait, while the agent answers it.
+  int try_with_agent(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });
     EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
@@ -830,7 +830,7 @@ class BlockingInClusterTest : public StandingTest {
   }
 };
 
-TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_got_the_lock) {
+TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_the_lock) {
   begin(1);
   std::atomic<int> code{-1};
   std::thread thread([&] { code = lock(INFINITY); });
@@ -848,13 +848,13 @@ TEST_F(BlockingInClusterTest, a_failed_wait_reports_that_the_store_is_out_of_rea
   EXPECT_FALSE(is_wanted()) << "it has left the queue";
 }
 
-TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_another_machine_keeps_is_locked) {
+TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_another_machine_keeps_returns_locked) {
   begin(1);
   attend();
   EXPECT_EQ(lock(kShort), HOLDFAST_LOCKED);
 }
 
-TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_a_process_here_holds_is_locked_whatever_the_store_does) {
+TEST_F(BlockingInClusterTest, a_wait_for_a_locally_held_lock_returns_locked_whatever_the_store_does) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   holdfast_lease held{};
@@ -863,19 +863,19 @@ TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_a_process_here_holds_is_loc
   EXPECT_EQ(lock(0), HOLDFAST_LOCKED);
 }
 
-TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_learns_from_the_store_that_another_machine_has_the_lock) {
+TEST_F(BlockingInClusterTest, a_try_learns_from_the_store_that_another_machine_has_the_lock) {
   begin(1);
   attend();
-  EXPECT_EQ(try_beside([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(try_with_agent([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_gets_the_lock_from_the_agent) {
+TEST_F(BlockingInClusterTest, a_try_gets_the_lock_from_the_agent) {
   begin(1);
   attend();
-  EXPECT_EQ(try_beside([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
+  EXPECT_EQ(try_with_agent([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
 }
 
-TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {
+TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_counts_as_unavailable) {
   begin(1);
   attend();
   const double start = now();
@@ -884,12 +884,12 @@ TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {
   EXPECT_STREQ(holdfast_error(), "the agent of cluster \"main\" got no answer from the store");
 }
 
-TEST_F(BlockingInClusterTest, without_a_session_a_call_that_does_not_wait_asks_nobody) {
+TEST_F(BlockingInClusterTest, without_a_session_a_try_asks_nobody) {
   EXPECT_EQ(lock(0), HOLDFAST_UNAVAILABLE);
   EXPECT_FALSE(is_tried_for());
 }
 
-TEST_F(BlockingInClusterTest, there_are_no_permits) {
+TEST_F(BlockingInClusterTest, permits_do_not_exist) {
   const holdfast_request read = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = kLong, .want = 1);
   EXPECT_EQ(holdfast_acquire(dict.handle, "k", 1, &read, &lease), HOLDFAST_UNSUPPORTED);
 }

@@ -1,6 +1,6 @@
-// A storm of kills at the locks of a cluster, with contenders and an agent that begins sessions, gives locks, takes
-// them back and loses them. Every few milliseconds a random process is killed and replaced. In each session a lock must
-// have one holder, here or elsewhere, and rising fencing numbers.
+// A kill storm on a cluster's locks, with contenders and an agent that begins sessions, gives locks, takes them back
+// and loses them. Every few milliseconds a random process is killed and replaced. In each session a lock must have one
+// holder, on this machine or elsewhere, and rising fencing numbers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int kAgent = kContenders;
 constexpr std::size_t kEpochs = 1 << 16;
 constexpr std::size_t kRevisions = 1 << 20;
 constexpr std::uint64_t kLeaseMs = 40;
-/// Instead of a token: another machine has the lock.
+/// Takes the place of a token when a different machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
 /// The history of a lock in one session.
@@ -39,11 +39,11 @@ struct Section {
 };
 
 struct Ledger {
-  std::atomic<std::uint32_t> revision;                          // of the store, which survives the agents
-  std::array<std::atomic<std::uint16_t>, kRevisions> epoch_of;  // in which session that revision was used
+  std::atomic<std::uint32_t> revision;                          // the store's revision, which survives the agents
+  std::array<std::atomic<std::uint16_t>, kRevisions> epoch_of;  // the session in which each revision was used
   std::array<std::array<Section, kEpochs>, kLocks> sections;
   std::atomic<std::uint64_t> entered;
-  std::atomic<std::uint64_t> lost;  // grants whose holders noticed the loss
+  std::atomic<std::uint64_t> lost;  // grants whose holders noticed a loss
   std::atomic<std::uint64_t> elsewhere;
   std::atomic<std::uint64_t> sessions;
   Violations violations;
@@ -127,7 +127,7 @@ class Contender : Role {
 class Agent : Role {
  public:
   Agent(test::Dict& dict, Ledger& ledger, std::uint64_t seed) : Role(dict, ledger, seed) {
-    // The last one may have been killed while another machine had a lock.
+    // The last agent may have been killed while a different machine had a lock.
     for (auto& sections : ledger_.sections)
       if (Section& section = sections[session().now().epoch()]; section.inside.load() == kElsewhere)
         section.inside.store(kNobody);
@@ -161,13 +161,13 @@ class Agent : Role {
     if (!state.stands) {
       if (state.waited_for || below(20) == 0) give(lock, epoch);
     } else if (below(100) == 0) {
-      give(lock, epoch);  // numbers of another revision
+      give(lock, epoch);  // numbers of a new revision
     } else if (below(8) == 0) {
       below(2) == 0 ? take_back(lock, epoch) : take_back_idle(lock, epoch);
     }
   }
 
-  // As a fair waiter.
+  // Takes the lock as a fair waiter.
   void take_back(std::size_t lock, std::uint16_t epoch) {
     holdfast_lease lease{};
     const int code = fair_.lock(dict_, key_of(lock), 0.01, &lease);
@@ -240,7 +240,7 @@ class Storm {
     kills_.start(number,
                  [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  /// All processes are dead: the next ones get their locks, with higher numbers.
+  /// All processes are dead: new processes must get the locks, with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
     const Session session = Session(dict_.segment());

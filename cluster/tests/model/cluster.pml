@@ -1,49 +1,51 @@
 /* One lock across several machines: how their agents get it from a store, pass it on and lose it.
 
-   The store has the key of the lock, a queue with one entry per waiting lease, and a bell per lease: a key that only
-   the machine with that lease watches. Each transaction is one step of the store; its request and its answer travel,
-   and so do notifications through bells. MACHINES machines with one lease and one agent each take the lock TAKES times.
-   Between any two steps Fate may repeat requests, lose notifications, restart agents, end leases, crash machines and
-   break locks.
+   The store has the key of the lock, a queue with one entry per waiting lease, and a notification key per lease
+   ("bell"), which only the machine with that lease watches. Each transaction is one step of the store. The requests,
+   the answers and the notifications take time to arrive. MACHINES machines with one lease and one agent each take the
+   lock TAKES times. Between any two steps Fate may repeat requests, lose notifications, restart agents, end leases,
+   crash machines and break locks.
 
-   A machine has two sides. Its tasks take the lock locally while it is `standing`, without asking anybody; its agent
-   talks to the store. Both meet in shared memory: `wish`, `inuse`, `standing`, `base`, `valid`. An agent that restarts
-   loses its knowledge, but not shared memory; a request that it had sent may still reach the store.
+   A machine has two sides. Its tasks take the lock locally while the machine owns it (`standing`), without a request to
+   the store. Its agent communicates with the store. Both sides meet in shared memory: `wish`, `inuse`, `standing`,
+   `base`, `valid`. A restarting agent loses its knowledge, but not shared memory. Its earlier requests may still reach
+   the store.
 
-   The transactions (guard; effect if it holds), for the lease `me`. Else, each answers the lock's key and the queue:
+   The transactions for the lease `me` have a guard, and an effect if the guard is true. Otherwise, each transaction
+   answers the lock's key and the queue:
 
      ask       no lock, no queue          put lock; else: put queue/me
      try       no lock, no queue          put lock
      note      lock unchanged since R     ring the holder's bell: {note, R}
-     transfer  lock unchanged since R,    put lock for w; erase queue/w; ring w's bell: {grant, R}; if wanted: put queue/me
-               entry of w is the one seen
+     transfer  lock unchanged since R,    put lock for w; erase queue/w; ring w's bell: {grant, R};
+               entry of w is the one seen if wanted: put queue/me
      release   lock unchanged, no queue   erase lock
      leave     entry of me is the one     erase queue/me
      claim     no lock, entry is the one  put lock; erase queue/me
      touch     lock unchanged since R     put lock: R grows; read the queue
-     look      -                          read lock, queue and queue/me: polls, verification, and adoption after a restart
+     look      -                          read lock, queue and queue/me: polls, verification, adoption after a restart
      break     lock unchanged since R     transfer or release by an operator; ring the holder's bell: {broken, R}
 
-   R is the revision of the lock's last put. `revision` counts no other changes. So in an answer it means: the outcome
-   of all grants up to this revision is known (`seen`).
+   R is the revision of the lock's last put. `revision` counts no other changes. So in an answer it means that the
+   outcome of all grants up to this revision is known (`seen`).
 
    The model shows:
 
-   - No two machines have the lock in use at once while their leases last, unless an operator broke it (`enter`). Time
+   - No two machines use the lock at the same time while their leases last, unless an operator broke it (`enter`). Time
      is not modelled, except for one promise: a machine notices the end of its lease before the store does. So Fate
      clears `valid` first, and the store drops the keys of the lease at any later time.
    - Fencing numbers rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
    - No machine waits forever. Time passes only when no machine, request or notification can take a step (STANDSTILL);
-     then all poll. If a task waits then, something was lost, and the poll must be paid for. Lost notifications,
-     repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So without a fault no
-     wait needs a poll, and with faults none needs more polls than they pay for.
+     then all machines poll. If a task still waits, a message was lost, and the poll must be paid for.
+     Lost notifications, repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So
+     without a fault no wait needs a poll, and with faults no wait needs more polls than they pay for.
    - Every run ends: there is no cycle of states.
 
-   -DMUTANT_... plants a fault. The runner (tests/model/run) requires that each is found.
+   -DMUTANT_... plants a fault. The runner (tests/model/run) requires that Spin finds each fault.
 
-   Not modelled: several keys (a transaction concerns one), the tasks of one machine among each other (lock_word.pml,
-   wait_core.pml), the lists of waiters that notifications carry (a wrong list makes its transfer fail, which reads the
-   queue like a look), the store's loss of acknowledged changes, and several operators. */
+   Not modelled: several keys (a transaction concerns one), competition between the tasks of one machine (lock_word.pml,
+   wait_core.pml), the lists of waiters that notifications carry (a wrong list makes its transfer fail, and the answer
+   has the queue), the store's loss of acknowledged changes, and several operators. */
 
 #ifndef MACHINES
 #define MACHINES 2
@@ -52,7 +54,7 @@
 #define TAKES 1 /* per machine */
 #endif
 #ifndef EXTRA
-#define EXTRA 0 /* further takes of machine 0 */
+#define EXTRA 0 /* additional takes of machine 0 */
 #endif
 
 /* How often each of the following happens in total. */
@@ -63,25 +65,25 @@
 #define TRIES 0 /* wishes that do not wait */
 #endif
 #ifndef LEAVES
-#define LEAVES 0 /* wishes that are given up */
+#define LEAVES 0 /* abandoned wishes */
 #endif
 #ifndef POLLS
-#define POLLS 0 /* polls before anybody needs them */
+#define POLLS 0 /* polls before a machine needs them */
 #endif
 #ifndef REPEATS
 #define REPEATS 0 /* requests that time out and are sent again: the first may be executed before, later or never */
 #endif
 #ifndef LOSSES
-#define LOSSES 0 /* notifications */
+#define LOSSES 0 /* lost notifications */
 #endif
 #ifndef RESTARTS
-#define RESTARTS 0 /* of agents */
+#define RESTARTS 0 /* restarts of agents */
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases of machines that continue */
+#define ENDS 0 /* ended leases of machines that continue */
 #endif
 #ifndef CRASHES
-#define CRASHES 0 /* machines */
+#define CRASHES 0 /* crashed machines */
 #endif
 #ifndef BREAKS
 #define BREAKS 0
@@ -113,11 +115,11 @@
 #define MACHINE(lease) (((lease)-1) % MACHINES)
 
 /* The store. */
-byte lock_lease = NOBODY; /* of the lock's key; NOBODY: there is no such key */
-byte revision = 0;        /* of the lock's last put, also after its deletion */
-byte entries = 0;         /* of the queue, in the order of their creation */
+byte lock_lease = NOBODY; /* the lease of the lock's key; NOBODY: there is no key */
+byte revision = 0;        /* of the last put of the lock's key, even after its deletion */
+byte entries = 0;         /* the queue's length; entries are in order of creation */
 byte queue_lease[LEASES + 1];
-byte queue_born[LEASES + 1]; /* the number of the entry on its machine; represents its create revision */
+byte queue_born[LEASES + 1]; /* the entry's number on its machine; represents the create revision */
 bit dropped[LEASES + 1];     /* leases that are gone, with their keys */
 
 #define UNCHANGED(since) (lock_lease != NOBODY && revision == (since))
@@ -128,7 +130,7 @@ bit valid[MACHINES]; /* the lease has not ended, according to the machine's own 
 bit gone[MACHINES];  /* crashed */
 byte takes[MACHINES];
 bit wish[MACHINES];  /* a task waits */
-bit tries[MACHINES]; /* ... but not if another machine has the lock */
+bit tries[MACHINES]; /* ... but not if a different machine has the lock */
 bit inuse[MACHINES]; /* a task has the lock */
 bit standing[MACHINES];
 byte base[MACHINES]; /* of fencing numbers: the R of the tenure */
@@ -139,13 +141,13 @@ mtype = { UNKNOWN, EMPTY, SOME };
 mtype state[MACHINES];
 byte seen[MACHINES];    /* older grants and notes are ignored */
 byte since[MACHINES];   /* HOLDS: R */
-byte offered[MACHINES]; /* the last R with which a transfer or a release was sent, which may still be under way */
-mtype others[MACHINES]; /* HOLDS: what is known of the queue */
-byte next_lease[MACHINES], next_born[MACHINES]; /* SOME: its first */
-byte born[MACHINES];    /* WAITS: its own entry */
-bit claims[MACHINES];   /* WAITS: it is the first, and there is no lock */
+byte offered[MACHINES]; /* the R of the last transfer or release, which may still be under way */
+mtype others[MACHINES]; /* HOLDS: what is known about the queue */
+byte next_lease[MACHINES], next_born[MACHINES]; /* SOME: the first entry */
+byte born[MACHINES];    /* WAITS: the machine's own entry */
+bit claims[MACHINES];   /* WAITS: the machine is the first, and there is no lock */
 bit served[MACHINES];   /* a task had the lock in this tenure */
-bit lingers[MACHINES];  /* keeps a lock that is not in use until another machine wants it */
+bit lingers[MACHINES];  /* keeps an unused lock until a different machine wants it */
 bit poll[MACHINES];
 
 /* Requests under way: the agent's current one, a copy that the agent does not know about, and a note. */
@@ -155,13 +157,13 @@ typedef Request {
   byte lease;
   byte since;
   byte to, born;
-  bit again /* TRANSFER: queue up behind */
+  bit again /* TRANSFER: queues again behind the others */
 };
 mtype = { IDLE, SENT, ANSWERED };
 mtype phase[MACHINES];
 Request request[MACHINES];
 Request stray[MACHINES];
-byte note[MACHINES]; /* its R */
+byte note[MACHINES]; /* the note's R */
 
 typedef Answer {
   bit ok;
@@ -174,8 +176,8 @@ Answer answer[MACHINES];
 /* Bells: the R of each notification; 0: none. */
 byte granted[MACHINES], noted[MACHINES], broken[MACHINES];
 
-/* Known only to the proof. */
-byte fence = 0;             /* the greatest base that was used */
+/* Variables of the proof only. */
+byte fence = 0;             /* the greatest base in use so far */
 byte robbed[MACHINES];      /* R of the tenure that an operator broke */
 byte births[MACHINES];
 byte paid = 0;
@@ -184,7 +186,7 @@ byte operator = 0;          /* the R that the operator saw */
 
 hidden byte i, k, ok;
 
-/* The store's steps. REQUIRES for all: within an atomic step. */
+/* The store's steps. REQUIRES, for all: within an atomic step. */
 
 inline find_entry(lease_of) { /* sets i to its index, or to `entries` */
   i = 0;
@@ -224,7 +226,7 @@ inline put_lock(lease_of) {
   lock_lease = lease_of
 }
 
-/* Nobody watches the bell of a former lease. */
+/* Nobody watches the notification key of a former lease. */
 #define RING(bell, lease_of, since_of)                                                       \
   if                                                                                         \
   :: valid[MACHINE(lease_of)] && (lease_of) == LEASE(MACHINE(lease_of)) ->                   \
@@ -243,7 +245,7 @@ inline put_lock(lease_of) {
 #define RELEASE_GUARD(q) UNCHANGED(q.since)
 #endif
 
-/* ok: the guard held. A transaction that names an ended lease is refused as a whole. */
+/* ok: whether the guard was true. A transaction that names an ended lease is refused as a whole. */
 inline execute(q) {
   ok = 0;
   if
@@ -361,7 +363,7 @@ inline forget_knowledge(m) {
 
 /* The agent's knowledge. */
 
-/* The machine has the lock since R. Local grants may follow if no transaction that gives it away is under way. */
+/* The machine has the lock since R. Local grants may follow if no transaction that gives the lock away is under way. */
 inline hold(m, since_of) {
   if
   :: state[m] != HOLDS -> served[m] = 0; others[m] = UNKNOWN
@@ -485,7 +487,7 @@ inline hear_note(m) {
   if
   :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN
 #ifndef MUTANT_UNKNOWN_NOTE_DROPPED
-  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* it has the lock without knowing */
+  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* owns it without knowing */
 #endif
   :: else
   fi;
@@ -504,7 +506,7 @@ inline hear_broken(m) {
   broken[m] = 0
 }
 
-/* The agent's next step: at most one of these holds. */
+/* The agent's next step: at most one of these conditions is true. */
 #define READY(m) (valid[m] && phase[m] == IDLE)
 #define MUST_LOOK(m) (READY(m) && (state[m] == ADOPTS || poll[m] || (state[m] == HOLDS && others[m] == UNKNOWN)))
 #define MUST_ASK(m) (READY(m) && !MUST_LOOK(m) && state[m] == NONE && wish[m])
@@ -526,7 +528,7 @@ inline send(m, kind_of) {
   phase[m] = SENT
 }
 
-/* The agent takes the lock locally, as a fair waiter does, before it gives it away. */
+/* The agent takes the lock locally, as a fair waiter does, before giving it away. */
 inline send_offer(m, kind_of) {
 #ifndef MUTANT_STANDS_WHILE_OFFERED
   standing[m] = 0;
@@ -619,7 +621,7 @@ end:
   :: d_step { MUST_TOUCH(m) -> request[m].since = since[m]; send(m, TOUCH) }
   :: d_step { MAY_TOUCH(m) -> touches++; request[m].since = since[m]; send(m, TOUCH) }
 
-  /* A new lease after a loss: nothing about the old one counts. */
+  /* A new lease after a loss: nothing about the old lease counts. */
   :: d_step {
        !valid[m] && !gone[m] ->
 #ifndef MUTANT_OLD_ANSWER_ACCEPTED

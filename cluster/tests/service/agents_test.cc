@@ -1,4 +1,4 @@
-// Locks across machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
+// Tests locks across machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,11 +43,11 @@ bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
   return true;
 }
 
-/// Written by the sections of all machines without atomic operations: only the lock keeps them apart.
+/// The sections of all machines write this without atomic operations: only the lock keeps them apart.
 struct Register {
   std::uint64_t count;
   std::uint64_t last_token;
-  std::uint64_t wrong;  // sections whose token was no larger than the last one
+  std::uint64_t wrong;  // sections whose token was not larger than the last one
 };
 
 TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
@@ -85,7 +85,7 @@ TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) 
   ::munmap(shared, sizeof(Register));
 }
 
-TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lease_ends) {
+TEST_F(AgentsTest, an_idle_lock_moves_to_another_machine_long_before_the_lease_ends) {
   Peer a(etcd.url(), 600);
   Peer b(etcd.url(), 600);
   a.hold("k");
@@ -93,7 +93,7 @@ TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lea
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// Returns the store's version of a key, which grows with each change.
+/// Returns the store's revision, which grows with each change.
 std::uint64_t revision_of(EtcdServer& etcd) {
   const std::string answer = etcd.post("/v3/kv/range", R"({"key":"YQ=="})");
   const std::string name = R"("revision":")";
@@ -101,7 +101,7 @@ std::uint64_t revision_of(EtcdServer& etcd) {
   return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size()));
 }
 
-TEST_F(AgentsTest, a_machine_without_a_dictionary_has_one_lease_and_its_first_dictionary_has_it) {
+TEST_F(AgentsTest, a_machine_without_a_dictionary_has_a_lease_for_its_first_dictionary) {
   Machine a(etcd.url(), 600);
   const std::uint64_t before = revision_of(etcd);
   a.start_agent();
@@ -113,7 +113,7 @@ TEST_F(AgentsTest, a_machine_without_a_dictionary_has_one_lease_and_its_first_di
   EXPECT_EQ(revision_of(etcd), before + 2);
 }
 
-TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
+TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_started_again) {
   Peer a(etcd.url());
   Peer b(etcd.url());
   a.hold("k");
@@ -124,10 +124,10 @@ TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// A machine that has a lock, and another one; both leases are short.
+/// A machine that has a lock, and a second machine; both leases are short.
 class LostLease : public AgentsTest {
  protected:
-  /// The first machine has lost the lock, and the other one gets it.
+  /// Expects that the first machine has lost the lock, and that the second machine gets it.
   void expect_loss() {
     EXPECT_GT(b.lock("k"), token);
     EXPECT_EQ(a.ask("valid k"), "not owner");
@@ -138,7 +138,7 @@ class LostLease : public AgentsTest {
   const std::uint64_t token = a.hold("k");
 };
 
-TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_to_others) {
+TEST_F(LostLease, an_absent_agent_loses_its_locks_to_others_at_the_deadline) {
   a.agent().kill_and_wait();
   expect_loss();
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -147,7 +147,7 @@ TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_to_ot
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_continues_with_another_one) {
+TEST_F(LostLease, an_agent_stopped_for_longer_than_the_lease_continues_with_a_new_lease) {
   a.agent().stop();
   expect_loss();
   a.agent().signal(SIGCONT);
@@ -156,7 +156,7 @@ TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_continues_
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST_F(AgentsTest, agents_wait_for_a_store_that_is_away_and_no_lock_is_local_in_the_meantime) {
+TEST_F(AgentsTest, agents_wait_for_an_absent_store_and_no_lock_is_local_in_the_meantime) {
   etcd.kill();
   Peer a(etcd.url());
   EXPECT_EQ(a.lock("k", 1), 0U);
@@ -197,13 +197,13 @@ TEST_F(AgentsTest, an_agent_works_even_if_nobody_reads_its_messages) {
       ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
       return 127;
     });
-    // Another key each time, because the last one is attached to the lease of an agent that is gone.
+    // Uses a new key each time, because the last key is attached to the lease of an agent that is gone.
     EXPECT_NE(a.new_program()->lock("k" + std::to_string(errors)), 0U) << errors;
   }
   for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
 }
 
-TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_one_ends) {
+TEST_F(AgentsTest, an_agent_started_by_mistake_takes_over_and_the_first_agent_ends) {
   Peer a(etcd.url());
   a.hold("k");
   const auto second = a.another_agent();
@@ -213,9 +213,9 @@ TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-// As after a clean-up by hand. The locks of the first agent's lease are free at once, although the lease would last for
-// minutes.
-TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_serves_the_new_directory) {
+// Happens after a clean-up by hand. The locks of the first agent's lease are free immediately, although the lease would
+// last for minutes.
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_its_successor_serves_the_new_directory) {
   for (const char* const removed : {"", "/*", "/processes"}) {
     Machine a(etcd.url(), 600);
     a.start_agent();
@@ -236,7 +236,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
   }
 }
 
-TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_nobody_holds_a_lock) {
+TEST_F(AgentsTest, an_agent_of_a_dictionary_deleted_by_hand_ends_once_nobody_holds_a_lock) {
   Machine a(etcd.url(), 600);
   a.start_agent();
   auto program = a.new_program();
@@ -253,7 +253,7 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   EXPECT_NE(a.new_program()->lock("k"), 0U) << a.said();
 }
 
-TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_while_a_lock_is_held_or_the_store_is_away) {
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_with_a_held_lock_or_an_absent_store) {
   Peer a(etcd.url());
   a.hold("k");
   ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
@@ -267,7 +267,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_while_a_lock
   EXPECT_EQ(b.agent().wait(), 1);
 }
 
-TEST_F(AgentsTest, a_lock_of_a_killed_process_is_given_back_even_if_nobody_wants_it) {
+TEST_F(AgentsTest, a_killed_processs_lock_is_returned_even_if_nobody_wants_it) {
   Machine a(etcd.url());
   a.start_agent();
   auto program = a.new_program();

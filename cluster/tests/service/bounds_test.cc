@@ -1,4 +1,4 @@
-// Limits: long keys, many locks, locks that are held for long, and leftovers.
+// Tests limits: long keys, many locks, locks that are held for long, and leftovers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ TEST(Bounds, ten_thousand_locks_of_one_machine_survive_its_agent) {
   EtcdServer etcd;
   Peer a(etcd.url(), 120);
   const std::string count = std::to_string(kLocks);
-  constexpr int kAtOnce = 1000;  // in the time of one answer, also on a busy machine
+  constexpr int kAtOnce = 1000;  // handled within one answer, even on a busy machine
   for (int from = 0; from < kLocks; from += kAtOnce) {
     const std::string taken = a.ask("take " + std::to_string(kAtOnce) + " " + std::to_string(from));
     ASSERT_EQ(taken, std::to_string(kAtOnce));
@@ -37,7 +37,7 @@ TEST(Bounds, ten_thousand_locks_of_one_machine_survive_its_agent) {
   EXPECT_NE(b.lock("9999"), 0U);
 }
 
-TEST(Bounds, a_key_that_the_store_cannot_have_is_refused_by_name) {
+TEST(Bounds, a_key_that_the_store_cannot_store_is_refused_by_name) {
   EtcdServer etcd;
   Peer a(etcd.url());
   a.hold("k");
@@ -59,7 +59,7 @@ TEST(Bounds, a_lock_that_is_held_for_several_leases_stays_with_its_holder) {
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-TEST(Bounds, locks_released_while_the_store_was_away_are_given_back_when_it_returns) {
+TEST(Bounds, locks_released_during_an_absence_of_the_store_are_returned_afterwards) {
   EtcdServer etcd;
   Peer a(etcd.url(), 600);
   Peer b(etcd.url(), 600);
@@ -91,7 +91,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-TEST(Bounds, two_worlds_of_one_machine_are_two_machines_and_name_the_holder) {
+TEST(Bounds, two_worlds_of_one_machine_count_as_two_machines_and_name_the_holder) {
   EtcdServer etcd;
   Peer a(etcd.url());
   Peer b(etcd.url());

@@ -1,4 +1,4 @@
-// Clocks that leap, and machines that were suspended: BOOTTIME decides, which runs while a machine sleeps.
+// Tests clocks that leap, and machines that were suspended. BOOTTIME decides, because it runs while a machine sleeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   EXPECT_EQ(b.ask("valid k"), "ok");
 }
 
-TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_at_once) {
+TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_immediately) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   const std::uint64_t token = a.hold("k");
@@ -63,8 +63,8 @@ TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   }
 }
 
-// The leap may mean that this machine is a copy of another one, which has the lease, too.
-TEST(Clocks, a_wall_clock_that_leaps_ends_the_session_and_leaves_its_lease_to_end_by_itself) {
+// The leap may mean that this machine is a copy of a different machine, which has the same lease.
+TEST(Clocks, a_leaping_wall_clock_ends_the_session_and_lets_its_lease_expire) {
   for (const std::int64_t leap : {kDayMs, -kDayMs}) {
     EtcdServer etcd;
     Peer a(etcd.url(), kShort);

@@ -26,7 +26,7 @@ ClockLeap* map(int fd) {
   return memory != MAP_FAILED ? static_cast<ClockLeap*>(memory) : nullptr;
 }
 
-/// The test may change it at any time.
+/// The test may change this at any time.
 std::int64_t ahead(clockid_t clock) {
   const ClockLeap* const now = leap.load(std::memory_order_acquire);
   if (now == nullptr || (clock != CLOCK_BOOTTIME && clock != CLOCK_REALTIME)) return 0;
@@ -42,7 +42,7 @@ void add_ms(timespec& time, std::int64_t ms) {
   --time.tv_sec;
 }
 
-/// Runs before main, in a process that was started with the variable.
+/// Runs before main in a process that was started with the variable.
 [[maybe_unused]] const bool kBegun = [] {
   if (const char* const path = std::getenv(kClockFile)) use_clock(path);
   return true;

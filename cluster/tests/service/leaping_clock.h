@@ -1,5 +1,5 @@
-// Clocks of a machine that a test sets while its processes run. BOOTTIME leaps after a suspend, REALTIME also when
-// somebody sets it. MONOTONIC never leaps.
+// The clocks of a machine, which a test sets while the machine's processes run. BOOTTIME leaps after a suspend,
+// REALTIME also when somebody sets it. MONOTONIC never leaps.
 //
 // leaping_clock.cc defines clock_gettime() and timerfd_settime(). It is linked into test programs, and loaded into
 // agents before all other libraries.
@@ -10,7 +10,7 @@
 
 namespace holdfast::test {
 
-/// How far the clocks of one machine are ahead, in a file that its processes map.
+/// How far the clocks of one machine are ahead, in a file that the machine's processes map.
 struct ClockLeap {
   std::int64_t boot_ms;
   std::int64_t wall_ms;

@@ -1,4 +1,4 @@
-// `holdfast lock --cluster`, with agents and etcd.
+// Tests `holdfast lock --cluster` with agents and etcd.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// `holdfast lock --cluster main` with further arguments, in the runtime directory of a machine.
+/// Runs `holdfast lock --cluster main` with further arguments, in a machine's runtime directory.
 class Lock {
  public:
   enum class Cluster { said, unsaid };
@@ -68,7 +68,7 @@ class LockCommandTest : public ::testing::Test {
     ::mkfifo(go.c_str(), 0600);
   }
 
-  // Ends what a killed command has left.
+  // Ends the processes that a killed command has left.
   void TearDown() override {
     if (const pid_t left = agent_pid(); left != 0 && HasFailure()) ::kill(left, SIGKILL);
   }
@@ -77,7 +77,7 @@ class LockCommandTest : public ::testing::Test {
     return std::make_unique<Lock>(
         machine, std::vector<std::string>{"--agent", "--agent-config", config, key, "--", "sh", "-c", script});
   }
-  /// Starts one whose command runs until the test lets it end.
+  /// Starts a `holdfast lock` whose command runs until the test lets it end.
   std::unique_ptr<Lock> holder() const {
     auto lock = with_agent("touch '" + began + "'; read -r line <'" + go + "'");
     EXPECT_TRUE(eventually([&] { return exists(began); })) << lock->errors();
@@ -92,7 +92,7 @@ class LockCommandTest : public ::testing::Test {
     const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
     etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
   }
-  /// Returns the process id of the machine's agent; 0: there is none.
+  /// Returns the process id of the machine's agent; 0: no agent.
   pid_t agent_pid() const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       std::error_code error;
@@ -123,7 +123,7 @@ TEST_F(LockCommandTest, a_waiting_command_gets_the_lock_even_if_the_agent_that_i
   const auto first = holder();
   const pid_t agent = agent_pid();
   const auto second = with_agent("true", "other");
-  ::usleep(500'000);  // it should wait by now; if not, it starts an agent itself
+  ::usleep(500'000);  // it should be waiting by now; if not, it starts an agent itself
   let_go();
   EXPECT_EQ(first->wait(), 0) << first->errors();
   EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
@@ -145,8 +145,8 @@ TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent
   EXPECT_EQ(count, kCommands);
 }
 
-// This happens if two start at the same moment and the command of the other one ends at once.
-TEST_F(LockCommandTest, an_agent_that_gave_way_to_one_that_is_gone_is_started_again) {
+// This happens if two agents start at the same moment and the other agent's command ends immediately.
+TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_again) {
   namespace fs = std::filesystem;
   const fs::path built = HOLDFAST_COMMAND;
   fs::copy_file(built, files / "holdfast");
@@ -179,7 +179,7 @@ TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_no_inherited_descriptor_op
   ::close(ends[1]);
 }
 
-TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_if_a_program_of_this_machine_has_the_lock) {
+TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_if_a_local_program_has_the_lock) {
   constexpr int kTries = 10;
   constexpr double kPatienceOfEach = 2;
   const auto first = holder();
@@ -201,7 +201,7 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
   EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the store: expected at most 1024"));
 }
 
-/// A port where connections are neither accepted nor refused, as with a machine that lost power.
+/// A port where connections are neither accepted nor refused, as on a machine that lost power.
 class BlackHole {
  public:
   BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -213,7 +213,7 @@ class BlackHole {
     EXPECT_EQ(::listen(listener_.get(), 0), 0);
     EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     url_ = "http://127.0.0.1:" + std::to_string(::ntohs(address.sin_port));
-    for (int i = 0; i < 4; ++i) {  // fills its backlog
+    for (int i = 0; i < 4; ++i) {  // fills the backlog
       full_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       ::connect(full_.back().get(), reinterpret_cast<const sockaddr*>(&address), size);
     }
@@ -226,10 +226,10 @@ class BlackHole {
   std::string url_;
 };
 
-TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
+TEST_F(LockCommandTest, a_silent_store_is_not_reported_as_a_held_lock) {
   const std::array<BlackHole, 4> away;
   std::string urls = etcd.url();
-  for (const BlackHole& one : away) urls += "," + etcd.url() + "," + one.url();  // so that a majority names its cluster
+  for (const BlackHole& one : away) urls += "," + etcd.url() + "," + one.url();  // so that a majority names the cluster
   Machine other(urls, 600);
   other.start_agent();
   EXPECT_EQ(Lock(other, {"k", "--", "true"}).wait(), 0);
@@ -250,7 +250,7 @@ TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lo
   EXPECT_EQ(without.wait(), 75);
 }
 
-// A crontab asks for exit status 0 if the job runs elsewhere. It does not mean that the lock was granted.
+// A crontab may want exit status 0 if the job runs elsewhere. The status does not mean that the lock was granted.
 TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   machine.start_agent();
   Peer elsewhere(etcd.url(), 600);
@@ -286,7 +286,7 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_needs_no_option) {
   EXPECT_THAT(holding.errors(), HasSubstr("\"k\" was lost: "));
 }
 
-TEST_F(LockCommandTest, an_agent_that_it_started_without_success_ends_and_its_messages_are_shown) {
+TEST_F(LockCommandTest, an_agent_that_fails_to_start_ends_and_its_messages_are_shown) {
   std::ofstream(config) << R"({"endpoints": ["http://127.0.0.1:1"]})";
   for (const std::string how : {"-n", "-w2"}) {
     Lock vain(machine, {how, "--agent", "--agent-config", config, "k", "--", "true"});

@@ -1,4 +1,4 @@
-// Long tests of locks across machines: partitions, a slow disk, a stale leader, and everything at once for a while.
+// Long tests of locks across machines: partitions, a slow disk, a stale leader, and all of these together for a while.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -74,7 +74,7 @@ struct Settings {
 
 // --- partitions -----------------------------------------------------------------------------------------
 
-/// A machine behind a proxy holds a lock that another machine waits for.
+/// A machine behind a proxy holds a lock that a second machine waits for.
 struct Pair {
   Pair(EtcdServer& etcd, int number)
       : key("k" + std::to_string(number)), proxy(etcd.port()), holder(proxy.url(), 2), other(etcd.url(), 2) {}
@@ -90,7 +90,8 @@ double seconds_of(const std::string& said, const std::string& expected) {
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
-/// Cuts the holders off. Returns the seconds from each holder's notice of the loss until the other one has the lock.
+/// Cuts the holders off. Returns the seconds from each holder's notice of the loss until the other machine has the
+/// lock.
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
   for (const auto& pair : pairs) demand(pair->holder.lock(pair->key, 50) != 0, "no lock before a partition");
   sleep_ms(below(random, 700));  // anywhere between two keepalives
@@ -167,8 +168,8 @@ int slow_disk(const Settings& settings) {
 
 // --- a stale leader -------------------------------------------------------------------------------------
 
-// A leader that was stopped while the others elected a new one may, when it resumes, end leases that were kept alive
-// there. Then two machines may have a lock; but their writes with its token still have one order.
+// A leader that was stopped while the other members elected a new one may, when it resumes, end leases that were kept
+// alive there. Then two machines may have the same lock, but their writes with its token still have one order.
 int stale_leader(const Settings& settings) {
   constexpr int kTtl = 3;
   Random random(settings.seed);
@@ -196,9 +197,9 @@ int stale_leader(const Settings& settings) {
   return status;
 }
 
-// --- everything -----------------------------------------------------------------------------------------
+// --- all faults ---------------------------------------------------------------------------------------------
 
-/// The resources of a process, as the kernel reports them.
+/// A process's resources, as the kernel reports them.
 struct Usage {
   std::size_t descriptors = 0;
   double megabytes = 0;
@@ -214,7 +215,7 @@ struct Usage {
   }
 };
 
-/// Machines behind proxies, under all kinds of faults. The agent of the first one is never killed: it must not grow.
+/// Machines behind proxies, under all kinds of faults. The first machine's agent is never killed: it must not grow.
 class Soak {
  public:
   explicit Soak(const Settings& settings) : random_(settings.seed), seconds_(settings.seconds) {
@@ -237,7 +238,7 @@ class Soak {
       happen();
       calm_down();
       fleet_->demand_progress();
-      // After it has seen each kind of fault.
+      // After the agent has seen each kind of fault.
       if (before.descriptors == 0 && now() > begin + seconds_ / 4) before = Usage::of((*fleet_)[0].agent().pid());
     }
     const Usage after = Usage::of((*fleet_)[0].agent().pid());

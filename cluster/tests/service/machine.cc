@@ -93,7 +93,7 @@ class Obedient {
 
   bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
 
-  /// Polls. The time is taken before the first poll that finds the lock lost.
+  /// Polls. Takes the time before the first poll that finds the lock lost.
   std::string lose(const std::string& key) {
     std::uint64_t looked = 0;
     const bool is_lost = eventually([&] {
@@ -114,7 +114,7 @@ class Obedient {
     return is_renewed ? "ok" : "it is not prolonged";
   }
 
-  /// Waits for all at once, with one waiter for each.
+  /// Waits for all locks concurrently, with one waiter for each.
   int take(int count, int from) {
     std::vector<std::unique_ptr<Waiting>> waiting;
     int got = 0;

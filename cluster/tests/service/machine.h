@@ -18,13 +18,13 @@ class EtcdServer;
 inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
 inline constexpr int kShort = 2;                  // a lease that should end (s)
-inline constexpr int kLong = 30;                  // and one that should not
-inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() has it
+inline constexpr int kLong = 30;                  // a lease that should not end (s)
+inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() may access it
 
 /// A process of a machine that executes commands, one at a time, and reports their results:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", with the time of CLOCK_BOOTTIME, or the name of the code
-///   block KEY SECONDS      the same by the call that stops the thread
+///   block KEY SECONDS      the same with the call that blocks the thread
 ///   state                  "ok", or why no new locks are available
 ///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   lose KEY               waits until the lock is lost: "lost NS"
@@ -53,27 +53,27 @@ using Fields = std::map<std::string, std::string>;
 
 class Machine {
  public:
-  /// `etcd`: the URLs for its agents, separated by commas. `fields`: further configuration.
+  /// `etcd`: the URLs for the machine's agents, separated by commas. `fields`: further configuration.
   explicit Machine(const std::string& etcd, int ttl_s = 10, const Fields& fields = {});
 
   /// Starts an agent if the last one has ended.
   void start_agent() { agent_ = another_agent(); }
-  /// Kills the agent; another one follows.
+  /// Kills the agent and starts a new one.
   void restart_agent() {
     agent_->kill_and_wait();
     start_agent();
   }
   std::unique_ptr<Child> another_agent() const;
   Child& agent() { return *agent_; }
-  /// Returns what its agents have logged.
+  /// Returns the log of the machine's agents.
   std::string said() const;
   bool has_said(const std::string& part) const;
   std::unique_ptr<Program> new_program() const;
-  /// Returns its runtime directory.
+  /// Returns the machine's runtime directory.
   std::string directory() const { return scratch_ / "world"; }
   std::string clock_file() const { return scratch_ / "clock"; }
 
-  /// How far its clocks are ahead of the system's.
+  /// Returns how far the machine's clocks are ahead of the system's.
   ClockLeap& clock() { return *clock_; }
 
  private:
@@ -95,7 +95,7 @@ class Peer : public Machine {
   void say(const std::string& command) { program_->say(command); }
   std::string hear() { return program_->hear(); }
   std::uint64_t lock(const std::string& key, double seconds = 40) { return program_->lock(key, seconds); }
-  /// Returns the token. Throws, with the agent's log, if it does not get the lock.
+  /// Returns the token. If the program does not get the lock, throws an exception with the agent's log.
   std::uint64_t hold(const std::string& key);
 
  private:

@@ -1,4 +1,4 @@
-// Bad networks between agents and their store, which cut machines off, and deliver answers late, twice or never.
+// Tests bad networks between agents and their store, which cut machines off, and deliver answers late, twice or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 /// Returns the number at the end: a time of CLOCK_BOOTTIME (ns).
 std::int64_t time_of(const std::string& said) { return std::stoll(said.substr(said.rfind(' '))); }
 
-TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it) {
+TEST(Network, a_holder_that_is_cut_off_loses_the_lock_before_another_gets_it) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
   Peer a(proxy.url(), kShort);
@@ -41,7 +41,7 @@ TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it)
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_still_waits) {
+TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_keeps_waiting) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
   Peer holder(etcd.url(), kLong);
@@ -61,12 +61,12 @@ TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_still_wai
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// The faults of requests and answers while workers of two machines run.
+/// The faults of requests and answers while workers on two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);
   int rounds;
-  int ms;  // how long it lasts, each time
+  int ms;  // duration of each fault
 };
 
 const Weather kWeathers[] = {
@@ -81,7 +81,7 @@ const Weather kWeathers[] = {
 
 class BadNetwork : public ::testing::TestWithParam<Weather> {};
 
-TEST_P(BadNetwork, costs_time_but_no_lock_goes_to_two_or_out_of_order) {
+TEST_P(BadNetwork, costs_time_but_grants_no_lock_twice_or_out_of_order) {
   EtcdServer etcd;
   Proxy proxies[] = {Proxy(etcd.port()), Proxy(etcd.port())};
   Machine machines[] = {Machine(proxies[0].url(), kLong), Machine(proxies[1].url(), kLong)};

@@ -1,4 +1,4 @@
-// The file of the agent's socket, in a directory that others may write to (service/question_server.h).
+// Tests the file of the agent's socket, in a directory that other users may write to (service/question_server.h).
 #include "service/question_server.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-/// Called with the path of each new socket, at the first moment at which others can see it.
+/// Called with the path of each new socket, at the first moment at which other processes can see the socket.
 std::function<void(const std::string&)> on_bind;
 
 }  // namespace
@@ -54,7 +54,7 @@ class SharedSocketTest : public ::testing::Test {
   RuntimeDirectory directory() const {
     return *RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
   }
-  /// Returns "it listens", or why it does not.
+  /// Returns "it listens", or why the server does not.
   std::string serve() const {
     const RuntimeDirectory shared = directory();
     try {
@@ -63,7 +63,7 @@ class SharedSocketTest : public ::testing::Test {
       return error.what();
     }
   }
-  /// Returns the report of a process of another user in the group.
+  /// Returns the report of a process of a different user in the group.
   std::string as_member(const std::function<std::string()>& what) const {
     Child child([&](Channel& parent) {
       if (::setgid(kGroup) != 0 || ::setuid(kMember) != 0) return 1;
@@ -76,7 +76,7 @@ class SharedSocketTest : public ::testing::Test {
   ScratchDirectory scratch_;
 };
 
-TEST_F(SharedSocketTest, a_member_of_the_group_that_swaps_the_new_socket_for_a_link_is_given_nothing) {
+TEST_F(SharedSocketTest, a_group_member_that_swaps_the_new_socket_for_a_link_gains_nothing) {
   const ScratchDirectory of_root;
   const std::string target = of_root / "secret";
   std::ofstream(target) << "secret";
@@ -95,7 +95,7 @@ TEST_F(SharedSocketTest, a_member_of_the_group_that_swaps_the_new_socket_for_a_l
   EXPECT_EQ(info.st_gid, 0U);
 }
 
-TEST_F(SharedSocketTest, a_socket_that_a_member_has_swapped_is_not_taken_for_the_agents) {
+TEST_F(SharedSocketTest, a_swapped_socket_is_not_mistaken_for_the_agents) {
   on_bind = [&](const std::string& path) {
     on_bind = {};
     EXPECT_EQ(as_member([&] {

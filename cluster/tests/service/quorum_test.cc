@@ -1,5 +1,5 @@
-// Three members of etcd: what their deaths, stops and partitions cost the locks of machines. Leases are long here, so
-// that locks survive on slow machines, too.
+// Three etcd members: how their deaths, stops and partitions affect the locks of machines. Leases are long here, so
+// that locks survive on slow machines too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 constexpr int kLease = 60;
 
-/// A machine with a proxy in front of each member, for its agent alone.
+/// A machine with a proxy in front of each member. Only its agent uses the proxies.
 struct Reached {
   explicit Reached(EtcdCluster& cluster) : proxies(cluster), peer(joined(proxies.urls()), kLease) {}
 
@@ -23,7 +23,7 @@ struct Reached {
   Peer peer;
 };
 
-/// One machine holds a lock, and another waits for it.
+/// One machine holds a lock, and a second machine waits for it.
 class Quorum : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -64,7 +64,7 @@ TEST_F(Quorum, a_leader_that_is_stopped_and_resumes_costs_no_lock) {
   EXPECT_NE(waiter.peer.lock("k", 60), 0U);
 }
 
-TEST_F(Quorum, a_leader_that_the_others_do_not_reach_costs_no_lock) {
+TEST_F(Quorum, a_leader_that_the_other_members_do_not_reach_costs_no_lock) {
   cluster.isolate(leader);
   expect_nothing_lost();
   cluster.rejoin();
@@ -89,7 +89,7 @@ TEST_F(Quorum, a_restart_of_all_members_costs_no_lock) {
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_it_all_continue) {
+TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_one_all_continue) {
   for (std::size_t i = 0; i < 3; ++i)
     if (i != leader) cluster[i].stop();
   EXPECT_EQ(holder.peer.lock("other", 2), 0U);

@@ -1,6 +1,6 @@
-// Registers that a lock across machines guards, while its holders are stopped for longer than the lease. A register
-// that checks fencing tokens must lose nothing. A register that does not must lose something, otherwise these tests
-// show nothing.
+// Tests registers that a lock across machines guards, while the lock's holders are stopped for longer than the lease. A
+// register that checks fencing tokens must lose no update. A register without checks must lose some, otherwise these
+// tests show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ class RegisterTest : public ::testing::Test {
   EtcdServer etcd;
 };
 
-TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_without_loses_some) {
+TEST_F(RegisterTest, loses_no_update_with_fencing_and_some_without) {
   constexpr int kRounds = 3;
   Machine a(etcd.url(), kTtl);
   Machine b(etcd.url(), kTtl);
@@ -46,7 +46,7 @@ TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_w
     const std::size_t stopped = workers.stop_inside();
     Machine& machine = *all[workers.machine_of(stopped)];
     machine.agent().stop();
-    // The others get the lock when the lease of this machine has ended.
+    // The other machines get the lock when this machine's lease has ended.
     ASSERT_TRUE(workers.get_on(20));
     machine.agent().signal(SIGCONT);
     ASSERT_TRUE(workers.go_on(stopped));

@@ -1,5 +1,5 @@
-// The agent's view of its machine (service/shared_machine.h): dictionaries that are created and removed, agents that
-// succeed each other, and processes that are stopped inside a dictionary.
+// Tests the agent's view of its machine (service/shared_machine.h): dictionaries that are created and removed, agents
+// that succeed each other, and processes that are stopped inside a dictionary.
 #include "service/shared_machine.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ constexpr double kPatience = 30;
 
 agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
 
-/// Another agent, in a process of its own, which replaces an earlier one and executes commands.
+/// A second agent, in its own process, which replaces an earlier agent and executes commands.
 class OtherAgent : public Started {
  public:
   OtherAgent()
@@ -86,7 +86,7 @@ class SharedMachineTest : public DictTest {
     epoch = machine->begin_epoch(100, in_a_minute());
     ASSERT_NE(epoch, 0U);
   }
-  /// Like an agent that died before it reached the other dictionaries.
+  /// Acts like an agent that died before it reached the remaining dictionaries.
   void begin_next_in(Dict& one) {
     const holdfast::Session session(one.segment());
     session.lose(static_cast<std::uint16_t>(epoch));
@@ -112,7 +112,7 @@ class SharedMachineTest : public DictTest {
   static void remove(const std::string& its_name) {
     EXPECT_EQ(holdfast_remove(its_name.data(), its_name.size()), HOLDFAST_OK);
   }
-  /// Returns whether a question reaches it.
+  /// Returns whether a question reaches this agent.
   bool reaches_this_agent() {
     machine->turn();
     const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
@@ -130,7 +130,7 @@ class SharedMachineTest : public DictTest {
 // --- dictionaries that are created and removed
 // ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_no_longer_takes_part) {
+TEST_F(SharedMachineTest, a_dictionary_removed_before_an_answer_of_the_store_no_longer_takes_part) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -143,7 +143,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_s
   EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_created_again_before_an_answer_of_the_store_does_not_end_the_session) {
+TEST_F(SharedMachineTest, a_dictionary_recreated_before_an_answer_of_the_store_does_not_end_the_session) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -157,7 +157,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_created_again_before_an_answer_of
   EXPECT_EQ(session_in(*made).epoch(), epoch);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_was_opened_late_takes_part_even_if_it_names_a_dead_agent) {
+TEST_F(SharedMachineTest, a_dictionary_opened_late_takes_part_even_if_it_names_a_dead_agent) {
   OtherAgent().kill_and_wait();
   const std::string away = path_of(dict_name) + ".away";
   ASSERT_EQ(std::rename(path_of(dict_name).c_str(), away.c_str()), 0);
@@ -210,7 +210,7 @@ TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_nex
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 1));
 }
 
-TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_renewed_in_all_by_the_next_agent) {
+TEST_F(SharedMachineTest, the_next_agent_renews_in_all_dictionaries_a_lease_that_was_renewed_in_some) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -225,7 +225,7 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
 }
 
-TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_removed_while_the_lease_is_renewed) {
+TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_removed_during_a_renewal) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -237,7 +237,7 @@ TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_remov
   EXPECT_FALSE(machine->session().lost);
 }
 
-TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_begins_in_all_by_the_next_agent) {
+TEST_F(SharedMachineTest, the_next_agent_begins_in_all_dictionaries_a_session_that_began_in_some) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -261,7 +261,7 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   EXPECT_TRUE(session_in(dict).lost());
 }
 
-// Otherwise another machine could get a lock that a program here has.
+// Otherwise a different machine could get a lock that a program here has.
 TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
   const std::string other = new_name();
   const auto made = another(other);
@@ -283,7 +283,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
 
-/// Damage for which a file is refused when it is opened, while processes that have it open continue.
+/// Damage for which opening a file is refused, while processes that have the file open continue.
 enum class Fault { seed, magic, cluster_name, mode, link };
 
 /// Applies the damage, or reverts it.
@@ -320,7 +320,8 @@ class NextAgent : public Started {
         }) {}
 };
 
-/// A program that holds a lock in its own dictionary, whose agent has just ended. It reports whether it still holds it.
+/// A program that holds a lock in its own dictionary, whose agent has just ended. It reports whether it still holds the
+/// lock.
 class Holder : public Started {
  public:
   explicit Holder(const LockName& lock)
@@ -343,7 +344,7 @@ class Holder : public Started {
         }) {}
 };
 
-/// The dictionary of a program that holds a lock cannot be opened by the next agent.
+/// The next agent cannot open the dictionary of a program that holds a lock.
 class Unreachable : public SharedMachineTest, public ::testing::WithParamInterface<Fault> {
  protected:
   Unreachable() : lock{new_name(), "k"}, holder(lock) { make_it_so(true); }
@@ -366,11 +367,11 @@ class Unreachable : public SharedMachineTest, public ::testing::WithParamInterfa
 INSTANTIATE_TEST_SUITE_P(by, Unreachable,
                          ::testing::Values(Fault::seed, Fault::magic, Fault::cluster_name, Fault::mode, Fault::link));
 
-TEST_P(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
+TEST_P(Unreachable, may_have_owned_locks_until_the_lease_must_have_ended) {
   {
     NextAgent next(lock, kLongMs);
     EXPECT_EQ(next.ask("known"), "no");
-    EXPECT_EQ(next.ask("lose"), "no") << "another machine would get the lock if the lease was ended";
+    EXPECT_EQ(next.ask("lose"), "no") << "another machine would get the lock if the lease ended";
     EXPECT_EQ(holder.ask("held"), "yes");
   }
   NextAgent last(lock, 0);
@@ -435,7 +436,7 @@ TEST_F(SharedMachineTest, the_later_of_two_agents_without_a_dictionary_remains) 
   EXPECT_EQ(later.ask("superseded"), "acts");
 }
 
-TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_yield_to_a_dead_one) {
+TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_yield_to_a_dead_agent) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent().kill_and_wait();
@@ -459,8 +460,8 @@ TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) 
   EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it belongs to the other agent";
 }
 
-// As after a clean-up of the user's files: the directory of that name is a new one.
-TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_next_one_alone) {
+// Happens after a clean-up of the user's files: the directory of that name is a new one.
+TEST_F(SharedMachineTest, an_agent_of_a_removed_directory_leaves_its_successor_alone) {
   begin();
   const std::string path = directory.path();
   std::filesystem::rename(path, path + ".old");
@@ -475,7 +476,7 @@ TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_ne
   std::filesystem::rename(path + ".old", path);
 }
 
-// The other agent may be stopped while it makes a lock stand in that epoch, and continue later.
+// The second agent may be stopped while it gives a lock to the machine in that epoch, and continue later.
 TEST_F(SharedMachineTest, another_agents_actions_in_the_same_epoch_do_not_count) {
   remove(dict_name);
   begin();
@@ -506,7 +507,7 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
 }
 
 // Without the check of the dictionaries of the same turn this fails rarely: once or twice in 300 rounds.
-TEST_F(SharedMachineTest, one_of_two_agents_that_start_at_once_remains) {
+TEST_F(SharedMachineTest, one_of_two_agents_that_start_together_remains) {
   constexpr int kDictionaries = 150;
   for (int i = 0; i < kDictionaries; ++i) another(new_name());
   for (const double end = now() + 4; now() < end;) {
@@ -540,14 +541,14 @@ TEST_F(SharedMachineTest, a_stopped_process_does_not_keep_the_agent_from_its_lea
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   Inside inside(dict);
   const double start = now();
-  // As many as 100 locks in this shard cause within 2 seconds.
+  // Simulates the calls that 100 locks in this shard cause within 2 seconds.
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(machine->use(name).known);
   EXPECT_LT(now() - start, 30) << "a second each";
   EXPECT_EQ(inside.ask("leave"), "outside");
   EXPECT_TRUE(eventually([&] { return machine->use(name).known; }));
 }
 
-TEST_F(SharedMachineTest, a_lock_that_is_lost_while_a_process_is_stopped_there_does_not_stand_afterwards) {
+TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_there_is_not_owned_afterwards) {
   begin();
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   {
@@ -561,7 +562,7 @@ TEST_F(SharedMachineTest, a_lock_that_is_lost_while_a_process_is_stopped_there_d
 }
 
 /// Stays inside the dictionary until the agent's budget for waits is spent, then half of the time.
-int be_in_the_way(Dict& dict, Channel& parent) {
+int occupy(Dict& dict, Channel& parent) {
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   const auto pass = [](std::uint64_t ns) {
     const std::uint64_t end = platform::monotonic_ns() + ns;
@@ -600,7 +601,7 @@ class Withdrawal : public SharedMachineTest, public ::testing::WithParamInterfac
 
 TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
   begin();
-  Started busy("busy", [this](Channel& parent) { return be_in_the_way(dict, parent); });
+  Started busy("busy", [this](Channel& parent) { return occupy(dict, parent); });
   std::unique_ptr<Started> flushing;
   if (GetParam() != Others::none)
     flushing =
@@ -620,7 +621,7 @@ TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
       return code == Code::ok || code == Code::not_found;
     }));
     ASSERT_FALSE(state.stands) << "another machine has it";
-    ASSERT_FALSE(state.held) << "nobody gets it any more";
+    ASSERT_FALSE(state.held) << "nobody gets it any longer";
   }
   if (flushing) flushing->say("end");
   busy.say("end");
@@ -655,7 +656,7 @@ class EndedRecall : public SharedMachineTest {
   }
 };
 
-// Otherwise the agent would mistake its own waiter for a program that wants the lock, and get it for nobody.
+// Otherwise the agent would mistake its own waiter for a program that wants the lock, and get the lock for nobody.
 TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
   recall();
   machine->drop(name);
@@ -669,7 +670,7 @@ TEST_F(EndedRecall, leaves_no_waiter_if_the_session_is_lost) {
   EXPECT_EQ(count_users(), 1U);
 }
 
-TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_stands_no_longer) {
+TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_no_longer_owned) {
   recall();
   ASSERT_EQ(holdfast::drop(dict.dictionary(), "k"), Code::ok);
   bool over = false;
@@ -696,7 +697,7 @@ TEST_F(EndedRecall, leaves_no_waiter_even_if_a_process_was_stopped_in_the_dictio
 
 // --- answers to programs -----------------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_have_ends_all_waits_not_only_tries) {
+TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_all_waits_not_only_tries) {
   begin();
   for (const auto& [why, code] :
        {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
@@ -712,7 +713,7 @@ TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_have_ends_all_waits_not_o
   }
 }
 
-// Otherwise the agent's loop would spin as long as they are connected.
+// Otherwise the agent's loop would spin as long as these programs are connected.
 TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {

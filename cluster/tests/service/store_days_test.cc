@@ -1,4 +1,4 @@
-// Faults of the store, with agents and programs: what they lose, what they keep, and what is logged.
+// Tests faults of the store with agents and programs: what they lose, what they keep, and what they log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string base64(const std::string& text) { return quoted(etcd::to_base64(text)); }
 
-TEST(StoreDays, away_for_longer_than_the_lease_costs_only_the_locks) {
+TEST(StoreDays, absent_for_longer_than_the_lease_costs_only_the_locks) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kShort);
@@ -85,7 +85,7 @@ void make_room(EtcdServer& etcd) {
               HasSubstr("NOSPACE"));
 }
 
-TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_when_there_is_room) {
+TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_until_there_is_room) {
   EtcdServer etcd(std::vector<std::string>{"--quota-backend-bytes=400000"});
   Peer a(etcd.url(), 12);  // so that it is renewed soon
   Peer b(etcd.url(), kLong);
@@ -95,7 +95,7 @@ TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_
   ASSERT_TRUE(fill_up(etcd));
   EXPECT_EQ(a.ask("renew k"), "ok");
   EXPECT_EQ(a.ask("block other 1"), "unavailable");
-  EXPECT_EQ(a.ask("block k 0.2"), "locked");  // a process of this machine has it
+  EXPECT_EQ(a.ask("block k 0.2"), "locked");  // a local process has the lock
   EXPECT_EQ(a.ask("unlock k"), "ok");
   EXPECT_TRUE(eventually([&] { return a.has_said("database space exceeded"); })) << a.said();
   EXPECT_THAT(a.ask("state"), HasSubstr("its database is full"));
@@ -123,7 +123,7 @@ TEST(StoreDays, compaction_removes_nothing_that_is_needed) {
   }
 }
 
-TEST(StoreDays, revoked_rights_free_no_lock_and_it_continues_when_they_return) {
+TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_they_return) {
   EtcdServer etcd;
   etcd.enable_authentication();
   const ScratchDirectory files;
@@ -147,7 +147,7 @@ TEST(StoreDays, revoked_rights_free_no_lock_and_it_continues_when_they_return) {
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-/// An etcd whose certificate changes while it runs: it reads the files again for each connection.
+/// An etcd whose certificate changes while it runs: etcd reads the files again for each connection.
 class CertificateDays : public ::testing::Test {
  protected:
   CertificateDays() {
@@ -174,7 +174,7 @@ class CertificateDays : public ::testing::Test {
   std::unique_ptr<Proxy> proxy_;
 };
 
-TEST_F(CertificateDays, one_that_is_renewed_in_time_costs_nothing) {
+TEST_F(CertificateDays, a_certificate_renewed_in_time_costs_nothing) {
   const auto peer = new_peer(kLong);
   peer->hold("k");
   certificates_.make("next", "/O=etcd");
@@ -184,7 +184,7 @@ TEST_F(CertificateDays, one_that_is_renewed_in_time_costs_nothing) {
   EXPECT_EQ(peer->ask("unlock k"), "ok");
 }
 
-TEST_F(CertificateDays, one_that_has_expired_is_named_and_locks_come_back_with_the_next) {
+TEST_F(CertificateDays, an_expired_certificate_is_reported_and_locks_return_with_the_next) {
   const auto peer = new_peer(kShort);
   const std::uint64_t token = peer->hold("k");
   use("expired");

@@ -1,4 +1,4 @@
-// A store that replaces another one: an etcd that was wiped, and started again as a cluster of its own.
+// A store that replaces an earlier one: an etcd that was wiped, and started again as its own cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 constexpr const char* kStranger = " belongs to another cluster than the known one: ";
 
-/// A new cluster of one member, which serves at that port.
+/// Starts a new cluster of one member, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   const int peer_port = free_port();
   EtcdServer::Member member{"impostor", port, peer_port, peer_port, "", false};
@@ -33,13 +33,13 @@ std::unique_ptr<EtcdServer> wiped_member_at(int port) {
 }
 
 /// Returns the hexadecimal digits after the last occurrence of the word.
-std::string id_behind(const std::string& text, const std::string& word) {
+std::string id_after(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
 
-// A machine that reaches only the wiped member, and one that reaches all, must not both have a lock.
-TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_machine_that_reaches_no_other) {
+// A machine that reaches only the wiped member, and one that reaches all members, must not both have a lock.
+TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_it_is_the_only_one_reached) {
   EtcdCluster cluster;
   MemberProxies proxies(cluster);
   Peer a(joined(proxies.urls()), kShort);
@@ -55,7 +55,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
   EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses etcd cluster "), 2));
 
-  // Nor does an agent accept it that is started again, even without the saved id.
+  // A restarted agent does not accept the wiped member either, even without the saved id.
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();
@@ -68,13 +68,13 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
 }
 
-TEST(StoreIdentity, the_only_etcd_is_refused_after_it_was_created_again_until_a_person_accepts_it) {
+TEST(StoreIdentity, the_only_etcd_is_refused_after_its_recreation_until_an_operator_accepts_it) {
   const auto etcd = std::make_unique<EtcdServer>();
   Peer a(etcd->url(), kShort);
   a.hold("k");
   const auto [before, well] = run_command(a, "cluster status");
   EXPECT_EQ(well, 0);
-  const std::string known = id_behind(before, "; cluster ");
+  const std::string known = id_after(before, "; cluster ");
   EXPECT_EQ(known.size(), 16U) << before;
   etcd->kill();
   const auto again = wiped_member_at(etcd->port());
@@ -88,7 +88,7 @@ TEST(StoreIdentity, the_only_etcd_is_refused_after_it_was_created_again_until_a_
       eventually([&] { return run_command(a, "cluster status").first.find("is refused") != std::string::npos; }));
   const std::string status = run_command(a, "cluster status").first;
   EXPECT_THAT(status, HasSubstr("; cluster " + known + "; cluster "));
-  const std::string refused = id_behind(status.substr(0, status.rfind(" is refused")), "; cluster ");
+  const std::string refused = id_after(status.substr(0, status.rfind(" is refused")), "; cluster ");
   EXPECT_THAT(run_command(a, "doctor"),
               Pair(::testing::AllOf(HasSubstr("its agent refuses etcd cluster " + refused + ": expected " + known),
                                     HasSubstr("holdfast cluster accept-new-store main " + refused)),

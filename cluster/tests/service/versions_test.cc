@@ -1,4 +1,5 @@
-// Which etcd an agent starts to use. It recognizes members that may end leases early, each by its own answer.
+// Tests which etcd an agent starts to use. The agent recognises members that may end leases early, each by its own
+// answer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,7 +36,8 @@ class Member {
     else if (request.path == "/v3/maintenance/status")
       connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("},"version":"3.5.0"})");
     else if (request.path == "/v3/lease/grant")
-      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // but no lease
+      connection.answer(
+          200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // answers, but grants no lease
     else
       connection.answer(503, "{}");
   }};
@@ -55,7 +57,7 @@ TEST(VersionsTest, an_agent_that_requires_a_fixed_etcd_waits_for_each_member) {
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
 }
 
-TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_of_each_old_member_and_starts) {
+TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_about_each_old_member_and_starts) {
   Member mended("3.5.21");
   Member old("3.4.23");
   Machine machine(joined({mended.url(), old.url()}));
@@ -65,7 +67,7 @@ TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_of_each_old_member_
   EXPECT_FALSE(machine.has_said("at " + mended.url() + kWarning)) << machine.said();
 }
 
-// Each of them would grant every lock.
+// Each of the two clusters would grant every lock.
 TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
@@ -78,7 +80,7 @@ TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
 }
 
-TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_of_others) {
+TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_about_others) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Member three("3.5.21", 7);
@@ -109,7 +111,7 @@ TEST(VersionsTest, an_agent_does_not_start_before_most_members_have_named_their_
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
 }
 
-TEST(VersionsTest, a_restarted_agent_knows_the_cluster_of_the_last_one) {
+TEST(VersionsTest, a_restarted_agent_knows_its_predecessors_cluster) {
   Member member("3.5.21", 7);
   Machine machine(member.url());
   machine.start_agent();
@@ -130,7 +132,7 @@ TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
-  one.be_of(8);  // which the agent finds at the next request there, and then asks all
+  one.be_of(8);  // the agent notices this at its next request there, and then asks all members
   EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to another cluster"); }))
       << machine.said();
 }

@@ -30,7 +30,7 @@ constexpr std::size_t kWorkersMax = 256;
 std::int64_t now_ns() { return static_cast<std::int64_t>(platform::boottime_ns()); }
 std::string name_of(int key) { return "key " + std::to_string(key); }
 
-/// Token and value in one word, so that nobody sees one without the other.
+/// Token and value in one word, so that no reader sees one without the other.
 struct FencedWord {
   std::uint64_t bits;
 
@@ -43,7 +43,7 @@ struct FencedWord {
 /// A register that the holder of a lock reads and then writes.
 class Register {
  public:
-  /// Refuses lower tokens from now on. Returns false if a higher one was seen.
+  /// Refuses lower tokens from now on. Returns false if a higher token was seen before.
   bool read(std::uint64_t token, std::uint64_t& value) {
     FencedWord word{fenced_.load()};
     while (word.token() < token)
@@ -66,11 +66,11 @@ class Register {
   std::atomic<std::uint64_t> unfenced_{0};
 };
 
-/// A change of a register, as far as it got.
+/// A change of a register, up to the step that it reached.
 struct Change {
-  std::int64_t begin = 0;  // 0: it was not read
+  std::int64_t begin = 0;  // 0: not read
   std::uint64_t read = 0;
-  bool tried = false;  // whether it tried to write
+  bool tried = false;  // whether the worker tried to write
   bool refused = false;
   std::int64_t end = 0;  // 0: the result of the write is unknown
 };
@@ -80,12 +80,12 @@ struct Seat {
   std::atomic<std::size_t> done{0};
 };
 
-/// Written by the worker that has taken it; read by others afterwards.
+/// Written by the worker that has taken the entry; other processes read it afterwards.
 struct Entry {
   int key = 0;
   int machine = 0;
   agent::LeaseId lease = 0;
-  std::uint64_t token = 0;  // 0: it did not get the lock
+  std::uint64_t token = 0;  // 0: did not get the lock
   std::int64_t asked = 0;
   std::int64_t from = 0;
   std::int64_t until = 0;
@@ -95,7 +95,7 @@ struct Entry {
 
 }  // namespace
 
-/// In shared memory, in front of the entries.
+/// In shared memory, before the entries.
 struct Workers::Journal {
   std::atomic<bool> ending{false};
   std::atomic<std::size_t> used{0};
@@ -119,7 +119,7 @@ class Workers::Worker {
 
   bool is_ready() const { return dict_.status == HOLDFAST_OK; }
 
-  /// Returns false when there is no more.
+  /// Returns false after the last entry.
   bool step() {
     const std::size_t number = journal_.used.fetch_add(1);
     if (journal_.ending.load() || number >= work_.most) return false;
@@ -238,7 +238,7 @@ bool Workers::go_on(std::size_t worker) {
   return eventually([&] { return seat.done.load() > before; });
 }
 
-// If a worker left the section before the signal arrived, it continues, and another one is chosen.
+// If a worker left the section before the signal arrived, it continues, and a different worker is chosen.
 std::size_t Workers::stop_inside(int machine) {
   std::size_t found = kWorkersMax;
   const bool stopped = eventually([&] {
@@ -292,7 +292,7 @@ std::vector<Section> Workers::sections() const {
   return sections;
 }
 
-// If a worker was killed while it wrote, the write counts if somebody has read it.
+// If a worker was killed during a write, the write counts if a read has returned its value.
 std::vector<Update> Workers::updates(int key, bool fenced) const {
   const auto change_of = [fenced](const Entry& entry) { return fenced ? entry.fenced : entry.unfenced; };
   std::set<std::uint64_t> seen{last(key, fenced)};

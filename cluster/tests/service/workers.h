@@ -1,8 +1,8 @@
-// Workers of several machines that repeatedly change registers under locks, and record when they did. The registers and
-// records are in memory that outlives the workers, so a worker may be stopped or killed anywhere.
+// Workers on several machines repeatedly change registers under locks, and record the times. The registers and records
+// are in memory that outlives the workers, so a worker may be stopped or killed anywhere.
 //
-// Each lock guards two registers. A write to the fenced one carries the token of the lock, and is refused if a higher
-// one was seen. The other one accepts every write, to show that updates are lost without fencing.
+// Each lock guards two registers. A write to the fenced register carries the lock's token, and is refused if a higher
+// token was seen. The second register accepts every write, to show that updates are lost without fencing.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ class EtcdServer;
 struct Work {
   int keys = 1;
   std::uint64_t seed = 0;
-  int section_us = 3000;                    // at most, under the lock
-  int pause_us = 1000;                      // at most, between two sections
+  int section_us = 3000;                    // maximum, under the lock
+  int pause_us = 1000;                      // maximum, between two sections
   double patience = 1;                      // the longest wait (s)
-  std::size_t most = std::size_t{1} << 16;  // sections that are recorded; then a worker is done
+  std::size_t most = std::size_t{1} << 16;  // recorded sections, after which a worker is done
 };
 
 class Workers {
@@ -36,28 +36,29 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Starts another worker on that machine. Returns its number.
+  /// Starts one more worker on that machine. Returns the worker's number.
   std::size_t start(const Machine& machine, int number);
   Child& operator[](std::size_t worker) { return *workers_[worker]; }
   int machine_of(std::size_t worker) const { return machines_[worker]; }
   /// Replaces a worker that was killed.
   void start_again(std::size_t worker, const Machine& machine);
 
-  /// Stops a worker between its read and its write, and returns its number; of that machine, unless it is negative.
+  /// Stops a worker between its read and its write, and returns its number. Chooses a worker of that machine, or any if
+  /// negative.
   std::size_t stop_inside(int machine = -1);
-  /// Kills a worker there.
+  /// Kills a worker at that point.
   std::size_t kill_inside(int machine = -1);
-  /// Resumes a worker that was stopped there, and waits until it has ended its section.
+  /// Resumes a worker that was stopped at that point, and waits until it has ended its section.
   bool go_on(std::size_t worker);
-  /// Returns the number of sections so far; of that machine, unless it is negative.
+  /// Returns the number of sections so far, on that machine or on all if negative.
   std::size_t done(int machine = -1) const;
   /// Waits until that many more sections are done.
   bool get_on(std::size_t sections = 1, int machine = -1) const;
 
-  /// Lets each worker end its section, and waits for them.
+  /// Lets each worker end its section, and waits for all workers.
   void end();
 
-  // After end(): the records.
+  // Returns the records. Call after end().
   std::vector<Section> sections() const;
   /// Returns the updates of the register that this key guards.
   std::vector<Update> updates(int key, bool fenced) const;
@@ -83,7 +84,7 @@ class Workers {
   std::vector<int> machines_;
 };
 
-/// Returns what the store has reported since its first revision about keys of that namespace.
+/// Returns the store's reports about keys of that namespace since its first revision.
 StoreHistory history_of(EtcdServer& etcd, const std::string& space = kSpace);
 
 }  // namespace holdfast::test

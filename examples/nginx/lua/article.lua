@@ -1,12 +1,12 @@
--- Serves articles from a cache. If several requests, in any worker, miss the same article, the lock lets one of them
--- ask the backend. The steps are those of lua-resty-lock's manual.
+-- Serves articles from a cache. If several requests, in any worker, miss the same article, the lock lets only one of
+-- them ask the backend. The steps are from lua-resty-lock's manual.
 
 local backend = require "backend"
 local resty_lock = require "resty.lock"
 
 local cache = ngx.shared.cache
 
--- Seconds; longer than any call of the backend takes.
+-- In seconds; longer than any call of the backend takes.
 local EXPTIME = 10
 
 local _M = {}
@@ -18,7 +18,7 @@ local function fail(status, what, err)
 end
 
 
--- Asks the backend and stores the answer, false if the article does not exist.
+-- Asks the backend and stores the answer; stores false if the article does not exist.
 local function load(name)
     local text, err = backend.fetch(name)
     if err then

@@ -1,5 +1,5 @@
--- Shared by all modules: the library `C`, its constants, the texts of its errors, checks of arguments, and scratch
--- memory for results of calls.
+-- Shared by all modules: the library `C` and its constants, error texts, argument checks, and scratch memory for the
+-- results of calls.
 
 local ffi = require "ffi"
 local library = require "resty.holdfast.ffi.library"
@@ -22,9 +22,8 @@ end
 local KEY_MAX, OK = _M.KEY_MAX, _M.OK
 
 
--- guard_sigbus() keeps the process alive when a dictionary's file is cut short, see holdfast_guard_sigbus in
--- holdfast.h. Call it for instance in init_by_lua of nginx; `holdfast run` does. Returns true; nil and a message. Does
--- not yield.
+-- Keeps the process alive when a dictionary's file is truncated; see holdfast_guard_sigbus in holdfast.h. Call it, for
+-- example, in nginx's init_by_lua; `holdfast run` calls it itself. Returns true, or nil and a message. Does not yield.
 function _M.guard_sigbus()
     local code = C.holdfast_guard_sigbus()
     if code ~= OK then
@@ -47,7 +46,7 @@ end
 _M.sentence = sentence
 
 
--- Strings that programs compare. "no memory" for a value that can never fit is as in ngx.shared.
+-- Strings that programs compare. As in ngx.shared, "no memory" also means that a value can never fit.
 local TEXTS = {
     [_M.NOT_FOUND] = "not found",
     [_M.EXISTS] = "exists",
@@ -66,7 +65,7 @@ local TEXTS = {
 }
 
 
--- Returns the reason that methods of a key report for a code.
+-- Returns the reason that the methods for one key report for a code.
 function _M.reason(code)
     return TEXTS[code] or sentence(code)
 end
@@ -81,7 +80,7 @@ function _M.answer(code, value)
 end
 
 
--- Returns the results of a method that took nothing: nil, the reason, and the keys after a deadlock.
+-- Returns the results of a method that got nothing: nil, the reason and, after a deadlock, the keys.
 function _M.refused(err, keys)
     if keys then
         return nil, err, keys
@@ -92,13 +91,13 @@ end
 
 -- --- checks of keys and times, and how messages name unacceptable values ---
 
--- Returns whether this is a finite number of seconds, 0 or more.
+-- Returns whether the argument is a finite number of seconds, at least 0.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
 end
 
 
--- Returns whether this is such a number or math.huge.
+-- Like is_duration, but also accepts math.huge.
 function _M.is_time(seconds)
     return type(seconds) == "number" and seconds >= 0
 end
@@ -109,21 +108,21 @@ local function escape(bytes)
 end
 
 
--- Returns a text for messages and logs, with control characters, also those of UTF-8, as \xXX.
+-- Returns a text for messages and logs. Control characters, including those of UTF-8, become \xXX.
 local function printable(text)
     return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
 end
 _M.printable = printable
 
 
--- Returns such a text in quotes.
+-- Returns the printable text in quotes.
 local function quote(text)
     return '"' .. printable(text) .. '"'
 end
 _M.quote = quote
 
 
--- Returns how an error message names a bad value.
+-- Returns the name of a bad value for an error message.
 function _M.describe(given)
     if type(given) == "number" then
         return tostring(given)
@@ -135,7 +134,7 @@ function _M.describe(given)
 end
 
 
--- Raises for a bad time. `name`: the argument of the method. `level`: of the line to blame, as for error().
+-- Raises for a bad time. `name` is the argument of the method; `level` selects the line to blame, as in error().
 function _M.check_time(seconds, name, method, level)
     if not _M.is_time(seconds) then
         error("bad " .. name .. " to " .. method .. ": a number, 0 or more, expected, got " .. _M.describe(seconds),
@@ -144,8 +143,8 @@ function _M.check_time(seconds, name, method, level)
 end
 
 
--- Converts numbers, booleans, cdata numbers and objects with __tostring to strings. tostring() of anything else is an
--- address, which means nothing to another process.
+-- Converts numbers, booleans, cdata numbers and objects with __tostring to strings. For other values, tostring()
+-- returns an address, which means nothing to another process.
 local function convert_key(key)
     local kind = type(key)
     if kind == "number" or kind == "boolean" then
@@ -184,7 +183,7 @@ end
 
 -- --- scratch memory ---
 
--- Creates a table with room for its elements, because a growing table is copied repeatedly. Every current LuaJIT has
+-- Creates a table with preallocated elements, because a growing table is copied repeatedly. Every current LuaJIT has
 -- table.new.
 local has_new, new_table = pcall(require, "table.new")
 if not has_new then
@@ -193,27 +192,27 @@ if not has_new then
     end
 end
 
--- A frame receives the results of one call. A finaliser may run wherever Lua allocates, also between a call and the
--- reading of its results, and may make calls, which have their own frames. There are more frames than can be in use at
--- once: two of a call that makes a table, two of a finaliser in it, and two of a hook in each. They are used in turn,
--- so a stack overflow or a lack of memory between `enter` and `leave` loses none.
+-- A frame receives the results of one call. Finalisers make calls too, and have their own frames: a finaliser may run
+-- wherever Lua allocates, even between a call and the reading of its results. FRAMES is the most that can be in use at
+-- the same time: two by a call that makes a table, two by a finaliser in that call, and two by a hook in each. Frames
+-- are used in rotation, so an error between `enter` and `leave` (a stack overflow, a lack of memory) loses no frame.
 local FRAMES = 8
 
 local frames = {}
--- The values and integers of all frames, one array each, so that a call that needs only one of them reads no table.
+-- The values and integers of all frames, in one array each. A call that needs only one of them then reads no table.
 local values = ffi_new("holdfast_value[?]", FRAMES)
 local integers = ffi_new("int[?]", FRAMES)
--- How many frames are in use. A C integer, because the remainder of a Lua number takes a division.
+-- The number of frames in use. It is a C integer, because the remainder of a Lua number takes a division.
 local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096
 
--- Signed, because Lua computes with signed integers; keys are shorter than 2 ^ 16.
+-- Signed, because Lua computes with signed integers. Keys are shorter than 2 ^ 16 bytes.
 local lengths_type = ffi.typeof("const int32_t *")
 
 
--- Creates a frame: out-parameters, and a value with a buffer. The buffer grows to the longest value read, and never
--- shrinks.
+-- Creates a frame: out-parameters, and a value with a buffer. The buffer grows to the length of the longest value read
+-- and never shrinks.
 local function make_frame(number)
     local frame = {
         int = integers + number,
@@ -230,7 +229,7 @@ local function make_frame(number)
 end
 
 
--- Enters a frame. Each enter needs a leave.
+-- Enters a frame. Every enter needs a leave.
 function _M.enter()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -238,7 +237,7 @@ function _M.enter()
 end
 
 
--- Enters a frame for a call that needs only the value. The value has no buffer before the first grow(current()).
+-- Enters a frame for a call that needs only the value, which has no buffer before the first grow(current()).
 function _M.enter_value()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -266,7 +265,7 @@ function _M.leave()
 end
 
 
--- Leaves the frame. Returns the number that a call wrote to `out`; nil and the reason if the call failed.
+-- Leaves the frame. Returns the number that a call wrote to `out`, or nil and the reason if the call failed.
 function _M.leave_with(out, code)
     local number = out[0]
     _M.leave()

@@ -1,19 +1,21 @@
--- Finds the host of the caller: the event loop or scheduler that runs other coroutines while the caller waits. A host
--- is a table:
+-- Finds the caller's host: the event loop or scheduler that runs other coroutines while the caller waits. A host is a
+-- table:
 --
 --   name            its name in error messages
 --   now()           returns the seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine waits if the host has others
---   is_yieldable()  returns whether the calling coroutine may wait here; if not, false, the reason, and whether to
---                   raise the reason as an error. Our own hosts give no reason for a caller that they do not run
+--   is_yieldable()  returns whether the calling coroutine may wait here; if not, returns false, the reason, and whether
+--                   the reason is to be raised as an error. Our own hosts give no reason for a caller that they do not
+--                   run
 --   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true; nil and "timeout".
---                   It may return early, because a wake-up is only a hint. nil and another reason ends the wait, and
+--                   May return early, because a wake-up is only a hint. nil and any other reason ends the wait, and
 --                   the caller gets this reason
---   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. It may
+--   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. May
 --                   return early
 --   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine
 --
--- set_host() needs only name and sleep. A host with wait or wait_fd gets wake-ups at once; others poll for them.
+-- set_host() requires only name and sleep. A host with wait or wait_fd gets wake-ups immediately; the others poll for
+-- them.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -30,21 +32,21 @@ local _M = {}
 local in_nginx = program.is_nginx
 local nginx = in_nginx and require "resty.holdfast.host.nginx"
 
--- Returns the host of tasks. The scheduler does not run in nginx.
+-- Returns the host of our scheduler's tasks. The scheduler does not run in nginx.
 local function of_scheduler()
     local scheduler = require "resty.holdfast.scheduler"
     return { name = "scheduler", is_yieldable = scheduler.is_yieldable, now = scheduler.now, sleep = scheduler.sleep,
              wait = scheduler.wait }
 end
 
--- A thread of Neovim has no vim.wait(), so there the thread waits.
+-- A thread of Neovim has no vim.wait(), so a wait blocks the thread.
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- The known hosts, in the order in which each wait asks whether they run the calling coroutine; the last one always
+-- The known hosts, in the order in which each wait asks whether they run the calling coroutine. The last host always
 -- does. A library that the program has not loaded runs nothing. nginx and Neovim run everything in their processes. The
--- scheduler and cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of
--- cqueues. The other hosts may run any coroutine.
+-- scheduler and cqueues know their coroutines; only the scheduler knows a task that runs inside a coroutine of cqueues.
+-- The other hosts may run any coroutine.
 local DETECTED = {
     { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
     { host = nginx },
@@ -60,11 +62,11 @@ local POLL_EVERY = parker.POLL_EVERY
 
 local explicit
 
--- Whether there are coroutines of a host other than our scheduler.
+-- Whether coroutines of a host other than our scheduler exist.
 local foreign = in_nginx or in_neovim and true or false
 
--- Returns the host of an entry, if the program has loaded it; nil and the reason if its adapter cannot be read, for
--- example without a free descriptor. The next wait tries again.
+-- Returns the host of an entry, if the program has loaded its library. Returns nil and the reason if its adapter cannot
+-- be read, for example because no descriptor is free. The next wait tries again.
 local function host_of(entry)
     if not entry.host and entry.library and loaded[entry.library] then
         local ok, host = pcall(require, entry.adapter)
@@ -80,7 +82,7 @@ local function host_of(entry)
 end
 
 
--- Loads adapters now if possible: later the files may not be readable.
+-- Loads adapters now if possible, because the files may not be readable later.
 for _, entry in ipairs(DETECTED) do
     host_of(entry)
 end
@@ -101,8 +103,8 @@ local function refuse(host, why, to_be_raised, block)
 end
 
 
--- Returns the host of the caller. If the caller may not wait: with `block` returns the host that blocks the process;
--- otherwise returns nil and the reason, or raises it if the host wants that.
+-- Returns the caller's host. If the caller may not wait: with `block`, returns the host that blocks the process;
+-- otherwise returns nil and the reason, or raises the reason if the host wants that.
 function _M.current(block)
     if explicit then
         local ok, why, to_be_raised = explicit.is_yieldable()
@@ -130,7 +132,7 @@ function _M.current(block)
 end
 
 
--- Sets background_jobs.runner where jobs are not the scheduler's.
+-- Sets background_jobs.runner where the scheduler does not run the jobs.
 function _M.load_job_runner()
     if in_nginx then
         require "resty.holdfast.host.nginx_jobs"
@@ -139,7 +141,7 @@ end
 later.call(_M.load_job_runner)
 
 
--- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Not for the scheduler and nginx.
+-- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Not for the scheduler or nginx.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()
@@ -200,7 +202,7 @@ local function no_runner()
 end
 
 
--- Returns the job runner of a known host. Under a host that the program defines, nothing is renewed.
+-- Returns the job runner of a known host. Nothing is renewed under a host that the program defines.
 local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then
@@ -219,8 +221,8 @@ local function check_function(host, field, required)
 end
 
 
--- set_host(host) makes a table as above the host of all callers; nil returns to detection. Required fields: name,
--- sleep. Raises for a field of the wrong type. Does not yield.
+-- set_host(host) makes a table as described above the host of all callers; nil restores detection. Required fields:
+-- name, sleep. Raises for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

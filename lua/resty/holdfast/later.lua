@@ -1,23 +1,23 @@
--- Loads modules at their first use in a Lua state that lasts for one request only. With lua_code_cache off, nginx
+-- Loads modules at their first use in a Lua state that lasts for only one request. With lua_code_cache off, nginx
 -- creates such a state for each request, and loading all modules takes longer than most requests.
 --
--- Other states load all modules at once, so that a later call reads no file: the file may then be of another version,
--- or the process may have no free descriptor.
+-- Other states load all modules immediately, so that no later call reads a file. By then the file may be of a different
+-- version, or the process may have no free descriptor.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
 local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
 local require, type = require, type
 
--- Phases that run in a state that lasts.
+-- Phases whose Lua state lasts for more than one request.
 local LASTING = { exit_worker = true, init = true, init_worker = true, timer = true }
 
 local _M = {}
 
 
--- Returns whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise
--- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with it,
--- sometimes.
+-- Returns whether the state may last for only one request. A worker runs init_by_lua only for such a state; otherwise
+-- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with the
+-- code cache, only sometimes.
 local function is_brief()
     if not is_nginx then
         return false
@@ -32,12 +32,12 @@ end
 
 local brief = is_brief()
 
--- Functions that load what a brief state has not loaded.
+-- Functions that load what a brief state has not loaded yet.
 local pending = {}
 
 
--- Returns the module. After a failure require() leaves marks in package.loaded and refuses to try again, so removes
--- them.
+-- Returns the module. After a failure, removes the marks that require() leaves in package.loaded, because require()
+-- would refuse to try again.
 function _M.load(module)
     local ok, result = pcall(require, module)
     if ok then
@@ -52,8 +52,8 @@ function _M.load(module)
 end
 
 
--- Returns a function of the module: the field with this name, or the result of field(module). In a brief state it
--- returns a function that loads the module at its first call.
+-- Returns a function of the module: the field with this name, or the result of field(module). In a brief state, returns
+-- a function that loads the module at its first call.
 function _M.fn(module, field)
     local function resolve()
         if type(field) == "string" then
@@ -75,7 +75,7 @@ function _M.fn(module, field)
 end
 
 
--- Calls fn() at once or, in a brief state, when the rest is loaded. Returns whether it was called.
+-- Calls fn() now or, in a brief state, when the rest is loaded. Returns whether it was called now.
 function _M.call(fn)
     if not brief then
         fn()
@@ -99,12 +99,12 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new creates in a brief state, and the calls to the methods in `names`, which take a
--- lock. The second object or the second call shows that the state lasts. Both are counted, because a worker may use one
--- object for all requests.
+-- Counts the objects that class.new creates in a brief state, and the calls of the methods in `names`, which take a
+-- lock. The second object or the second call shows that the state lasts. Counting objects is not enough, because a
+-- worker may use one object for all requests.
 local seen = {}
 
--- `use` says what a call counts as: "made" or "taken".
+-- `use` is the kind of use that a call counts as: "made" or "taken".
 local function count(class, name, use)
     local method = class[name]
     local function counting(...)

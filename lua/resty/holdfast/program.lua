@@ -1,4 +1,4 @@
--- The program that this Lua state belongs to: its environment, whether it is nginx, and its log.
+-- The program that this Lua state belongs to: its environment, its log, and whether it is nginx.
 
 local ffi = require "ffi"
 
@@ -8,18 +8,19 @@ local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pca
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
 
--- Limit of the texts that are remembered. A program that composes texts must not fill the memory.
+-- The most texts to remember. A program that composes texts must not fill the memory.
 local MOST_WARNINGS = 100
 local warned, warnings = {}, 0
 
 local _M = {}
 
--- The name is ours, so it conflicts with no other declaration. A second load of this file finds it declared.
+-- The name is ours, so it conflicts with no other declaration. If this file is loaded again, the name is already
+-- declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
 
--- Returns the value of an environment variable, or nil. Also nil in a process with more rights than its caller
--- (set-uid, set-gid, file capabilities), where os.getenv would let the caller choose the library.
+-- Returns the value of an environment variable, or nil. Always returns nil in a process with more rights than its
+-- caller (set-uid, set-gid, file capabilities), where os.getenv would let the caller choose the library.
 function _M.getenv(name)
     local value = C.holdfast_getenv(name)
     return value ~= nil and ffi_str(value) or nil
@@ -37,13 +38,13 @@ local function write(text)
 end
 
 
--- Writes a line to the program's log. Raises nothing: the program may have closed its standard error.
+-- Writes a line to the program's log. Never raises: the program may have closed its standard error.
 function _M.warn(text)
     pcall(write, "holdfast: " .. text)
 end
 
 
--- Writes each text only once per Lua state. For likely mistakes that worked with lua-resty-lock.
+-- Writes each text only once per Lua state. Used for likely mistakes that worked with lua-resty-lock.
 function _M.warn_once(text)
     if not warned[text] and warnings < MOST_WARNINGS then
         warned[text] = true
@@ -53,7 +54,8 @@ function _M.warn_once(text)
 end
 
 
--- Functions that a light thread needs for waiting. Lua in nginx's thread pool has none of them; there the thread waits.
+-- Functions that a light thread needs for waiting. In nginx's thread pool, Lua has none of them, so there a wait blocks
+-- the thread.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }
@@ -74,7 +76,7 @@ local function has_functions()
 end
 
 
--- Returns whether this is nginx and not a stand-in named `ngx`, as in unit tests and command-line tools. With a
+-- Returns whether this is nginx, and not a stand-in named `ngx` as in unit tests and command-line tools. With a
 -- stand-in, locks work as in a plain script. A stand-in may raise for a missing field.
 local function is_nginx()
     local ok, has = pcall(has_functions)

@@ -17,16 +17,16 @@ local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=u
 
 local KEYS_MAX = 64
 
--- Limits in seconds of processor time for counting the locks of one dictionary, and of all. Other tasks of the process
--- wait in this time.
+-- Limits for counting the locks of one dictionary and of all dictionaries, in seconds of processor time. Other tasks of
+-- the process wait during this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
 -- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Name, type, help; then the field of dict:stats() and the factor for it. In the order of the output. The build of
--- `holdfast serve` reads the first three, which must be on one line, and the bounds above
+-- Name, type, help; then the field of dict:stats() and its factor. The rows are in the order of the output. The build
+-- of `holdfast serve` reads the bounds above and the first three fields, which must be on one line
 -- (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
@@ -49,6 +49,8 @@ local FAMILIES = {
     { "holdfast_lock_hold_seconds", "histogram", "Time that locks and permits were held." },
     { "holdfast_locks_held", "gauge", "Keys of locks and permits that are held now." },
     { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
+    { "holdfast_lock_longest_wait_seconds", "gauge", "Longest present wait for a lock or permits." },
+    { "holdfast_lock_longest_hold_seconds", "gauge", "Longest present hold, of locks with waiters and of others." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
     { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open: run holdfast doctor." },
@@ -76,8 +78,8 @@ local function number(value)
 end
 
 
--- Adds a sample. labels: { name, value, name, value... }. Numbers with equal labels are added up, because Prometheus
--- refuses a text with two such samples; two long keys that are cut may have equal labels.
+-- Adds a sample. labels: { name, value, name, value... }. Adds up numbers with equal labels, because Prometheus refuses
+-- a text with two such samples. Two long keys may have equal labels after they are truncated.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -107,7 +109,7 @@ local function add_counts(families, labels, stats)
 end
 
 
--- Returns the counts up to each bound. A bucket of the library that crosses a bound counts for the next bound.
+-- Returns the counts up to each bound. A bucket of the library that crosses a bound counts towards the next bound.
 local function fold(histogram)
     local folded, at, sum = {}, 1, 0
     for i, bound in ipairs(BOUNDS) do
@@ -134,9 +136,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the numbers of held locks and of waiters. Adds nothing if they cannot all be counted, because a process is
--- stopped in the middle of a change or there are too many: no count is better than a wrong one. Returns true if the
--- other dictionaries left too little time.
+-- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if not all locks can be
+-- read, because a process is stopped in the middle of a change or there are too many: no count is better than a wrong
+-- one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -147,6 +149,10 @@ local function add_locks(families, name, dict, deadline)
         add(families, "holdfast_locks_held", { "dictionary", name, "kind", kind }, count)
     end
     add(families, "holdfast_lock_waiters", { "dictionary", name }, found.waiters)
+    add(families, "holdfast_lock_longest_wait_seconds", { "dictionary", name }, found.longest_wait)
+    for waiters, hold in pairs(found.longest_hold) do
+        add(families, "holdfast_lock_longest_hold_seconds", { "dictionary", name, "waiters", waiters }, hold)
+    end
 end
 
 
@@ -170,8 +176,8 @@ local function add_gate(families, name, handle)
 end
 
 
--- The first dictionary whose locks were not counted last time for want of time. The next call begins with it, so that
--- each is counted now and then.
+-- The first dictionary whose locks were not counted last time because the time was over. The next call begins with this
+-- dictionary, so every dictionary is counted now and then.
 local left_out
 
 local function from_the_one_left_out(names)
@@ -206,7 +212,7 @@ local function collect(settings)
         if not dict and why ~= "dictionary not found" then
             unreadable = unreadable + 1
         end
-        if stats then  -- nil: it was removed, or cannot be opened; the others still count
+        if stats then  -- nil if the dictionary was removed or cannot be opened; the others still count
             local labels = { "dictionary", name }
             add(families, "holdfast_dictionary_capacity_bytes", labels, dict:capacity())
             add_counts(families, labels, stats)
@@ -220,7 +226,7 @@ local function collect(settings)
         end
     end
     add(families, "holdfast_dictionaries_unreadable", {}, unreadable)
-    if world then  -- counts of the whole runtime directory, the same in each dictionary
+    if world then  -- counts of the whole runtime directory, which are the same in each dictionary
         add(families, "holdfast_lives_unknown_total", {}, world.lives_unknown)
         add(families, "holdfast_words_mended_total", {}, world.words_mended)
     end
@@ -299,8 +305,8 @@ end
 
 
 -- Returns the metrics as text, and their content type; nil and a message if the runtime directory cannot be read. opts:
--- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), keys (0 to 64: how
--- many keys with the most contention to add for each dictionary; 0). Raises for a bad option. Does not yield.
+-- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), and keys (0): how
+-- many keys with the most contention to add for each dictionary, 0 to 64. Raises for a bad option. Does not yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)
@@ -311,8 +317,8 @@ function _M.metrics(opts)
 end
 
 
--- Answers a request of nginx with the metrics, in the format that its header Accept names; status 500 and a message on
--- failure. opts: as for metrics(). Raises outside of nginx.
+-- Answers a request of nginx with the metrics, in the format that the request's Accept header names. On failure the
+-- status is 500, with a message. opts: as for metrics(). Raises outside of nginx.
 function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)

@@ -1,7 +1,7 @@
 -- Tasks: coroutines of one process that wait without blocking each other. Manual: docs/resty.holdfast.scheduler.md.
 --
--- A task is running (`current`), in the run queue, or waiting. A waiting task is in the timers (sleep, or a wait with a
--- limit), among the parker's listeners (wait), among the joiners of another task (join), or in `stop_watchers`. The
+-- A task is running (`current`), in the run queue, or waiting. A waiting task is in one or more of these lists: the
+-- timers (sleep, wait with a limit), the parker's listeners (wait), the joiners of a task (join), `stop_watchers`. The
 -- first event calls wake(), which removes the task from the timers. The task leaves the other lists itself when it runs
 -- again.
 
@@ -29,7 +29,7 @@ local next_job, run_jobs = background_jobs.next, background_jobs.run
 local has_no_descriptors, park_with_descriptors = parker.has_no_descriptors, parker.sleep_with_descriptors
 
 local INFINITY = math.huge
-local MOST_VALUES = 7990  -- of arguments or results of a task: unpack returns fewer than 8000
+local MOST_VALUES = 7990  -- arguments or results of a task: unpack returns fewer than 8000
 
 local _M = {}
 
@@ -38,7 +38,7 @@ Task.__index = Task
 
 -- A waiting task yields this. Any other yield only lets other tasks run.
 local WAITING = {}
--- The cause for the wait of a task in `stop_watchers`.
+-- The cause of the wait of a task in `stop_watchers`.
 local STOP = {}
 -- The error that ends a cancelled task.
 local CANCELLED = "cancelled"
@@ -51,8 +51,8 @@ local stop_watchers = {}
 local stopping = false
 
 
--- now(): seconds of a clock that never jumps (CLOCK_MONOTONIC). Does not yield. No tail call: LuaJIT does not compile
--- tail calls of C functions.
+-- now() returns the seconds of a clock that never jumps (CLOCK_MONOTONIC). Does not yield. Has no tail call, because
+-- LuaJIT does not compile tail calls of C functions.
 local function now()
     local time = C.holdfast_now()
     return time
@@ -68,9 +68,9 @@ function Task.wake(task)
 end
 
 
--- Returns the calling task, if it may wait. It may not wait in another coroutine inside the task. It may not wait
--- where C called Lua either (a callback of table.sort, the main chunk of a module in require), because the yield would
--- not reach the scheduler.
+-- Returns the calling task, if it may wait. A task may not wait in a coroutine that it runs itself, because the yield
+-- would not reach the scheduler. For the same reason it may not wait where C called Lua (a callback of table.sort, the
+-- main chunk of a module in require).
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
@@ -78,8 +78,8 @@ end
 
 
 -- Lets other tasks run until task:wake() or the deadline. Returns whether the task was woken. A cancelled task does not
--- wait. The caller must call go_on() next. `cause` is what the task waits for. An error of a hook may leave the task in
--- an old list, so a list compares its tasks' causes.
+-- wait. The caller must then call go_on(). `cause` is what the task waits for. An error of a hook may leave the task in
+-- an old list, so a list checks the causes of its tasks.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -95,7 +95,8 @@ local function suspend(task, deadline, cause)
 end
 
 
--- Ends the task by an error if it was cancelled during the wait. Call it when the task has left all lists.
+-- Raises an error that ends the task, if it was cancelled during the wait. Call this function when the task has left
+-- all lists.
 local function go_on(task)
     if task.cancelled then
         task.cancelled = nil
@@ -110,7 +111,7 @@ local function write_both(err, message)
 end
 
 
--- Raises nothing: the program may even have closed its standard error.
+-- Calls on_error. Never raises: the program may even have closed its standard error.
 local function call_on_error(task, message)
     local ok, err = pcall(_M.on_error, task, message)
     if not ok then
@@ -119,8 +120,8 @@ local function call_on_error(task, message)
 end
 
 
--- Ends a task. If an error interrupts this before `live` is decremented, it is called again. Code of the program
--- (on_error, __tostring of the error) runs after the task has ended and its joiners are woken.
+-- Ends a task. Called again if an error interrupts it before `live` is decremented. Code of the program (on_error,
+-- __tostring of the error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
@@ -207,7 +208,7 @@ local function run_due(time)
 end
 
 
--- Runs what is due. Returns the seconds until something is due again; 0 if a task is ready.
+-- Runs what is due. Returns the seconds until something else is due; 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -223,8 +224,8 @@ local function idle_time()
 end
 
 
--- Returns whether the scheduler is stopping. Stops it when the worker of `holdfast run` is told to finish; the signal
--- ends the sleep.
+-- Returns whether the scheduler is stopping. Stops it when a worker of `holdfast run` receives the order to finish; the
+-- signal ends the sleep.
 local function is_stopping()
     if not stopping and exiting() then
         _M.stop()
@@ -233,7 +234,7 @@ local function is_stopping()
 end
 
 
--- Woken tasks run right after the sleep, because each step in between adds to the latency.
+-- Runs woken tasks right after the sleep, because each step in between adds to the latency.
 local function loop(is_over)
     background_jobs.looping = true
     while not is_over() do
@@ -253,7 +254,7 @@ local function loop(is_over)
 end
 
 
--- Runs the loop. An error may come from a hook; the task that it interrupted fails with it.
+-- Runs the loop. A hook may raise an error in it, and then the interrupted task fails with this error.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -279,8 +280,8 @@ end
 _M.now = now
 
 
--- spawn(fn, ...) creates a task that will call fn(...), at most 7990 arguments, and returns its handle. The task starts
--- in the next batch of run(). Raises for a wrong argument. Does not yield.
+-- spawn(fn, ...) creates a task that will call fn(...) with at most 7990 arguments, and returns its handle. The task
+-- starts in the next batch of run(). Raises for a wrong argument. Does not yield.
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
@@ -291,7 +292,7 @@ function _M.spawn(fn, ...)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
-        -- Reserve their positions: one field more than eight would double the room that a waiting task takes.
+        -- Reserve these fields: one field more than eight would double the memory of a waiting task.
         woken = nil, deadline = nil, timer_position = nil, timer_order = nil,
     }, Task)
     if count > 0 then
@@ -311,7 +312,7 @@ end
 
 
 -- Sleeps for `seconds`; 0 lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns nothing.
--- Raises for a bad time, and "cancelled" if the task is cancelled.
+-- Raises for a bad time, and raises "cancelled" if the task is cancelled.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
@@ -357,7 +358,7 @@ end
 
 
 -- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
--- `timeout` seconds (default: for ever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
+-- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
 -- "timeout" or "bad descriptor". Raises for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
@@ -392,7 +393,7 @@ end
 
 
 -- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises inside a task, and when all tasks wait and nothing can wake one.
+-- number of failed tasks. Raises when called inside a task, and when all tasks wait and nothing can wake one of them.
 function _M.run()
     if background_jobs.looping then
         error("run() is called inside a task", 2)
@@ -408,13 +409,14 @@ function _M.run()
 end
 
 
--- Makes stopping() return true until run() returns, and wakes the tasks that wait in it. Ends no task. Does not yield.
+-- Makes stopping() return true until run() returns, and wakes the tasks that wait in stopping(). Ends no task. Does not
+-- yield.
 function _M.stop()
     stopping = true
     local watchers = stop_watchers
     stop_watchers = {}
     local task = next(watchers)
-    while task do  -- not by pairs: see lock/options.lua
+    while task do  -- not with pairs(): see lock/options.lua
         if task.cause == STOP then
             task:wake()
         end
@@ -423,8 +425,8 @@ function _M.stop()
 end
 
 
--- Returns whether stop() was called, or `holdfast run` told this worker to finish. With `seconds`, waits for that at
--- most so long: yields in a task, and blocks the process elsewhere.
+-- Returns whether stop() was called, or `holdfast run` has ordered this worker to finish. With `seconds`, waits at most
+-- that long for either event: yields in a task, and blocks the process elsewhere.
 function _M.stopping(seconds)
     if seconds == nil or is_stopping() then
         return is_stopping()
@@ -443,19 +445,19 @@ function _M.stopping(seconds)
 end
 
 
--- on_error(task, message) is called with a failed task and its error with traceback. A program may replace this
--- function to log elsewhere. If `task` is nil, the message says what failed.
+-- on_error(task, message) is called with a failed task and its error, including the traceback. A program may replace
+-- this function to log elsewhere. If `task` is nil, the message says what failed.
 function _M.on_error(task, message)
     io.stderr:write("holdfast: ", task and "a task failed: " or "", message, "\n")
 end
 
 
--- For modules whose callbacks may fail.
+-- Reports failures of other modules' callbacks.
 _M.report = call_on_error
 
 
--- cancel(task) ends a task by the error "cancelled" where it waits, now or next; its locks are released as after any
--- error. A task that has not started never starts. Returns whether the task had not ended. Does not yield, but ends
+-- cancel(task) ends a task by the error "cancelled" in its current or next wait. The task's locks are released as after
+-- any error. A task that has not started never starts. Returns whether the task had not ended. Does not yield, but ends
 -- the caller if it cancels itself.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
@@ -475,7 +477,7 @@ join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on =
                             now = now })
 
 
--- nginx has light threads. A loop inside one of them would block the worker.
+-- nginx has light threads instead of tasks. A loop inside a light thread would block the worker.
 if require("resty.holdfast.program").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do

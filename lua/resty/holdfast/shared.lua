@@ -1,4 +1,4 @@
--- Puts dictionaries of holdfast into ngx.shared, for code that walks it (exporters, status pages). Manual:
+-- Puts dictionaries of holdfast into ngx.shared, for code that iterates over it (exporters, status pages). Manual:
 -- docs/resty.shdict.md.
 
 local keep_values = require("resty.holdfast.dictionary.registry").keep_values
@@ -17,16 +17,16 @@ local function install(zones, name)
         return nil, "dictionary " .. quote(name) .. ": " .. err
     end
     zones[name] = dict
-    if rawget(dict, 1) then  -- open, not in the master
+    if rawget(dict, 1) then  -- open, so this is not the master
         keep_values()
     end
     return true
 end
 
 
--- Puts the dictionaries of these names into ngx.shared, where they replace zones of the same names. Without a name,
--- puts all dictionaries that this Lua state has opened. Returns true; nil and a message at the first failure, after
--- installing those before it. Raises for a name that is not a string. Does not yield.
+-- Puts the dictionaries with these names into ngx.shared, where they replace zones with the same names. Without names,
+-- puts all dictionaries that this Lua state has opened. Returns true. At the first failure returns nil and a message;
+-- the dictionaries before it stay installed. Raises for a name that is not a string. Does not yield.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
     local zones = type(ngx) == "table" and ngx.shared

@@ -1,5 +1,5 @@
--- The number of this worker of `holdfast run`, and whether it was told to end. Any other process is worker 0 of 1, and
--- is never told to end. No function yields or fails.
+-- The number of this worker of `holdfast run`, and whether the master has ordered it to finish. Any other process is
+-- worker 0 of 1, and never gets such an order. No function yields or fails.
 
 local getenv = require("resty.holdfast.program").getenv
 
@@ -32,8 +32,9 @@ function _M.count()
 end
 
 
--- exiting() returns whether the worker was told to finish, by QUIT or HUP to the master. It ends no sleep: loops call
--- it between their steps. The command preloads resty.holdfast.channel, which reads the order.
+-- exiting() returns whether the master, after a QUIT or HUP signal, has ordered this worker to finish. The order ends
+-- no sleep; loops call exiting() between their steps. The command preloads resty.holdfast.channel, which reads the
+-- order.
 if preload["resty.holdfast.channel"] then
     _M.exiting = require("resty.holdfast.channel").exiting
 else

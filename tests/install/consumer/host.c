@@ -1,4 +1,4 @@
-/* A host in C: counts in a dictionary that all its processes share, and prints what it sees. */
+/* A host in C: counts in a dictionary that all its processes share, and prints the count. */
 #include <holdfast.h>
 #include <stdio.h>
 

@@ -8,9 +8,9 @@ local await, run, start = command.await, command.run, command.start
 local _M = {}
 
 
--- Starts a process that runs the code and stays until the test ends. Returns once the code has called ready(). That
--- collects garbage: a lock is released then, unless its object is referenced or was passed to keep(object), which
--- returns it.
+-- Starts a process that runs the code and stays until the test ends. Returns once the code has called ready(). ready()
+-- collects garbage, which releases each lock whose object is neither referenced nor was passed to keep(object). keep()
+-- returns its argument.
 function _M.keep(code, ...)
     local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
     local script = command.write(name .. ".lua", ([[
@@ -55,7 +55,7 @@ function _M.hold(...)
 end
 
 
--- Kills the process. Returns the pid of its only worker once that is dead.
+-- Kills the process. Returns the pid of its only worker once the worker is dead.
 function _M.kill(process)
     local pid = _M.worker_of(process)
     process:signal(command.KILL)

@@ -15,7 +15,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr std::size_t kColumn = 30;  // where the texts of options begin
+constexpr std::size_t kColumn = 30;  // column of the options' texts
 
 std::vector<std::string> split_names(const char* names) {
   std::vector<std::string> split;
@@ -80,7 +80,7 @@ std::string Arguments::read_number(const std::string& given, const Range& range,
 
 void Arguments::parse(std::size_t least, std::size_t most, const std::vector<const char*>& names) {
   auto word = given_.begin();
-  for (; word != given_.end() && *word != "--"; ++word) {
+  for (const auto end = end_of_own_words(); word != end; ++word) {
     if (is_option(*word))
       read_option(word);
     else if (passes_on_ == PassesOn::from_first_word)
@@ -97,6 +97,37 @@ void Arguments::parse(std::size_t least, std::size_t most, const std::vector<con
   if (words_.size() > most) refuse(fmt::format("unexpected {}", quote(words_[most])));
 }
 
+Arguments::Word Arguments::end_of_own_words() const {
+  const auto dashes = std::find(given_.begin(), given_.end(), "--");
+  if (passes_on_ != PassesOn::from_dashes) return dashes;
+  std::vector<Word> words;
+  for (auto word = given_.begin(); word != dashes; ++word) {
+    if (!is_option(*word)) {
+      words.push_back(word);
+      continue;
+    }
+    const Option* const option = find(word->substr(0, word->find('=')));
+    const auto is_this = [&](const char* name) { return option != nullptr && option == find(name); };
+    if (std::any_of(unless_.begin(), unless_.end(), is_this)) return dashes;
+    if (takes_next_word(*word) && word + 1 != dashes) ++word;
+  }
+  const bool has_own_dashes = dashes != given_.end() && words.size() <= names_;
+  if (has_own_dashes || words.size() < 2 || words[1] != words[0] + 1) return dashes;
+  return words[1];
+}
+
+bool Arguments::takes_next_word(const std::string& word) const {
+  if (word.starts_with("--")) {
+    const Option* const option = find(word);
+    return option != nullptr && option->type != nullptr;
+  }
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const Option* const option = find(std::string{'-', word[i]});
+    if (option != nullptr && option->type != nullptr) return i + 1 == word.size();
+  }
+  return false;
+}
+
 std::string Arguments::Option::name() const {
   const auto is_long = [](const std::string& name) { return name.starts_with("--"); };
   const auto found = std::find_if(names.begin(), names.end(), is_long);
@@ -108,7 +139,19 @@ const Arguments::Option* Arguments::find(std::string_view name) const {
     return std::find(option.names.begin(), option.names.end(), name) != option.names.end();
   };
   const auto found = std::find_if(options_.begin(), options_.end(), has_name);
-  return found != options_.end() ? &*found : nullptr;
+  if (found != options_.end()) return &*found;
+  return abbreviates_ && name.size() > 2 ? find_abbreviated(name) : nullptr;
+}
+
+const Arguments::Option* Arguments::find_abbreviated(std::string_view name) const {
+  const Option* only = nullptr;
+  for (const Option& option : options_) {
+    const bool fits = std::any_of(option.names.begin(), option.names.end(),
+                                  [&](const std::string& full) { return full.starts_with(name); });
+    if (fits && only != nullptr) return nullptr;
+    if (fits) only = &option;
+  }
+  return only;
 }
 
 bool Arguments::is_option(const std::string& word) const {
@@ -116,7 +159,7 @@ bool Arguments::is_option(const std::string& word) const {
   return passes_on_ != PassesOn::nothing || find(word) != nullptr || !inspect::number_of(word);
 }
 
-/// Moves `word` to the last word that belongs to the option.
+/// Reads the option and moves `word` to its last word.
 void Arguments::read_option(Word& word) const { word->starts_with("--") ? read_long(word) : read_short(word); }
 
 void Arguments::read_long(Word& word) const {

@@ -1,11 +1,11 @@
 // Reads the command line of one command. All commands use the same rules.
 //
-// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE"; a flag
-// is "-f" or "--flag", and "-fg" is two flags, as in getopt(3). Names cannot be abbreviated. If a value is given twice,
-// the last one counts. A negative number is a word, and so is everything after "--". `run` and `lock` pass words on to
-// another program: those are never options.
+// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". A flag
+// is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts abbreviated names. If a value is given
+// twice, the last one counts. A negative number is a word, and so is everything after "--". `run`, `lock` and `flock`
+// pass words on to another program: these words are never options.
 //
-// Why not CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
+// We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more lines than this parser.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -29,7 +30,7 @@ class Arguments {
 
   /// `names`: "-w,--wait,--timeout", short names first.
   void add_flag(const char* names, bool& flag, const char* text);
-  /// `read`: takes the value; returns what is wrong with it, or an empty string.
+  /// `read` takes the value, and returns what is wrong with it or an empty string.
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
@@ -38,7 +39,7 @@ class Arguments {
                  std::string (*read)(const std::string& given, Value& to), Value& to) {
     add_value(names, type, text, [read, &to](const std::string& given) { return read(given, to); });
   }
-  /// The accepted range of a number without sign and fraction.
+  /// The accepted range of an unsigned integer.
   struct Range {
     const char* what = "number";
     std::uint64_t least = 0;
@@ -54,17 +55,26 @@ class Arguments {
       return wrong;
     });
   }
-  /// Adds an option with a FILE, which must not be empty.
+  /// Adds an option whose value is the path of a file, which must not be empty.
   void add_file(const char* names, const char* text, std::string& path);
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Passes the words after "--" on to another program.
-  void pass_on_from_dashes() { passes_on_ = PassesOn::from_dashes; }
+  /// Passes the words after "--" on to another program. Without "--", passes on everything after the first word, unless
+  /// an option follows that word, or one of the options `unless` is given, with which no program follows. More than
+  /// `names` words before "--" are a program with a "--" of its own.
+  void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names) {
+    passes_on_ = PassesOn::from_dashes;
+    unless_ = std::move(unless);
+    names_ = names;
+  }
   /// Passes the first word and everything after it on to another program; "--" may precede them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
 
-  /// Reads the command line. Ends the command after --help or an error. `names`: the names of the words.
+  /// Accepts the beginning of a long name, if no other name begins with it.
+  void allow_abbreviations() { abbreviates_ = true; }
+
+  /// Reads the command line. Ends the command after --help or an error. `names` are the names of the words.
   void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
   const Words& given() const noexcept { return given_; }
   const Words& words() const noexcept { return words_; }
@@ -73,6 +83,8 @@ class Arguments {
   const Words& passed_on() const noexcept { return passed_on_; }
   /// Returns whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
+  /// Returns whether there are words to pass on, or a "--" before none.
+  bool passes_on() const noexcept { return has_dashes_ || !passed_on_.empty(); }
 
   /// Prints what is wrong and how to get help; ends the command.
   [[noreturn]] void refuse(const std::string& reason) const;
@@ -89,7 +101,12 @@ class Arguments {
   };
   using Word = Words::const_iterator;
 
+  /// Returns the last word to read: after it begins what is passed on.
+  Word end_of_own_words() const;
+  /// Returns whether the option's value is the next word.
+  bool takes_next_word(const std::string& word) const;
   const Option* find(std::string_view name) const;
+  const Option* find_abbreviated(std::string_view name) const;
   bool is_option(const std::string& word) const;
   void read_option(Word& word) const;
   void read_long(Word& word) const;
@@ -105,6 +122,9 @@ class Arguments {
   const Words given_;
   std::vector<Option> options_;
   PassesOn passes_on_ = PassesOn::nothing;
+  bool abbreviates_ = false;
+  std::vector<const char*> unless_;
+  std::size_t names_ = 0;
   Words words_;
   Words passed_on_;
   bool has_dashes_ = false;

@@ -12,14 +12,15 @@ namespace holdfast::cli {
 
 namespace {
 
-// In the order of --help. A command of a group has two words in its name.
+// Commands in the order of --help. A command of a group has two words in its name.
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER
     &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore,
 #endif
-    &kDel,   &kDoctor,  &kGet,           &kIncr,    &kKeys,  &kLock,           &kLocks, &kLs, &kPrune, &kRelease, &kRm,
-    &kServe, &kSet,     &kStat,          &kTop,     &kTtl,
+    &kDel,   &kDoctor,  &kFlock,         &kGet,     &kIncr,  &kKeys,           &kLock,
+    &kLocks, &kLs,      &kPrune,         &kRelease, &kRm,    &kServe,          &kSet,
+    &kStat,  &kTop,     &kTtl,           &kUnlock,
 };
 
 std::string list_of_commands() {

@@ -1,5 +1,5 @@
-// The table of commands. Each command is one object, with all its help texts, at the end of the file that implements
-// it. It is declared here and has a row in commands.cc. All help texts and bash completion are made from these objects.
+// The table of commands. Each command is one object with all its help texts, at the end of the file that implements it.
+// It is declared here and has a row in commands.cc. All help texts and the bash completion are made from these objects.
 #pragma once
 
 #include <string>
@@ -15,25 +15,26 @@ class Arguments;
 struct Subcommand {
   const char* name;         // "ls", "cluster status"
   const char* summary;      // its line in `holdfast --help`
-  const char* usage;        // what follows "holdfast ls [OPTIONS]"
+  const char* usage;        // the text after "holdfast ls [OPTIONS]"
   const char* description;  // the first sentence of its --help
   const char* footer;       // the text after the options
   /// Declares the options, reads the command line and runs the command. Returns the exit status. Throws Exit if the
-  /// command ends early: after --help, a wrong command line, or a world that cannot be read.
+  /// command ends early: after --help, after a wrong command line, or if the world cannot be read.
   int (*run)(Arguments& arguments);
   int usage_status = exit_status::kTrouble;  // for a wrong command line
   const char* program = "holdfast";          // the name in messages and in the version
 };
 
-// Grouped by file.
+// The commands by file.
 extern const Subcommand kCluster;                           // cluster/cluster_command.cc
-extern const Subcommand kHolders, kBreak, kAcceptNewStore;  // the same
+extern const Subcommand kHolders, kBreak, kAcceptNewStore;  // the same file
 extern const Subcommand kClusterStatus;                     // cluster/status_command.cc
 extern const Subcommand kAgent;                             // cluster/agent_command.cc
 extern const Subcommand kGet, kKeys, kTtl;                  // cli/get_command.cc
 extern const Subcommand kSet, kDel, kIncr;                  // cli/set_command.cc
 extern const Subcommand kRm, kPrune;                        // cli/rm_command.cc
-extern const Subcommand kLock;                              // lock/lock_command.cc
+extern const Subcommand kLock, kUnlock;                     // lock/lock_command.cc
+extern const Subcommand kFlock;                             // lock/flock_command.cc
 extern const Subcommand kRelease;                           // lock/release_command.cc
 extern const Subcommand kLs, kStat;                         // look/ls_command.cc
 extern const Subcommand kLocks;                             // look/locks_command.cc

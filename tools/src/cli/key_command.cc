@@ -22,6 +22,19 @@ holdfast_dict* KeyCommand::open(Does does) {
   return dict_ = value_or_fail(inspect::attach(name()));
 }
 
+holdfast_dict* KeyCommand::open_or_create(const holdfast_options& options) {
+  world_.enter(inspect::IfMissing::create);
+  const std::string name = this->name();
+  int code = holdfast_attach(name.data(), name.size(), &dict_);
+  if (code == HOLDFAST_NOT_FOUND) {
+    code = holdfast_open(name.data(), name.size(), &options, &dict_);
+    // Another process may have created it in the meantime, with another size.
+    if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict_);
+  }
+  if (code != HOLDFAST_OK) fail_by(code);
+  return dict_;
+}
+
 std::string KeyCommand::plain(const std::string& typed) const {
   if (!escaped_) return typed;
   const auto text = inspect::unescaped(typed);
@@ -52,7 +65,7 @@ bool KeyCommand::may_be_held(const std::string& key) const {
 }
 
 std::string read_seconds(const std::string& text, double& seconds) {
-  constexpr double kMost = 1e10;  // holdfast.h: longer is never
+  constexpr double kMost = 1e10;  // holdfast.h: longer times mean never
   seconds = inspect::number_of(text).value_or(-1);
   if (seconds >= 0 && seconds <= kMost) return {};
   return fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text));

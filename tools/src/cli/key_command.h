@@ -1,4 +1,4 @@
-// Shared by the commands for one key: reads the dictionary and the key from the command line, and checks for held
+// Shared by the commands for one key. Reads the dictionary and the key from the command line, and checks for held
 // locks.
 #pragma once
 
@@ -19,16 +19,18 @@ class KeyCommand {
   std::string name() const { return arguments_.word(0); }
   /// Returns the word with this number as a key. Ends the command if it is not a valid key.
   std::string key(std::size_t number = 1) const;
-  /// Returns the text as typed, or unescaped with --escaped.
+  /// Returns the text as typed, or unescaped if --escaped is set.
   std::string plain(const std::string& typed) const;
 
   enum class Does { look, change };
   /// Opens the dictionary, and enters its world unless the command only reads.
   holdfast_dict* open(Does does);
+  /// Opens the dictionary to change it, and creates it with these options if it is missing.
+  holdfast_dict* open_or_create(const holdfast_options& options);
   holdfast_dict* dict() const noexcept { return dict_; }
 
-  /// Returns true, and says why, if a process that may be alive holds the key as a lock or permits, or if we cannot
-  /// find out.
+  /// Returns true, and prints why, if a process that may be alive holds the key as a lock or permits, or if that is
+  /// unknown.
   bool may_be_held(const std::string& key) const;
 
  private:
@@ -41,7 +43,7 @@ class KeyCommand {
 /// Reads a time to live. Returns what is wrong with the text, or an empty string.
 std::string read_seconds(const std::string& text, double& seconds);
 
-/// Ends the command with the message for this error code.
+/// Ends the command with the message of this error code.
 [[noreturn]] void fail_by(int code);
 
 }  // namespace holdfast::cli

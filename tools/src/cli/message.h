@@ -1,4 +1,4 @@
-// Messages on standard error, and the end of the command. Each message is one write, so that messages of several
+// Prints messages on standard error, and ends the command. Each message is one write, so that messages of several
 // processes do not mix.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace holdfast::cli {
 
-/// As for grep: 1 is a negative answer, 2 is an error, including a wrong command line.
+/// Exit statuses as in grep: 1 is a negative answer; 2 is an error, including a wrong command line.
 namespace exit_status {
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;
@@ -32,7 +32,7 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
 }
 
-/// Prints why the answer is no, and returns that exit status.
+/// Prints why the answer is no, and returns the exit status of that answer.
 template <class... Arguments>
 int say_no(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "base/name.h"
@@ -61,7 +62,7 @@ std::string Output::styled(std::string_view text, Style style) const {
 
 void say_as(std::string_view speaker, std::string_view text) {
   const std::string line = fmt::format("{}: {}\n", speaker, text);
-  // A failure cannot be reported anywhere else.
+  // A failure to write an error message cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -99,14 +100,24 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// Lines are cut off at the width of the terminal.
-std::string Table::for_people(const Output& output) const {
+std::vector<std::size_t> Table::widths() const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = std::strlen(columns_[i].title);
     for (const std::vector<Cell>& row : rows_) width = std::max(width, width_of(row[i].text));
     widths.push_back(width);
   }
+  return widths;
+}
+
+std::size_t Table::width() const {
+  const std::vector<std::size_t> all = widths();
+  return std::accumulate(all.begin(), all.end(), (all.size() - 1) * kGap);
+}
+
+// Lines are cut off at the width of the terminal.
+std::string Table::for_people(const Output& output) const {
+  const std::vector<std::size_t> widths = this->widths();
   std::string lines;
   const auto add = [&](std::size_t i, std::size_t& used, const std::string& whole, Style style) {
     const bool last = i + 1 == columns_.size();

@@ -59,7 +59,7 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 
 std::string loaded_library() {
   Dl_info info{};
-  // Look up a string inside the library: the address of a function may be a stub in the executable.
+  // Look up a string inside the library, because the address of a function may be a stub in the executable.
   if (dladdr(holdfast_version(), &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code error;
   const fs::path library = fs::canonical(info.dli_fname, error);

@@ -1,4 +1,4 @@
-// Finds the Lua files and the shared library of this executable, in a build tree or an installed one.
+// Finds the Lua files and the shared library of this executable, in a build tree or an installation.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@ struct SearchPaths {
   std::string library;  // templates for package.cpath
 };
 
-/// Returns the Lua files of the trees that exist around the executable: <root>/lua for <root>/<build>/holdfast, and
-/// <prefix>/share/lua/5.1 for <prefix>/bin/holdfast; and the libraries beside the loaded one. May be empty.
+/// Returns paths for the Lua files and libraries that exist around the executable; they may be empty. Lua files:
+/// <root>/lua for <root>/<build>/holdfast, and <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries: those
+/// beside the loaded one.
 SearchPaths search_paths();
 
-/// Joins the user's LUA_PATH or LUA_CPATH (null: not set), in which ";;" stands for the default as usual, the
-/// executable's own path, and the default, in this order.
+/// Joins the user's LUA_PATH or LUA_CPATH (null: not set), the executable's own path and the default, in this order. As
+/// usual, ";;" in the user's path stands for the default.
 std::string join_path(const char* user, const std::string& own, const std::string& defaults);
 
-/// Returns the file of the libholdfast.so that this process has loaded; empty if unknown.
+/// Returns the path of the libholdfast.so that this process has loaded; empty if unknown.
 std::string loaded_library();
 
 }  // namespace holdfast::cli

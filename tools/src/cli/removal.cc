@@ -26,8 +26,8 @@ namespace {
 
 constexpr double kLookForUsers = 5;
 constexpr std::size_t kAnswerMost = 4096;
-/// Prefix of the judge's answer: without it, an answer without an objection would be an empty packet, which means the
-/// end.
+/// Prefix of the judge's answer. Without a prefix, an answer without an objection would be an empty packet, which means
+/// end of file.
 constexpr const char* kJudged = "=";
 
 /// Returns the first living process that holds something. REQUIRES: processes are read after the locks.
@@ -44,13 +44,13 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
   return {};
 }
 
-/// Returns why its locks must not be ended. Runs in a process that only reads.
+/// Returns why the dictionary's locks must not be ended. Runs in a process that only reads.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // As in the library: the processes named in such a file mean nothing if the dictionary is not in use.
+  // As in the library, the processes named in such a file mean nothing if the dictionary is not in use.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
@@ -63,7 +63,7 @@ std::string objection_of_holders(const std::string& name) {
   return {};
 }
 
-/// Returns the processes of the world that have it open; if there are none, any visible process that has it open.
+/// Returns the processes of the world that have the dictionary open; if there are none, any visible process that does.
 std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, const inspect::Openers& of_world,
                                       const WorldOptions& world, const std::string& directory,
                                       const inspect::Processes& processes) {
@@ -136,8 +136,8 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
     return fmt::format("cannot tell whether {} has it open: it is in another pid namespace",
                        inspect::in_words(**unseen));
   if (!of_world.complete()) return "cannot tell whether a process has it open: this user may not inspect all processes";
-  // A command of `holdfast lock` uses the dictionary, but has not mapped it. (So does the judge, which is asked when
-  // all others are known.)
+  // The command of `holdfast lock` uses the dictionary, but has not mapped it. The judge has mapped it too, but is
+  // asked only when all others are known.
   const std::string objection = judge.objection(name);
   return objection.empty() ? "a process that is not visible from here has it open" : objection;
 }

@@ -1,4 +1,4 @@
-// Decides whether a dictionary must not be removed, because processes use it, hold locks in it, or may do so.
+// Decides whether a dictionary must not be removed, because processes use it or hold locks in it, or may do so.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace holdfast::cli {
 struct Candidate {
   std::string name;
   inspect::SoleUse use = {};
-  std::string objection = {};  // empty if none was found
-  bool forced = false;         // no check is made
+  std::string objection = {};  // why not to remove it; empty if there is no reason
+  bool forced = false;         // remove it without checks
 };
 
-/// Looks for living processes that hold locks. It does so in a child, because a process that has entered a world cannot
-/// read it from outside. Create it before this process enters the world.
+/// Finds living processes that hold locks. It does so in a child, because a process that has entered a world cannot
+/// read the world from outside. Create the judge before this process enters the world.
 class HolderJudge {
  public:
   HolderJudge();
@@ -31,13 +31,13 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// If there is no objection and no process uses the dictionary, none can start to use it while `use` is held. If `use`
-/// is not held, the dictionary does not exist. REQUIRES: this process has entered the world, and has not opened the
-/// dictionary.
+/// Judges a dictionary. If there is no objection and no process uses the dictionary, no process can start to use it
+/// while `use` is held. If `use` is not held, the dictionary does not exist. REQUIRES: this process has entered the
+/// world, and has not opened the dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
-/// Names the processes that use the dictionary, if they are visible, or the holder of a lock in it. REQUIRES: the world
-/// is entered.
+/// Returns a text that names the processes that use the dictionary, if they are visible, or the holder of a lock in it.
+/// REQUIRES: this process has entered the world.
 std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name,
                          const HolderJudge& judge);
 

@@ -21,10 +21,10 @@ namespace holdfast::cli {
 namespace {
 
 /// Removes a dictionary that was not refused. Returns the exit status. `was_there`: the dictionary existed before this
-/// process entered the world: entering removes dictionaries that dead processes left.
+/// process entered the world, which removes dictionaries that dead processes left behind.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
-  // The dictionary that we judged may have been removed and created again by others.
+  // Other processes may have removed the judged dictionary and created a new one.
   const bool is_judged = candidate.forced || candidate.use.still_has_name();
   const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
   if (code == HOLDFAST_OK || (code == HOLDFAST_NOT_FOUND && was_there)) return exit_status::kYes;
@@ -101,10 +101,10 @@ int run_rm(Arguments& arguments) {
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
-  // Enter first: the first process that enters a world removes the dictionaries that dead processes left there.
+  // Enter first: the first process that enters a world removes the dictionaries that dead processes left behind.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
-  // Judge one at a time, because each is closed to others while it is judged. Find the processes that use it
+  // Judge one at a time, because a dictionary is closed to others while it is judged. Find the processes that use it
   // afterwards.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
@@ -125,7 +125,7 @@ int run_prune(Arguments& arguments) {
   std::set<std::string> were_there;
   for (const std::string& name : arguments.words())
     if (is_file_there(name)) were_there.insert(name);
-  const std::string directory = world.enter();  // removes dictionaries that dead processes left
+  const std::string directory = world.enter();  // removes dictionaries that dead processes left behind
   const std::vector<std::string> names = value_or_fail(inspect::dictionary_names());
   std::vector<Pruned> pruned;
   bool failed = false;
@@ -155,7 +155,7 @@ const Subcommand kRm{"rm",
                      "Remove dictionaries, with the locks in them.",
                      R"(rm refuses if another process has the dictionary open or holds a lock in it, or if it cannot
 find out, because the locks would be lost. With --force it removes the dictionary, and those
-processes get an error. The next dictionary with this name is a new one.
+processes get an error. Opening this name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
                      run_rm};

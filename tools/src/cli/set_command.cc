@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/name.h"
+#include "base/parse.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -19,7 +20,7 @@ namespace {
 
 std::string read_number(const std::string& text, double& to) {
   const auto number = inspect::number_of(text);
-  // A counter that becomes nan or infinite stays so, and JSON cannot show it.
+  // A counter that becomes nan or infinite can never become finite again, and JSON cannot represent it.
   if (!number || !std::isfinite(*number))
     return fmt::format("bad number {}: expected a finite decimal number, as in 7, -2.5 or 1e6", quote(text));
   to = *number;
@@ -32,7 +33,7 @@ struct Stored {
   double number = 0;
 };
 
-/// Converts the text to a value of its type; returns what is wrong with it, or an empty string.
+/// Converts the text to a value of its type. Returns what is wrong with the text, or an empty string.
 std::string read_value(const std::string& text, Stored& value) {
   if (value.type == HOLDFAST_STRING) {
     value.bytes = text;
@@ -51,6 +52,45 @@ std::string read_type(const std::string& text, int& type) {
   const bool known = text == "string" || text == "number" || text == "boolean";
   return known ? std::string() : fmt::format("bad type {}: expected string, number or boolean", quote(text));
 }
+
+std::string read_size(const std::string& text, std::uint64_t& bytes) {
+  const auto size = parse_size(text);
+  bytes = size ? *size : 0;
+  if (!size) return size.status().message;
+  return bytes >= HOLDFAST_SIZE_MIN
+             ? std::string()
+             : fmt::format("bad size {}: at least {} bytes (12k)", quote(text), int{HOLDFAST_SIZE_MIN});
+}
+
+/// The options that create a missing dictionary.
+class Creation {
+ public:
+  explicit Creation(Arguments& arguments) : arguments_(arguments) {
+    arguments.add_flag("--create", wanted_, "Create the dictionary if it is missing");
+    arguments.add_value("--size", "SIZE", "With --create: the size of a new dictionary, as in 1m; default: 8m",
+                        read_size, options_.size);
+    arguments.add_flag("--persist", persist_, "With --create: never replace the new dictionary");
+  }
+
+  holdfast_dict* open(KeyCommand& command) {
+    if (!wanted_) return command.open(KeyCommand::Does::change);
+    options_.persist = persist_ ? HOLDFAST_PERSISTENT : HOLDFAST_KEPT;
+    return command.open_or_create(options_);
+  }
+
+  /// Call it after the command line was read.
+  void check() const {
+    if (wanted_) return;
+    if (options_.size != 0) arguments_.refuse("--size needs --create");
+    if (persist_) arguments_.refuse("--persist needs --create");
+  }
+
+ private:
+  const Arguments& arguments_;
+  holdfast_options options_{};
+  bool wanted_ = false;
+  bool persist_ = false;
+};
 
 struct SetOptions {
   Stored value;
@@ -98,10 +138,12 @@ int run_set(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   SetOptions options;
   declare(arguments, options);
+  Creation creation(arguments);
   arguments.parse(2, 3, {"NAME", "KEY", "VALUE"});
+  creation.check();
   const std::string key = command.key();
   read_value_of(arguments, command, options);
-  holdfast_dict* const dict = command.open(KeyCommand::Does::change);
+  holdfast_dict* const dict = creation.open(command);
   if (!options.force && command.may_be_held(key)) return exit_status::kNo;
   int forcible = 0;
   const Stored& value = options.value;
@@ -117,7 +159,7 @@ int run_set(Arguments& arguments) {
 int run_del(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Delete held locks, too, and ignore missing keys");
+  arguments.add_flag("-f,--force", force, "Also delete held locks, and ignore missing keys");
   arguments.parse(2, HOLDFAST_KEY_MAX, {"NAME", "KEY"});
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   int status = exit_status::kYes;
@@ -144,13 +186,15 @@ int run_incr(Arguments& arguments) {
                       [&](const std::string& text) { return read_number(text, initial.emplace()); });
   arguments.add_value("--init-ttl", "SECONDS", "Expire a key that --init creates after SECONDS; default: never",
                       read_seconds, exptime);
+  Creation creation(arguments);
   arguments.parse(2, 3, {"NAME", "KEY", "BY"});
+  creation.check();
   double by = 1;
   const bool has_by = arguments.words().size() > 2;
   if (const std::string wrong = has_by ? read_number(arguments.word(2), by) : ""; !wrong.empty())
     arguments.refuse(wrong);
   const std::string key = command.key();
-  holdfast_dict* const dict = command.open(KeyCommand::Does::change);
+  holdfast_dict* const dict = creation.open(command);
   double sum = 0;
   const int code =
       holdfast_incr(dict, key.data(), key.size(), by, initial ? 1 : 0, initial.value_or(0), exptime, &sum, nullptr);
@@ -175,7 +219,9 @@ const Subcommand kSet{"set",
                       "Store a value",
                       "NAME KEY VALUE",
                       "Store a value.",
-                      R"(With --stdin instead of VALUE, reads the value from standard input.
+                      R"(With --stdin instead of VALUE, reads the value from standard input. A dictionary that --create
+creates stays until "holdfast rm" or a reboot. Without --persist, a program that opens it with
+another size replaces it while no process uses it.
 
 Exit status: 0 success; 1 the key has a value (--add) or has none (--replace), or is a held
 lock; 2 error.)",
@@ -192,7 +238,10 @@ const Subcommand kIncr{"incr",
                        "Increment a number",
                        "NAME KEY [BY]",
                        "Add BY (default: 1) to a number, and print the sum.",
-                       R"(Exit status: 0 success; 1 no such key and no --init; 2 error.)",
+                       R"(A dictionary that --create creates stays until "holdfast rm" or a reboot. Without --persist, a
+program that opens it with another size replaces it while no process uses it.
+
+Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// Reads the master's signals from a descriptor instead of handling them: none gets lost and none interrupts.
+// Reads the master's signals from a descriptor instead of handling them, so that none gets lost and none interrupts.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -13,17 +13,17 @@ namespace holdfast::cli {
 
 class SignalQueue {
  public:
-  /// Blocks TERM, INT, QUIT, HUP and CHLD for good and collects them from now on. Ignores PIPE, because a broken log
-  /// pipe must not end the master. Throws std::system_error.
+  /// Blocks TERM, INT, QUIT, HUP and CHLD permanently, and collects them from now on. Ignores PIPE, because a broken
+  /// log pipe must not end the master. Throws std::system_error.
   SignalQueue();
 
-  /// Returns a descriptor that is readable when next() has something.
+  /// Returns a descriptor that is readable when next() has a signal.
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next();
 
-  /// For a forked child: restores the signals that a program expects, except that INT, QUIT and HUP do nothing. A
-  /// terminal sends those to the whole process group, but the master acts on them. Programs that the child executes get
-  /// them as this program found them (nohup), so the others are caught instead of ignored.
+  /// Restores, in a forked child, the signals that a program expects, except that INT, QUIT and HUP do nothing. A
+  /// terminal sends these three to the whole process group, but the master acts on them. They are caught, not ignored,
+  /// so that programs that the child executes start with the dispositions that this program found (nohup).
   void become_worker();
 
   /// Returns whether HUP was ignored when the program started (nohup).
@@ -36,7 +36,7 @@ class SignalQueue {
   sigset_t ignored_;  // signals that were ignored when the program started
 };
 
-/// Ends this process by that signal, so that its parent sees the reason. Async-signal-safe.
+/// Ends this process by the signal, so that its parent sees the reason. Async-signal-safe.
 [[noreturn]] void die_by(int signal);
 
 /// Describes how a child ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` comes from waitpid.

@@ -1,4 +1,4 @@
-// Switches the process to another user.
+// Switches the process to a different user.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace holdfast::cli {
 
-/// Returns what is wrong with the name or number; empty if there is such a user.
+/// Returns what is wrong with the name or number; empty if the user exists.
 std::string check_user(const std::string& name);
 
-/// Becomes that user, by name or number, with its groups. Gives up all rights of root: files are checked and opened as
-/// by any program of that user. Returns what is wrong, or an empty string. `before` runs as root, if this is another
-/// user and the switch is allowed.
+/// Switches to a user, by name or number, with all groups of the user. Drops all rights of root, so files are checked
+/// and opened as for any program of that user. Returns what is wrong, or an empty string. If the switch is allowed and
+/// the user differs, first calls `before` as root.
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& before = {});
 
 }  // namespace holdfast::cli

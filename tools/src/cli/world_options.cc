@@ -1,6 +1,9 @@
 #include "cli/world_options.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <utility>
 
 #include "cli/message.h"
 #include "cli/user.h"
@@ -12,7 +15,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// For a scan of all processes of the machine.
+/// Time limit for a scan of all processes of the machine.
 constexpr double kScanSeconds = 5;
 
 }  // namespace
@@ -52,7 +55,7 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
 void WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
   if (const std::string wrong = user_ ? become() : ""; !wrong.empty()) fail("{}", wrong);
-  // Others may truncate files while this process reads them.
+  // Other processes may truncate files while this process reads them.
   static_cast<void>(holdfast_guard_sigbus());
 }
 
@@ -61,9 +64,22 @@ std::string WorldOptions::observe() {
   return value_or_fail(inspect::observe());
 }
 
-std::string WorldOptions::enter() {
+std::optional<std::string> WorldOptions::observe_if_used() {
   apply();
-  return value_or_fail(inspect::enter());
+  auto observed = inspect::observe();
+  const bool is_unused = !observed && inspect::is_unused_yet(observed.status()) && !names_missing_directory();
+  if (!is_unused) return value_or_fail(std::move(observed));
+  if (!json_) say("{} ({}); {}", inspect::kUnusedYet, inspect::directory_to_be(), inspect::kOtherWays);
+  return std::nullopt;
+}
+
+bool WorldOptions::names_missing_directory() const {
+  return !directory_.empty() && ::access(directory_.c_str(), F_OK) != 0;
+}
+
+std::string WorldOptions::enter(inspect::IfMissing if_missing) {
+  apply();
+  return value_or_fail(inspect::enter(if_missing));
 }
 
 }  // namespace holdfast::cli

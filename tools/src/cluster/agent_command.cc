@@ -14,7 +14,7 @@ namespace holdfast::cli {
 
 namespace {
 
-// The program parses its own command line, and has its own help.
+// The agent parses its own command line, and has its own help.
 int run_agent(Arguments& arguments) { return become_agent(arguments.given()); }
 
 }  // namespace

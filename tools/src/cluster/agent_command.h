@@ -1,5 +1,5 @@
-// `holdfast agent`: becomes the program holdfast-agent beside this one. That is a separate program, because it needs
-// libraries that nothing else does.
+// Implements `holdfast agent`, which becomes the program holdfast-agent beside this one. The agent is a separate
+// program because it needs libraries that nothing else needs.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses of that program, as in tools/docs/holdfast.md.
+/// Exit statuses of the agent, as in tools/docs/holdfast.md.
 namespace agent_status {
 inline constexpr int kWrongConfiguration = 2;
 inline constexpr int kSuperseded = 3;
 }  // namespace agent_status
 
-/// Returns the path of that program.
+/// Returns the path of the agent.
 std::string agent_program();
-/// Makes a message for a program that cannot be run because of an errno value.
+/// Returns a message for an agent that cannot be run because of an errno value.
 std::string why_no_agent(int error);
-/// Replaces this process. Returns only on failure: the exit status, after a message.
+/// Replaces this process by the agent. On failure, prints a message and returns the exit status.
 int become_agent(const Words& given);
 
 }  // namespace holdfast::cli

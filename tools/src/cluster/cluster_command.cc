@@ -26,7 +26,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// A revision of a store, which counts in signed 64-bit numbers.
+/// The highest revision of a store, which counts in signed 64-bit numbers.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 std::string time_of(const std::string& milliseconds) {
@@ -38,7 +38,7 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-/// Numbers as numbers, unknown values as null.
+/// Writes numbers as numbers, and unknown values as null.
 inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
   inspect::Json holder;
   inspect::add_text(holder, "dictionary", dictionary);
@@ -59,9 +59,9 @@ inspect::Json to_json(const std::string& dictionary, const std::string& key, Ans
 
 std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
-  // Others wrote these names.
+  // Other programs wrote these names.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  // The key was put into the store by hand.
+  // The key was put into the store manually.
   if (answer["machine"].empty())
     return fmt::format("{}: held by no machine: its key in the store has no lease; revision {}\n",
                        inspect::escaped(key), text("revision"));
@@ -145,7 +145,7 @@ const Subcommand kCluster{"cluster",       "Show and repair the locks of a clust
   break             Take a lock away from the machine that holds it
   accept-new-store  Accept a new store instead of the known one
 
-Run "holdfast cluster SUBCOMMAND --help" for help on one of them.)", run_cluster};
+Run "holdfast cluster SUBCOMMAND --help" for help on a subcommand.)", run_cluster};
 
 const Subcommand kHolders{"cluster holders",
                           "Show which machine holds a lock, according to the store",
@@ -161,8 +161,8 @@ const Subcommand kBreak{"cluster break",
                         "DICTIONARY KEY --revision N",
                         "Take a lock away from the machine that holds it.",
                         R"("holdfast cluster holders" shows the revision of the grant. Later grants are not affected.
-Programs on one machine pass a lock on without asking the store: the program that holds it at
-that moment loses it.
+Programs on one machine pass a lock on without asking the store, so the program that holds the
+lock at that moment loses it.
 
 Exit status: 0 success; 1 the lock has no grant with that revision; 2 error.)",
                         run_break};
@@ -172,13 +172,13 @@ const Subcommand kAcceptNewStore{
     "Accept a new store instead of the known one",
     "CLUSTER ID",
     "Accept a new store instead of the known one.",
-    R"(An agent refuses an etcd cluster with another cluster id than the one it knows, because two
-stores could grant the same lock twice. If you replaced the store on purpose, accept the new one
-on each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
+    R"(An agent refuses an etcd cluster whose cluster id differs from the known one, because two stores
+could grant the same lock twice. If you replaced the store on purpose, accept the new store on
+each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
 
 The agent uses the new store after one lease time, when no machine holds a lock of the old one.
 
-Exit status: 0 success; 1 no endpoint names that store, or most name the known one; 2 error.)",
+Exit status: 0 success; 1 no endpoint names the new store, or most name the known one; 2 error.)",
     run_accept};
 
 }  // namespace holdfast::cli

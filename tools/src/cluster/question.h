@@ -15,11 +15,11 @@ inline constexpr double kAnswerSeconds = 5;
 /// The fields of an answer, by name.
 using Answer = std::map<std::string, std::string>;
 
-/// Asks the agent about the key, and waits at most `seconds` for its answer. An error has a message for the user.
+/// Asks the agent about the key, and waits at most `seconds` for the answer. On failure returns a message for the user.
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
                            std::uint64_t revision, double seconds = kAnswerSeconds);
 
-/// Waits for the answer of an agent that was asked, and closes the descriptor.
+/// Waits for the answer to a question that was sent, and closes the descriptor.
 Expected<Answer> await_answer(int fd, double seconds = kAnswerSeconds);
 
 }  // namespace holdfast::cli

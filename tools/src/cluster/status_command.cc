@@ -29,17 +29,17 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Shorter times in the agent's queue are not shown.
+/// Shorter times in the agent's queue are not printed.
 constexpr double kQueuedMs = 1;
 
-/// A dictionary of a cluster, and why its locks are unavailable; empty: they are available.
+/// A dictionary of a cluster, and why its locks are unavailable. The reason is empty if they are available.
 struct Member {
   std::string dictionary;
   holdfast_cluster state{};
   std::string trouble;
 };
 
-/// The agent of a cluster here; if it did not answer, why.
+/// The agent of a cluster on this machine. If it did not answer, the reason.
 struct Agent {
   Answer answer;
   std::string trouble;
@@ -63,7 +63,7 @@ Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
 }
 
-/// Adds the dictionary; returns false if it is plain. Reads its state after the agent has answered, which may take
+/// Adds the dictionary; returns false if it is plain. Reads the state after the agent has answered, which may take
 /// long.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
@@ -85,9 +85,9 @@ void add_listening_agents(Overview& overview) {
     if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
-/// Reads the dictionary with that name, or all that belong to clusters. There are none before there is a world, because
-/// an agent may be the first process. But a directory that was named must exist.
-Expected<Overview> look(const std::string& name) {
+/// Reads the dictionary with that name, or all dictionaries that belong to clusters. There are none before the world
+/// exists, because an agent may be the first process. But a directory that the user named must exist.
+Expected<Overview> gather(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
     const bool is_to_be = inspect::is_default_directory() || std::filesystem::exists(inspect::directory_to_be());
@@ -105,7 +105,7 @@ Expected<Overview> look(const std::string& name) {
   }
   auto names = inspect::dictionary_names();
   if (!names) return names.status();
-  for (const std::string& one : *names)  // a dictionary that has just been removed is skipped
+  for (const std::string& one : *names)  // skips a dictionary that has just been removed
     if (auto dict = inspect::attach(one)) add_member(one, *dict, overview);
   add_listening_agents(overview);
   return overview;
@@ -118,7 +118,7 @@ void say_that_there_is_none(const Overview& overview) {
   say("no dictionary here belongs to a cluster yet; an agent runs for {}", fmt::join(clusters, ", "));
 }
 
-/// Returns whether locks are available: of each dictionary, and of each agent without a dictionary.
+/// Returns whether the locks of each dictionary, and of each agent without a dictionary, are available.
 bool is_all_well(const Overview& overview) {
   const bool members_are = std::all_of(overview.members.begin(), overview.members.end(),
                                        [](const Member& member) { return member.trouble.empty(); });
@@ -145,7 +145,7 @@ std::map<std::uint64_t, std::uint64_t> latency_of(const Answer& answer) {
   return within;
 }
 
-/// Returns the time within which that part of the requests was answered.
+/// Returns the time within which this fraction of the requests was answered.
 std::string time_within(const Answer& answer, double part) {
   const double wanted = static_cast<double>(number(answer, "latency_count")) * part;
   for (const auto& [bound, count] : latency_of(answer))
@@ -153,7 +153,7 @@ std::string time_within(const Answer& answer, double part) {
   return "more than 1 s";
 }
 
-/// Returns how long requests waited in the agent, on average.
+/// Returns how long a request waited in the agent on average.
 double queued_ms(const Answer& answer) {
   const auto count = static_cast<double>(number(answer, "latency_count"));
   return count == 0 ? 0 : static_cast<double>(number(answer, "queue_us_sum")) / count / 1e3;
@@ -268,7 +268,7 @@ int run_status(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.parse(0, 1, {"DICTIONARY"});
   world.apply();
-  const Overview overview = value_or_fail(look(arguments.word(0)));
+  const Overview overview = value_or_fail(gather(arguments.word(0)));
   if (world.json())
     print_json(to_json(overview), world.output());
   else

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kGenerations = 32;
 
-/// Looks each process up once, because most have the same ancestors.
+/// Finds parents. Looks up each process only once, because most processes have the same ancestors.
 class Parents {
  public:
   std::uint32_t of(std::uint32_t pid) {
@@ -22,9 +22,9 @@ class Parents {
   std::map<std::uint32_t, std::uint32_t> known_;
 };
 
-using Holders = std::map<std::uint32_t, std::uint64_t>;  // keyed by pid as seen here
+using Holders = std::map<std::uint32_t, std::uint64_t>;  // by pid as seen here
 
-/// Omits dead holders: their pid may belong to another process now.
+/// Returns the holders that are not dead: the pid of a dead holder may belong to a different process now.
 Holders living_holders(const std::vector<Lock>& locks, Processes& processes) {
   Holders found;
   for (const Lock& lock : locks) {

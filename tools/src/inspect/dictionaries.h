@@ -1,4 +1,4 @@
-// The dictionaries of a world, for `holdfast ls` and `holdfast stat`. Read without a mutex.
+// The dictionaries of a world, for `holdfast ls` and `holdfast stat`. They are read without a mutex.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace holdfast::inspect {
 
 struct Dictionary {
   std::string name;
-  std::string trouble;   // why it cannot be read; then only name and file are known. Empty if it can
-  bool is_gone = false;  // it was removed in the meantime
+  std::string trouble;   // why it cannot be read, or empty; if set, only name and file are known
+  bool is_gone = false;  // removed in the meantime
   holdfast_dict* handle = nullptr;
   std::uint64_t size = 0;
   std::uint64_t largest_value = 0;
@@ -32,7 +32,7 @@ struct Dictionary {
   std::uint64_t reads() const noexcept { return counts.hits + counts.misses; }
 };
 
-/// A process that uses a dictionary: it has the dictionary open, or holds or waits for a lock in it.
+/// A process that uses a dictionary: it has the dictionary open, or holds or waits for a lock in the dictionary.
 struct Opener {
   std::uint32_t pid;
   std::string program;
@@ -40,37 +40,37 @@ struct Opener {
 
 struct Users {
   std::vector<Opener> seen;  // sorted by pid
-  bool complete = false;     // there are no others
+  bool complete = false;     // `seen` is complete
 };
 
-/// Opens the dictionary for reading. Returns not_found with a message that names the existing ones.
+/// Opens the dictionary for reading. Returns not_found with a message that names the existing dictionaries.
 Expected<holdfast_dict*> attach(const std::string& name);
 
-/// Returns whether the result of a call means that the dictionary was removed in the meantime, or never belonged to
-/// this world. A dictionary whose file was truncated still exists: it is damaged.
+/// Returns whether the result of a call means that the dictionary was removed in the meantime or never belonged to this
+/// world. A dictionary whose file was truncated is damaged but still exists.
 bool is_gone(const std::string& directory, const std::string& name, int code);
 
 /// Reads one dictionary. Sets `trouble` on failure.
 Dictionary look_at(const std::string& directory, const std::string& name, Read what);
 
 /// Reads all dictionaries, or the named ones, except those that are removed in the meantime. Returns not_found if a
-/// named one does not exist.
+/// named dictionary does not exist.
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
 
 /// Returns whether a dictionary that could be read was removed since.
 bool was_removed_since(const std::string& directory, const Dictionary& dictionary);
 
-/// Records which processes hold or wait for its locks. Gives up at `end`, in holdfast_now() time.
+/// Records which processes hold or wait for the dictionary's locks. Stops at `end`, in holdfast_now() time.
 void find_lockers(Dictionary& dictionary, double end);
-/// Records the same from locks that were gathered before.
+/// Records the same from locks that were gathered earlier.
 void note_lockers(Dictionary& dictionary, const std::vector<Lock>& locks);
 
-/// Returns the processes that have the dictionary open, and the living ones that hold or wait for its locks: the
+/// Returns the processes that have the dictionary open, and the living processes that hold or wait for its locks. The
 /// command of `holdfast lock` holds a lock without having the dictionary open.
 Users users_of(const Dictionary& dictionary, const Openers& openers, Processes& processes);
 
-/// Names the visible processes that have the dictionary open.
+/// Returns the visible processes that have the dictionary open.
 std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes);
 
 }  // namespace holdfast::inspect

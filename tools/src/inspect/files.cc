@@ -24,7 +24,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
+constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
 // See docs/format.md; unchanged since the first layout.
 constexpr std::size_t kMutexOffset = 112;
 constexpr off_t kNameFilesOffset = 256;  // since layout 6
@@ -82,13 +82,13 @@ void take_status(WorldFile& file, const struct stat& status) {
   file.links = static_cast<std::uint32_t>(status.st_nlink);
 }
 
-/// Returns an empty string if the file is not named as a dictionary.
+/// Returns the name of the file's dictionary; empty if the file's name is not a dictionary's.
 std::string dictionary_of(const std::string& file) {
   if (!file.ends_with(kDictionarySuffix)) return "";
   return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
 }
 
-/// Sorted. Omits files that are not published yet, and files that programs keep over exec.
+/// Returns sorted names. Omits files that are not published yet, and files that record uses over exec.
 Expected<std::vector<std::string>> file_names(const std::string& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
   if (stream == nullptr)
@@ -103,7 +103,7 @@ Expected<std::vector<std::string>> file_names(const std::string& directory) {
   return names;
 }
 
-/// Returns whether anybody has locked that byte; true if unknown.
+/// Returns whether any process has locked this byte; true if unknown.
 bool is_locked(int fd, std::uint64_t byte) noexcept {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -122,7 +122,7 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // In this order: a process creates the file of a use before exec ends its lock.
+  // Check in this order: before exec ends the lock, a process creates the file that records its use.
   return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
 }
 
@@ -193,7 +193,7 @@ Expected<std::vector<WorldFile>> read_files(const std::string& directory) {
   std::vector<WorldFile> files;
   for (const std::string& name : *names) {
     WorldFile file = read_file(directory, name);
-    if (!file.is_missing) files.push_back(std::move(file));  // otherwise it was removed in the meantime
+    if (!file.is_missing) files.push_back(std::move(file));  // a missing file was removed in the meantime
   }
   return files;
 }
@@ -205,7 +205,7 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
   for (const std::string& name : *names)
     if (std::string dictionary = dictionary_of(name); !dictionary.empty())
       dictionaries.push_back(std::move(dictionary));
-  std::sort(dictionaries.begin(), dictionaries.end());  // a name may sort differently in the file system
+  std::sort(dictionaries.begin(), dictionaries.end());  // the file system may sort names differently
   return dictionaries;
 }
 

@@ -1,5 +1,5 @@
-// Reads the files of a runtime directory from outside: their headers and their status in the file system. Opens none as
-// a dictionary, takes no lock and changes nothing, whatever the files contain.
+// Reads the files of a runtime directory from outside: their headers and their status in the file system. Opens no file
+// as a dictionary, takes no lock and changes nothing, whatever the files contain.
 #pragma once
 
 #include <sys/types.h>
@@ -22,15 +22,15 @@ struct WorldFile {
   enum class Kind { processes, dictionary, names, other };
 
   std::string name;        // of the file
-  std::string dictionary;  // name of the dictionary, if the file is named as one
-  std::string trouble;     // why it cannot be read; empty if it can
+  std::string dictionary;  // name of the dictionary, if the file's name is one of a dictionary
+  std::string trouble;     // why the file cannot be read; empty if it can
   bool is_missing = false;
 
   // From the file system.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t bytes_taken = 0;  // in the file system
+  std::uint64_t bytes_taken = 0;  // bytes occupied in the file system
   std::uint32_t mode = 0;
   uid_t owner = 0;
   gid_t group = 0;
@@ -38,12 +38,12 @@ struct WorldFile {
   bool is_directory = false;
   std::uint32_t links = 0;
 
-  // From the header. Without `is_holdfast` all of it is unknown; in another layout, the fields before `retired` are
-  // known.
+  // From the header. All fields are unknown unless `is_holdfast`. In a different layout, the fields before `retired`
+  // are known.
   bool is_holdfast = false;
   std::uint32_t layout = 0;
   Kind kind = Kind::other;
-  std::uint32_t persist = 0;  // a Persist (world/world_file.h): not 0 if it outlives the last process
+  std::uint32_t persist = 0;  // a Persist (world/world_file.h); not 0 if it outlives the last process
   bool retired = false;
   bool retired_by_damage = false;  // a part of the file was missing
   std::uint32_t made_mode = 0;
@@ -56,49 +56,52 @@ struct WorldFile {
   bool has_our_layout() const noexcept;
 };
 
-/// Returns "temporary", "kept" or "persistent": how long its dictionary lives.
+/// Returns "temporary", "kept" or "persistent": the lifetime of the file's dictionary.
 const char* life_in_words(const WorldFile& file) noexcept;
-/// Returns whether a process has it open, or uses it over exec; true if unknown.
+/// Returns whether a process has the file open, or uses it over exec; true if unknown.
 bool is_in_use(const std::string& directory, const WorldFile& file);
 
-/// A file that keeps a dictionary in use over exec (world/kept_file.h).
+/// A file that records the use of a dictionary over exec (world/kept_file.h).
 struct KeptUse {
   std::uint64_t byte = 0;   // name_byte() of world/name_use.h
-  std::uint64_t inode = 0;  // of the file that records the use; 0 if it cannot be read
+  std::uint64_t inode = 0;  // inode of the file that records the use; 0 if unreadable
 };
-/// Returns the uses that count, including those whose end the kernel does not report. `byte`: of one dictionary's file;
-/// 0: all. Returns nothing if the directory cannot be read.
+/// Returns the uses that count, including uses whose end the kernel does not report. `byte` selects one dictionary's
+/// file; 0 means all. Returns nothing if the directory cannot be read.
 std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte = 0);
-/// Returns whether a program uses it over exec; true if unknown.
+/// Returns whether a program uses the file over exec; true if unknown.
 bool is_use_kept(const std::string& directory, const WorldFile& file);
-/// Returns whether any use was ever kept in the directory's world: otherwise programs do not read such files.
+/// Returns whether any use over exec was ever recorded in the directory's world. If not, programs do not read such
+/// files.
 bool was_any_use_kept(const std::string& directory);
 
 /// Returns the layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;
 
-/// Read only the file system's status, or the header, too. The kernel's work to close a file grows with its number of
-/// users.
+/// Whether to read only the file system's status or also the header. The kernel takes longer to close a file that has
+/// more users.
 enum class Read { status, header };
 
-/// Reads one file; `is_regular` is false if it does not exist.
+/// Reads one file. `is_regular` is false if the file does not exist.
 WorldFile read_file(const std::string& directory, const std::string& name, Read what = Read::header);
 /// Reads the file of a dictionary.
 WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
-/// Reads all files, sorted by name. Omits files that are not published yet (.new-*) or kept over exec (hold-*, use-*).
+/// Reads all files, sorted by name. Omits files that are not published yet (.new-*), and files that record uses over
+/// exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
-/// Returns the names of all dictionary files, sorted. Opens none: some may not be dictionaries of this world.
+/// Returns the names of all dictionary files, sorted. Opens no file; some may not be dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
 /// Returns what the process table records about each name file: note_of_name_file() (world/name_file.h), or any value.
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
-/// Returns whether the file belongs to another process table than the one in its directory.
+/// Returns whether the file belongs to a process table other than the one in its directory.
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether no process uses it, and it belongs to an earlier world that did not keep it for the next.
+/// Returns whether no process uses the file and it belongs to an earlier world, which did not keep it for the next
+/// world.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether new programs cannot open it, because its users entered through another process table, which was
-/// removed or replaced. `world`: the id in the present table; empty if there is none.
+/// Returns whether new programs cannot open the file, because its users entered through a different process table,
+/// which was removed or replaced. `world` is the id in the present table; empty if there is no table.
 bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
-/// Returns the dictionaries that processes use although their process table is missing. Empty if there is a table.
+/// Returns the dictionaries that processes use although the process table is missing. Empty if there is a table.
 std::vector<std::string> dictionaries_without_table(const std::string& directory);
 
 }  // namespace holdfast::inspect

@@ -1,76 +1,39 @@
 #include "inspect/health.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "inspect/ancestors.h"
-#include "inspect/text.h"
-#include "inspect/waits.h"
 #include "inspect/world.h"
 
 namespace holdfast::inspect {
 
 namespace {
 
-constexpr std::size_t kMostLocks = 10000;
-constexpr std::size_t kMostFindings = 10;
-
-std::string in_words(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
-
-/// Returns true if the check of files reports the trouble, with the processes that use the table.
+/// Returns whether the check of files reports the trouble, along with the processes that use the table.
 bool is_of_another_layout(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
     return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
   });
 }
 
-/// Reports a missing world: a note for the user's default directory, which no process may have used yet; an error for
-/// a directory that the user named.
-Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
-  if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
-  return {Severity::note, "", "no program has used " + snapshot.directory + " since the last boot",
-          "choose another directory with --dir, or another user with --user"};
+Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why, bool must_exist) {
+  if (!is_unused_yet(why) || must_exist) return finding_of(Severity::error, "", why.message);
+  return {Severity::note, "", std::string(kUnusedYet) + " (" + snapshot.directory + ")", kOtherWays};
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
-void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
-  const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
+void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
+  const bool is_reported = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;
   });
   const std::string begin = snapshot.directory + "/" + kProcessTable + " ";
-  if (is_told)
+  if (is_reported)
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
-}
-
-// Reports a deadlock only if each command waits for the end of a command that it started: other tasks of a process with
-// many tasks may continue.
-void check_waits(WorldSnapshot& snapshot, Findings& findings) {
-  std::vector<Lock> locks;
-  for (const Dictionary& dictionary : snapshot.dictionaries)
-    if (dictionary.trouble.empty())
-      static_cast<void>(gather_locks(dictionary.handle, dictionary.name, "", Which::waited_for, kMostLocks, locks));
-  drop_dead_waiters(locks, snapshot.processes);
-  const Ancestors ancestors = ancestors_of_waiters(locks, snapshot.processes);
-  std::size_t found = 0;
-  const WaitLine* waiting = nullptr;  // the line above
-  const std::vector<WaitLine> lines = lines_of_waits(locks, ancestors);
-  for (const WaitLine& line : lines) {
-    if (line.what == WaitLine::What::waiter) waiting = &line;
-    if (line.what != WaitLine::What::circle || !line.is_of_commands || ++found > kMostFindings) continue;
-    findings.push_back({Severity::warning, "",
-                        fmt::format("commands wait for each other: {} waits for {}, and its parent command holds {}",
-                                    in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
-                                    in_words(*line.lock)),
-                        "end one of them (\"holdfast locks --waiting\" shows all), and take these locks in the same "
-                        "order everywhere"});
-  }
 }
 
 }  // namespace
 
-WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
+WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& findings) {
   WorldSnapshot snapshot;
   auto observed = observe();
   snapshot.directory = observed ? *observed : directory_to_be();
@@ -78,11 +41,11 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
   if (files) snapshot.files = std::move(*files);
   snapshot.openers = openers(snapshot.directory);
   if (!observed) {
-    if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status()));
+    if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status(), must_exist));
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});
-  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as leftovers
+  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as left over
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));
@@ -103,14 +66,14 @@ Finding finding_of(Severity severity, const std::string& subject, const std::str
   return {severity, subject, sentence.substr(0, at), sentence.substr(at + 2)};
 }
 
-Findings check_health(WorldSnapshot& snapshot, Findings findings) {
+Findings check_health(WorldSnapshot& snapshot, const Limits& limits, Findings findings) {
   if (!snapshot.files.empty()) check_files(snapshot, findings);
-  drop_what_files_tell(snapshot, findings);
+  drop_what_files_report(snapshot, findings);
   check_room(snapshot, findings);
   if (snapshot.entered) {
     check_processes(snapshot, findings);
     for (const Dictionary& dictionary : snapshot.dictionaries) check_dictionary(dictionary, snapshot, findings);
-    check_waits(snapshot, findings);
+    check_waits(snapshot, limits, findings);
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& one, const Finding& other) { return one.severity > other.severity; });

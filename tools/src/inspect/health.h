@@ -1,4 +1,4 @@
-// The problems of a world, for `holdfast doctor`. All checks only read.
+// Finds the problems of a world, for `holdfast doctor`. All checks are read-only.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,20 @@
 
 namespace holdfast::inspect {
 
-/// warning: everything works, but needs attention. error: something does not work, or was lost.
+/// Severity of a finding. warning: everything works, but needs attention. error: something does not work, or was lost.
 enum class Severity { note, warning, error };
-/// "note", "warning", "error".
+/// Returns "note", "warning" or "error".
 const char* severity_in_words(Severity severity) noexcept;
 
 struct Finding {
   Severity severity = Severity::note;
-  std::string subject;   // a file, a dictionary or a process; empty: the world
+  std::string subject;   // a file, a dictionary or a process; empty for the world
   std::string sentence;  // what is wrong
   std::string advice;    // what to do; may be empty
 };
 using Findings = std::vector<Finding>;
 
-/// Makes a finding from a message of the library, which may have advice after its last semicolon.
+/// Makes a finding from a message of the library. The part after the message's last semicolon may be advice.
 Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence);
 
 /// All data that the checks need, gathered once.
@@ -34,31 +34,40 @@ struct WorldSnapshot {
   std::string directory;
   std::vector<WorldFile> files;
   Openers openers;       // of all visible processes of the machine
-  bool entered = false;  // the world could be read, so the rest is known
+  bool entered = false;  // the world could be read; if not, the rest is unknown
   Processes processes;
   std::vector<Dictionary> dictionaries;
 };
 
-/// Finds which processes have the files of that directory open.
+/// Finds which processes have the files of the directory open.
 using LookAtOpeners = std::function<Openers(const std::string& directory)>;
 
-/// Gathers the data, and adds findings for what could not be read.
-WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings);
+/// Gathers the data, and adds findings for what could not be read. It is an error that no program has used the
+/// directory yet only if it `must_exist` and does not.
+WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& findings);
+
+/// Seconds beyond which it is a fault that a lock with waiters is held, and that a caller waits.
+struct Limits {
+  double held = 3600;
+  double waiting = 60;
+};
 
 /// Adds what is wrong with the world. Returns the findings with the worst first.
-Findings check_health(WorldSnapshot& snapshot, Findings findings);
+Findings check_health(WorldSnapshot& snapshot, const Limits& limits, Findings findings);
 
-/// Returns the severity of the worst finding; note: no problems. REQUIRES: findings of check_health().
+/// Returns the severity of the worst finding; a note if there are no problems. REQUIRES: findings of check_health().
 Severity worst_of(const Findings& findings) noexcept;
 
-// health_files.cc: checks for files that are not holdfast's, belong to another layout or world, are truncated or open
-// to others; and the room in the file system.
+// health_files.cc: checks for files that are not holdfast's, that belong to a different layout or world, or that are
+// truncated or open to other users. Also checks the free space in the file system.
 void check_files(const WorldSnapshot& snapshot, Findings& findings);
 void check_room(const WorldSnapshot& snapshot, Findings& findings);
-// health_processes.cc: checks process slots, stopped processes, and whether any is alive.
+// health_processes.cc: checks process slots, stopped processes, and whether any process is alive.
 void check_processes(WorldSnapshot& snapshot, Findings& findings);
 // health_dictionaries.cc: checks damage, mutexes, locks of dead processes, fill level and cluster.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
+// health_waits.cc: checks rings of waits, and locks that are waited for or held too long.
+void check_waits(WorldSnapshot& snapshot, const Limits& limits, Findings& findings);
 
 /// Returns whether holdfast_flush_expired would repair something: damage, or locks of dead processes.
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot);

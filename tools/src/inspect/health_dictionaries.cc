@@ -13,7 +13,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kFull = 0.95;  // of the space for values
+constexpr double kFull = 0.95;  // fraction of the space for values
 constexpr const char* kRepair = "\"holdfast doctor --repair\" repairs it";
 
 struct HeldByDead {
@@ -44,18 +44,18 @@ Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, WorldSnapsh
 }
 
 /// Checks one dictionary.
-class Examination {
+class DictionaryCheck {
  public:
-  Examination(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings)
+  DictionaryCheck(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings)
       : dictionary_(dictionary), snapshot_(snapshot), findings_(findings) {}
 
   void run() {
-    if (!dictionary_.trouble.empty()) return tell_trouble();
-    look_for_damage();
-    look_at_mutexes();
-    look_for_the_dead();
-    look_at_counts();
-    look_at_cluster();
+    if (!dictionary_.trouble.empty()) return report_trouble();
+    check_damage();
+    check_mutexes();
+    check_dead_owners();
+    check_counts();
+    check_cluster();
   }
 
  private:
@@ -65,14 +65,14 @@ class Examination {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// Returns whether an earlier check reported the subject: a fault has many symptoms, and the first describes it best.
-  bool is_told(Severity least, const std::string& of) const {
+  /// Returns whether an earlier check reported the subject. A fault has many symptoms, and the first describes it best.
+  bool was_reported(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
   }
 
-  void tell_trouble() {
-    if (is_told(Severity::warning, dictionary_.file.name)) return;
+  void report_trouble() {
+    if (was_reported(Severity::warning, dictionary_.file.name)) return;
     Finding finding = finding_of(Severity::error, subject(), "cannot be used: " + dictionary_.trouble);
     if (finding.advice.empty()) finding.advice = "\"holdfast rm --force " + escaped(dictionary_.name) + "\" removes it";
     findings_.push_back(finding);
@@ -80,7 +80,7 @@ class Examination {
 
   static std::string parts(std::uint32_t count) { return counted(count, "part", "parts"); }
 
-  void look_for_damage() {
+  void check_damage() {
     const int code = holdfast_check(dictionary_.handle, &health_, sizeof health_);
     if (code != HOLDFAST_OK) return add(Severity::error, "cannot be checked: " + sentence(code), "");
     if (health_.damaged != 0)
@@ -96,7 +96,7 @@ class Examination {
           "");
   }
 
-  void look_at_mutexes() {
+  void check_mutexes() {
     const Process& holder = snapshot_.processes.of(health_.holder);
     if (health_.held_by_dead != 0)
       add(Severity::warning,
@@ -116,23 +116,23 @@ class Examination {
                                        : "find out what that process does, or end it");
   }
 
-  void look_for_the_dead() {
+  void check_dead_owners() {
     auto held = find_held_by_dead(dictionary_, snapshot_);
     if (!held) {
-      if (!is_told(Severity::warning, subject()))
+      if (!was_reported(Severity::warning, subject()))
         add(Severity::error, "cannot list its locks: " + held.status().message, kRepair);
       return;
     }
     if (held->keys == 0) return;
     // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always
-    // leaves its lock this way.
+    // leaves its lock in this state.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
         "the next process that asks for one gets it; \"holdfast prune\" frees them all");
   }
 
-  void look_at_counts() {
+  void check_counts() {
     const holdfast_stats& counts = dictionary_.counts;
     const auto used = static_cast<double>(counts.bytes_used);
     if (used > kFull * (used + static_cast<double>(counts.bytes_free)) && counts.evictions != 0)
@@ -147,7 +147,7 @@ class Examination {
           "");
   }
 
-  void look_at_cluster() {
+  void check_cluster() {
     holdfast_cluster state{};
     if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
       return;
@@ -157,15 +157,15 @@ class Examination {
       return add(Severity::error,
                  fmt::format("belongs to cluster {}, which has no agent here: its locks are unavailable", cluster),
                  "restart holdfast-agent");
-    constexpr const char* kLook = "check the agent's log and the store";
+    constexpr const char* kAdvice = "check the agent's log and the store";
     if (state.seconds <= 0)
       return add(
           Severity::error,
           fmt::format("belongs to cluster {}, whose agent has no session at the store: its locks are unavailable",
                       cluster),
-          kLook);
-    // This machine keeps the locks that it has while its session lasts.
-    add(Severity::error, fmt::format("belongs to cluster {}, which grants no new locks: {}", cluster, why), kLook);
+          kAdvice);
+    // While its session lasts, this machine keeps the locks that it already has.
+    add(Severity::error, fmt::format("belongs to cluster {}, which grants no new locks: {}", cluster, why), kAdvice);
   }
 
   const Dictionary& dictionary_;
@@ -178,8 +178,8 @@ class Examination {
 
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings) {
   const std::size_t known = findings.size();
-  Examination(dictionary, snapshot, findings).run();
-  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // while it was checked
+  DictionaryCheck(dictionary, snapshot, findings).run();
+  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // removed during the check
 }
 
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot) {

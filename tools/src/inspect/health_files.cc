@@ -16,8 +16,8 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kLookAtDescriptors = 2;  // seconds
-constexpr double kLittle = 0.05;          // of the file system
+constexpr double kSecondsForDescriptors = 2;  // seconds
+constexpr double kLittle = 0.05;              // fraction of the file system
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {
@@ -37,16 +37,16 @@ std::string those_have(const std::vector<std::uint32_t>& pids) {
   return fmt::format("{} {} {}", is_one ? "pid" : "pids", named(pids), is_one ? "has" : "have");
 }
 
-/// Returns the commands that hold locks over exec in the file of that byte: they do not have it open.
+/// Returns the commands that hold locks over exec in the file of this byte. They do not have the file open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
-  const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kLookAtDescriptors);
+  const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kSecondsForDescriptors);
   if (pids.empty()) return "a command that is not visible from here has locks in it";
   return those_have(pids) + " locks in it";
 }
 
-/// Describes which processes use the file of that byte.
+/// Describes which processes use the file of this byte.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
   std::string commands = commands_with_locks(snapshot, byte);
@@ -59,7 +59,7 @@ std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
   return users(snapshot, file, name_byte(file.name, file.inode));
 }
 
-/// Returns whether processes of another version use the world: then none of its files is replaced.
+/// Returns whether processes of a different version use the world. Then none of its files is replaced.
 bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
     return file.name == kProcessTable && file.is_holdfast && !file.has_our_layout() &&
@@ -86,7 +86,7 @@ Finding other_layout(const WorldSnapshot& snapshot, const WorldFile& file) {
 
 constexpr const char* kStartAgain = "end these processes, or restart them together";
 
-/// `world`: the id in the process table; empty if the table is missing.
+/// Checks the file's world. `world` is the id in the process table; empty if the table is missing.
 void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
   const std::string sentence = "belongs to a process table that was removed or replaced";
@@ -99,7 +99,7 @@ void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std
                                                    : "the next process that opens it replaces it"});
 }
 
-/// Reports a missing table under its file name, because other findings about that file are dropped then.
+/// Reports a missing table under its file name, because other findings about that file are then dropped.
 void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
     findings.push_back({Severity::error, kProcessTable,
@@ -107,7 +107,7 @@ void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
                         "end the processes that have dictionaries open, or restart them together"});
 }
 
-/// Says how to remove a file that holdfast did not create, or can no longer read.
+/// Returns how to remove a file that holdfast did not create or can no longer read.
 std::string how_to_remove(const WorldFile& file) {
   if (file.name == kProcessTable) return "end all processes that use the directory, and remove this file";
   if (file.is_directory) return "move it elsewhere: holdfast removes no directories";
@@ -140,7 +140,7 @@ void check_file(const WorldFile& file, Findings& findings) {
         "remove the other hard links");
 }
 
-/// Checks the name files: if one is missing or was replaced, programs cannot tell which names are in use.
+/// Checks the name files. If a name file is missing or was replaced, programs cannot know which names are in use.
 void check_name_files(const Names& names, Findings& findings) {
   for (const auto& [number, is_missing] : names.unsound())
     findings.push_back({Severity::error, name_file_name(number),
@@ -150,7 +150,7 @@ void check_name_files(const Names& names, Findings& findings) {
                                    : "end all processes that use the directory, and remove this file"});
 }
 
-/// Returns the name of a file that was deleted while mapped, if a process that did not create it has it open.
+/// Returns the name of a file that was deleted while mapped, if a process that did not create the file has it open.
 std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
   for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;
@@ -170,7 +170,7 @@ void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Finding
   }
 }
 
-/// Reports kept dictionaries that no process uses: they take memory, and perhaps nobody needs them.
+/// Reports kept dictionaries that no process uses. They take memory, and perhaps nobody needs them.
 void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   std::string names;
   std::size_t count = 0;
@@ -229,7 +229,7 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings) {
   check_leftovers(snapshot, findings);
 }
 
-// Large dictionaries take their memory as they use it, so they may run out of it later.
+// Large dictionaries get their memory as they use it, so memory may run out later.
 void check_room(const WorldSnapshot& snapshot, Findings& findings) {
   struct statvfs system {};
   if (::statvfs(snapshot.directory.c_str(), &system) != 0) return;

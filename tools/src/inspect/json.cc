@@ -58,7 +58,7 @@ std::string to_text(const Json& json, Layout layout) {
   const bool for_people = layout == Layout::indented;
   std::string text = json.dump(for_people ? kIndent : -1, ' ', for_people, Json::error_handler_t::replace);
   if (!for_people) return text;
-  // DEL is the one control character that JSON does not escape. It occurs only in strings.
+  // DEL is the only control character that JSON does not escape. It occurs only in strings.
   for (std::size_t at = 0; (at = text.find('\x7F', at)) != std::string::npos;) text.replace(at, 1, "\\u007f");
   return text;
 }

@@ -1,4 +1,5 @@
-// The command's JSON. tools/docs/holdfast.md describes each field. Fields may be added; existing ones must not change.
+// Makes the command's JSON. tools/docs/holdfast.md describes each field. Fields may be added; existing ones must not
+// change.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,19 +16,20 @@ namespace holdfast::inspect {
 
 using Json = nlohmann::ordered_json;
 
-/// One line for programs. For people indented, with non-ASCII characters as \uXXXX, because it may go to a terminal.
+/// One line for programs; indented for people, with non-ASCII characters as \uXXXX because a terminal may show it.
 enum class Layout { line, indented };
 std::string to_text(const Json& json, Layout layout);
 
-/// Rounds to milliseconds: enough for people, and the same for all programs.
+/// Rounds to milliseconds, which is enough for people and the same for all programs.
 double rounded(double seconds);
 
-/// Adds the text as a field. If it is not UTF-8, the field has the escaped text, and NAME_hex its bytes.
+/// Adds the text as a field. If the text is not UTF-8, the field has the escaped text, and the field NAME_hex has its
+/// bytes.
 void add_text(Json& to, const char* name, const std::string& text);
 
 Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
-/// `ancestors`: of the waiters.
+/// `ancestors` are the waiters' ancestors.
 Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
 Json to_json(const WorldSnapshot& snapshot, const Findings& findings);
 

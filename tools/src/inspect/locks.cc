@@ -17,22 +17,22 @@ namespace {
 
 /// Keys per step.
 constexpr std::uint32_t kKeysAtOnce = 1000;
-/// Most locks have few holders and waiters; only locks with more are read a second time.
+/// Most locks have few holders and waiters. Only locks with more are read a second time.
 constexpr std::size_t kFew = 16;
 
-/// A buffer for the results of one lock, reused for all locks of a dictionary.
+/// A buffer for the results of one lock, which all locks of a dictionary reuse.
 struct Room {
   std::vector<holdfast_holder> holders;
   std::vector<holdfast_waiter> waiters;
 };
 
-/// Returns the first items, in memory of that size.
+/// Returns the first items, in memory of exactly their size.
 template <class Item>
 std::vector<Item> first_of(const std::vector<Item>& items, std::uint32_t count) {
   return {items.begin(), items.begin() + std::min<std::ptrdiff_t>(std::ssize(items), count)};
 }
 
-int look(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
+int read_lock_once(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
   room.holders.resize(std::min<std::size_t>(most, Lock::kHoldersShown));
   room.waiters.resize(std::min<std::size_t>(most, Lock::kWaitersShown));
   const int code =
@@ -49,10 +49,10 @@ Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std:
   Lock lock;
   lock.dictionary = dictionary;
   lock.key = key;
-  code = look(dict, lock, kFew, room);
-  // More may arrive while we read it again.
+  code = read_lock_once(dict, lock, kFew, room);
+  // More holders and waiters may arrive before the second reading.
   if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
-    code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
+    code = read_lock_once(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
   if (code != HOLDFAST_OK) lock.trouble = sentence(code);
   return lock;
 }
@@ -95,7 +95,7 @@ Status gather_locks(holdfast_dict* dict, const std::string& name, const std::str
   LockScan scan(dict, name, prefix);
   while (!scan.done() && locks.size() < max) {
     Status looked = scan.next(which, max, locks);
-    if (looked.code == Code::removed) locks.resize(known);  // they were removed with it
+    if (looked.code == Code::removed) locks.resize(known);  // the locks were removed with the dictionary
     if (!looked.ok()) return looked;
   }
   return {};
@@ -132,6 +132,15 @@ const holdfast_holder* living_holder(const Lock& lock, Processes& processes) {
 std::string trouble_of_holders(const Lock& lock) {
   if (!lock.trouble.empty() || lock.holders.size() >= lock.holder_count) return lock.trouble;
   return fmt::format("only {} of {} holders were checked", lock.holders.size(), lock.holder_count);
+}
+
+WaitsNow waits_now(const Lock& lock) noexcept {
+  WaitsNow waits{lock.waiter_count};
+  for (const holdfast_waiter& waiter : lock.waiters) {
+    if (waiter.watches != 0) --waits.count;
+    if (waiter.watches == 0) waits.longest = std::max(waits.longest, waiter.waited);
+  }
+  return waits;
 }
 
 void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes) {

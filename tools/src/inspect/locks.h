@@ -1,5 +1,5 @@
-// Locks with their holders and waiters, for `holdfast locks`. Read without a mutex. Asks only for processes that hold
-// or wait.
+// Locks with their holders and waiters, for `holdfast locks`. They are read without a mutex. Looks up only processes
+// that hold or wait.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct Lock {
   std::string dictionary;
   std::string key;
   std::string trouble;  // why its holder is unknown; empty if it is known
-  /// The holders that have held it longest, at most kHoldersShown. Empty if the key only has waiters.
+  /// The holders that have held the lock longest, at most kHoldersShown. Empty if the key has only waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
-  /// The waiters in queue order, then processes that only watch; at most kWaitersShown.
+  /// The waiters in queue order, then the processes that only watch; at most kWaitersShown.
   std::vector<holdfast_waiter> waiters;
   std::uint32_t waiter_count = 0;
 
@@ -28,29 +28,29 @@ struct Lock {
   static constexpr std::uint32_t kWaitersShown = 4096;
 };
 
-/// Returns "lock", "rwlock" or "semaphore"; "-" if nobody holds it.
+/// Returns "lock", "rwlock" or "semaphore"; "-" if nobody holds the lock.
 const char* kind_in_words(const Lock& lock) noexcept;
-/// Returns how it is held: "lock", "read", "write", "3 permits".
+/// Returns how the lock is held: "lock", "read", "write", "3 permits".
 std::string share_in_words(const holdfast_holder& holder);
-/// Returns its token; "-" while it is about to take the lock and has none yet.
+/// Returns the holder's token; "-" if the holder is about to take the lock and has no token yet.
 std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
 
-/// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in all. If a part of it cannot be
-/// read, returns an error and keeps the locks found so far, except after `removed`.
+/// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in total. If a part of the
+/// dictionary cannot be read, returns an error and keeps the locks found so far, except after `removed`.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
 /// Does the same for an open dictionary.
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks);
 
-/// Reads all locks of a dictionary, in parts that take some milliseconds at most.
+/// Reads all locks of a dictionary, in parts that take a few milliseconds at most.
 class LockScan {
  public:
   LockScan(holdfast_dict* dict, std::string name, std::string prefix)
       : dict_(dict), name_(std::move(name)), prefix_(std::move(prefix)) {}
-  /// Adds the locks of the next part, until there are `max` in all.
+  /// Adds the locks of the next part, until there are `max` in total.
   Status next(Which which, std::size_t max, std::vector<Lock>& locks);
   bool done() const noexcept { return done_; }
 
@@ -62,12 +62,19 @@ class LockScan {
   bool done_ = false;
 };
 
-/// Returns a holder that may be alive; null if there is none among those that were read.
+/// Returns a holder that may be alive; null if there is none among the holders that were read.
 const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
-/// Returns why we do not know of each holder whether it is alive; empty if we do.
+/// Returns why it is unknown for some holder whether it is alive; empty if it is known for all.
 std::string trouble_of_holders(const Lock& lock);
 
-/// Reads one key.
+/// The waits of those that want the lock; watchers only wait for its release.
+struct WaitsNow {
+  std::uint64_t count = 0;
+  double longest = 0;  // in seconds
+};
+WaitsNow waits_now(const Lock& lock) noexcept;
+
+/// Reads the lock of one key.
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key);
 
 /// Removes waiters of dead processes, and locks that then have neither holders nor waiters.

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 constexpr useconds_t kPauseUs = 10'000;
-/// The limit of locks to read per file.
+/// The most locks to read per file.
 constexpr std::size_t kMost = 100000;
 
-/// Returns the locked bytes, unsorted. The kernel reports any one lock of a range, which then splits the range.
+/// Returns the locked bytes, unsorted. The kernel reports one lock of a range, which then splits the range.
 std::vector<std::uint64_t> locked_bytes(int file) {
   std::vector<std::uint64_t> bytes;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges{{kNameLocks, kEnd}};
@@ -64,12 +64,12 @@ const WorldFile* find(const std::vector<WorldFile>& files, const std::string& na
 }  // namespace
 
 Names Names::read(const std::string& directory, const std::vector<WorldFile>& files) {
-  Names first = look(directory, files);
+  Names first = read_once(directory, files);
   if (first.unsound_.empty() && first.lost_.empty()) return first;
   ::usleep(kPauseUs);
   const auto later = read_files(directory);
   if (!later) return first;
-  Names names = look(directory, *later);
+  Names names = read_once(directory, *later);
   std::erase_if(names.unsound_, [&](const auto& one) { return !first.unsound_.contains(one.first); });
   std::erase_if(names.lost_, [&](std::uint64_t byte) {
     return std::find(first.lost_.begin(), first.lost_.end(), byte) == first.lost_.end();
@@ -77,7 +77,7 @@ Names Names::read(const std::string& directory, const std::vector<WorldFile>& fi
   return names;
 }
 
-Names Names::look(const std::string& directory, const std::vector<WorldFile>& files) {
+Names Names::read_once(const std::string& directory, const std::vector<WorldFile>& files) {
   Names names;
   const WorldFile* const table = find(files, kProcessTable);
   if (table == nullptr || !table->has_our_layout()) return names;
@@ -106,8 +106,8 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
   return names;
 }
 
-// A regular removal deletes these files before the name. A file that remains makes the name unusable, whatever the
-// notes say.
+// A regular removal deletes these files before it frees the name. A file that remains makes the name unusable, whatever
+// the notes say.
 void Names::add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named) {
   for (const KeptUse& use : uses)
     if (!named.contains(use.byte) && std::find(lost_.begin(), lost_.end(), use.byte) == lost_.end())
@@ -127,7 +127,7 @@ std::size_t count_refused(const std::string& directory, const std::vector<std::s
   if (!files) return troubled.size();
   if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
-  std::set<std::uint64_t> lost;  // without the inode: two files of one name are one dictionary
+  std::set<std::uint64_t> lost;  // without the inode: two files with one name are one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);
   std::size_t count = troubled.size();
   for (const WorldFile& file : *files) {

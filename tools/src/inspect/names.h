@@ -1,5 +1,5 @@
-// Finds which names of dictionaries are in use, from the record locks on name files (world/name_use.h) and on files of
-// uses that are kept over exec (world/kept_file.h). Only reads: it takes no lock.
+// Finds which names of dictionaries are in use. Reads the record locks on name files (world/name_use.h) and the files
+// that record uses over exec (world/kept_file.h). Takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ namespace holdfast::inspect {
 
 class Names {
  public:
-  /// `files`: all files of the directory. Checks twice before it reports a lost name, because a file that is being
-  /// created has a lock and no name yet.
+  /// `files` are all files of the directory. Checks twice before it reports a lost name, because a file that is being
+  /// created has a lock but no name yet.
   static Names read(const std::string& directory, const std::vector<WorldFile>& files);
 
   /// Returns the numbers of the name files that are missing (true) or were replaced (false).
   const std::map<std::size_t, bool>& unsound() const noexcept { return unsound_; }
-  /// Returns the bytes of names in use whose files no longer have a name, although they were not removed regularly.
+  /// Returns the bytes of names in use whose files have lost their names without a regular removal.
   const std::vector<std::uint64_t>& lost() const noexcept { return lost_; }
   /// Returns whether new programs cannot open the dictionary of the file.
   bool refuses(const WorldFile& file) const;
 
  private:
-  static Names look(const std::string& directory, const std::vector<WorldFile>& files);
+  static Names read_once(const std::string& directory, const std::vector<WorldFile>& files);
   void add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named);
 
   std::map<std::size_t, bool> unsound_;
@@ -35,7 +35,7 @@ class Names {
 };
 
 /// Counts the dictionaries that new programs cannot open: the `troubled` ones, dictionaries with unusable names, and
-/// dictionaries in use that have lost their name or whose process table is missing.
+/// dictionaries in use that have lost their name or process table.
 std::size_t count_refused(const std::string& directory, const std::vector<std::string>& troubled);
 
 }  // namespace holdfast::inspect

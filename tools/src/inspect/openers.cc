@@ -22,7 +22,8 @@ namespace {
 constexpr int kDeviceField = 3;
 constexpr int kInodeField = 4;
 
-/// Returns the name of the file, if the line of /proc/PID/maps shows a deleted file of a dictionary in that directory.
+/// Returns the name of the file if the line of /proc/PID/maps describes a deleted file of a dictionary in the
+/// directory.
 std::string deleted_dictionary(std::string_view line, const std::string& directory) {
   constexpr std::string_view kDeleted = " (deleted)";
   const std::size_t path = line.find(" " + directory + "/");
@@ -34,7 +35,7 @@ std::string deleted_dictionary(std::string_view line, const std::string& directo
 
 }  // namespace
 
-// A file that is mapped twice is recorded once.
+// Records a file only once, even if it is mapped twice.
 void Openers::add(std::uint32_t pid, const std::string& maps, const std::string& device, const std::string& directory) {
   for (std::string_view rest = maps; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -87,7 +88,7 @@ std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const st
   if (::stat(directory.c_str(), &where) != 0) return found;
   const auto is_one = [&](const std::filesystem::path& descriptor) {
     std::error_code error;
-    // Read the name first: another file may be on a server that does not answer.
+    // Read the name first, because a different file may be on a server that does not answer.
     const std::string name = std::filesystem::read_symlink(descriptor, error).filename();
     struct stat info {};
     return name.starts_with(kUsePrefix) && ::stat(descriptor.c_str(), &info) == 0 && info.st_dev == where.st_dev &&

@@ -1,4 +1,4 @@
-// Reads lists that the C ABI packs: names of dictionaries, keys.
+// Reads lists that the C ABI packs, such as names of dictionaries and keys.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace holdfast::inspect {
 
-/// Calls `call(holdfast_value*, std::uint32_t*)` until there is enough room. Returns its code.
+/// Calls `call(holdfast_value*, std::uint32_t*)` until there is enough room. Returns the last code.
 template <class Call>
 int unpack(std::vector<std::string>& texts, Call&& call) {
   constexpr std::size_t kRoom = 4096;

@@ -24,8 +24,8 @@ double seconds_since_boot() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Returns the last number of the line "NSpid:", which has one number per namespace from this one inwards; 0 if it has
-// only one.
+// Returns the last number of the line "NSpid:", which has one number per namespace from this one inwards. Returns 0 if
+// there is only one number.
 std::uint32_t innermost_pid(const std::string& status) {
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos) return 0;
@@ -61,25 +61,28 @@ std::optional<std::string> read_whole(const std::string& path) {
 }
 
 std::optional<ProcStat> read_stat(std::uint32_t pid) {
-  // One line, which the kernel returns as a whole.
+  // The file has one line, which the kernel returns as a whole.
   std::array<char, 2048> line;
   const Descriptor fd(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t got = fd.get() >= 0 ? ::read(fd.get(), line.data(), line.size()) : -1;
   if (got <= 0) return std::nullopt;
   const std::string_view text(line.data(), static_cast<std::size_t>(got));
-  // The name may contain any bytes, so fields are counted from its last bracket.
+  // The name may contain any bytes, so fields are counted from its closing bracket, the last one in the line.
   const std::size_t begin = text.find('(');
   const std::size_t end = text.rfind(')');
   if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
   ProcStat stat;
   stat.program = text.substr(begin + 1, end - begin - 1);
-  // proc(5): fields are separated by one blank. The state is number 3, the parent number 4, the start time number 22.
+  // proc(5): fields are separated by one blank. Field 3 is the state, 4 the parent, 5 the process group, 22 the start
+  // time.
   const std::string_view fields = text.substr(end + 1);
   const auto field = [&](int number) { return field_of(fields, number - 2); };
   const auto ticks = whole_number_of(field(22));
   if (field(3).empty() || !ticks) return std::nullopt;
   stat.state = field(3).front();
   stat.parent = static_cast<std::uint32_t>(whole_number_of(field(4)).value_or(0));
+  stat.group = static_cast<std::int32_t>(whole_number_of(field(5)).value_or(0));
+  stat.start = *ticks;
   stat.age = seconds_since_boot() - static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   return stat;
 }

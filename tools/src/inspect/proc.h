@@ -14,16 +14,18 @@ namespace holdfast::inspect {
 struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
   std::uint32_t parent = 0;
-  double age = 0;  // seconds since the process started
+  std::int32_t group = -1;  // its process group
+  std::uint64_t start = 0;  // clock ticks from the machine's start to the start of the process
+  double age = 0;           // seconds since the process started
   std::string program;
 
-  bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // also by a debugger
+  bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // stopped by a signal or a debugger
 };
 
-/// Returns nothing if there is no such process.
+/// Returns nothing if the process does not exist.
 std::optional<ProcStat> read_stat(std::uint32_t pid);
 
-/// Returns the visible processes of other pid namespaces: maps namespace and pid there to pid here.
+/// Returns the visible processes of other pid namespaces: maps a namespace and a pid in it to the pid here.
 std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 
 /// Returns all pids as seen here.

@@ -17,10 +17,10 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Limits the time of all answers of the kernel, if /proc can decide instead; and of each answer if it cannot.
-constexpr double kPatience = 0.01;
-constexpr double kLongPatience = 0.1;
-/// The clocks of a process's start and of its entry differ by at most this.
+/// Limits the total time of the kernel's answers if /proc can decide instead, and the time of each answer if it cannot.
+constexpr double kShortTimeout = 0.01;
+constexpr double kLongTimeout = 0.1;
+/// The most by which the clocks of a process's start and of its entry differ.
 constexpr double kClockSlack = 0.1;
 
 std::uint64_t own_pid_namespace() {
@@ -43,7 +43,8 @@ const std::string& own_host() {
 
 Life life_of(const ProcStat& stat) { return stat.is_stopped() ? Life::stopped : Life::alive; }
 
-/// REQUIRES: its slot is kept. /proc may hide other users' processes, but not that a process exists.
+/// Returns whether the process has ended. REQUIRES: its slot is kept. /proc may hide other users' processes, but not
+/// that a process exists.
 bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
   if (stat) return stat->state == 'Z' || stat->state == 'X';
   return pid != 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
@@ -75,19 +76,19 @@ std::string in_words(const Process& process) {
 
 Expected<Processes> Processes::read() {
   Processes processes;
-  if (Status read = processes.read_places(); !read.ok()) return read;
+  if (Status read = processes.read_slots(); !read.ok()) return read;
   return processes;
 }
 
 /// Adds processes that are not known yet.
-Status Processes::read_places() {
+Status Processes::read_slots() {
   std::vector<holdfast_process> found(HOLDFAST_PROCESSES_MAX);
   std::uint32_t count = 0;
   const int code = holdfast_processes(found.data(), sizeof(holdfast_process), HOLDFAST_PROCESSES_MAX, &count);
   if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
   foreign_read_ = false;
-  // If a pid was reused, the latest process wins.
+  // If a pid was reused, the latest process counts.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {
@@ -126,7 +127,7 @@ void Processes::judge(Known& known) {
   Process& process = known.process;
   const auto stat = process.pid_here != 0 ? read_stat(process.pid_here) : std::nullopt;
   const bool fits = stat && stat->state != 'Z' && stat->state != 'X' && stat->age > process.entered - kClockSlack;
-  if (asked_ > (fits ? kPatience : kLongPatience)) {
+  if (asked_ > (fits ? kShortTimeout : kLongTimeout)) {
     process.life = fits ? life_of(*stat) : Life::unknown;
     return;
   }
@@ -138,19 +139,20 @@ void Processes::judge(Known& known) {
   process.life = fits ? life_of(*stat) : has_ended(process.pid_here, stat) ? Life::ended : Life::alive;
 }
 
-/// A slot is given to another process once the previous one is dead; tokens only grow.
+/// Returns whether the slot has a newer process. A slot is reused only after its previous process has died, and tokens
+/// only grow.
 bool Processes::has_successor(std::uint64_t token) const {
   const auto next = known_.upper_bound(token);
   return next != known_.end() && slot_of(next->first) == slot_of(token) && next->second.process.pid != 0;
 }
 
-/// For a token that no slot had: its process is gone, or has entered since.
+/// Handles a token that no slot had: its process is gone, or has entered since.
 void Processes::meet(std::uint64_t token) {
   const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
   bool dead = has_successor(token) || is_dead();
-  if (!dead) static_cast<void>(read_places());
+  if (!dead) static_cast<void>(read_slots());
   if (known_.contains(token)) return;
-  dead = dead || is_dead();  // it may have left again in the meantime
+  dead = dead || is_dead();  // the process may have left again in the meantime
   Known& known = known_[token];
   known.process.token = token;
   known.process.life = dead ? Life::dead : Life::unknown;

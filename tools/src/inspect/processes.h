@@ -1,12 +1,13 @@
 // The processes of a world as people know them: pid here, program, host, and whether they are alive.
 //
 // The world changes while we read it: a holder may have entered after we read the processes. So an unknown token is
-// looked up once more, and a process counts as dead only if its slot has another process or the kernel says so. It does
-// not matter whether processes or locks are read first.
+// looked up a second time. A process counts as dead only if its slot has a different process or the kernel says so. The
+// order of reading processes and locks does not matter.
 //
-// A process describes itself in its slot of the world. The kernel knows whether it is alive. It answers in a
-// microsecond, or in milliseconds if a thousand processes have a hundred dictionaries open each, so the time for that
-// is limited. After that /proc decides: the process with that pid is the one that entered, if it is older.
+// A process describes itself in its slot of the world. The kernel knows whether it is alive. The kernel answers in a
+// microsecond, but in milliseconds if a thousand processes have a hundred dictionaries open each, so the time for its
+// answers is limited. After that, /proc decides: the process with that pid is the one that entered if it was started
+// before the entry.
 #pragma once
 
 #include <cstdint>
@@ -19,48 +20,48 @@
 
 namespace holdfast::inspect {
 
-/// stopped: alive, but suspended by a signal or a debugger. ended: gone, but others still hold its locks, such as
-/// processes that a command of `holdfast lock --no-fork` left running.
+/// stopped: suspended by a signal or a debugger. ended: gone, but others still hold its locks, such as processes that a
+/// command of `holdfast lock --no-fork` left running.
 enum class Life { alive, stopped, dead, unknown, ended };
-/// "alive", "stopped", "dead", "unknown", "ended".
+/// Returns "alive", "stopped", "dead", "unknown" or "ended".
 const char* life_in_words(Life life) noexcept;
 
 struct Process {
   std::uint64_t token = 0;
-  std::uint32_t pid = 0;       // its own pid; 0: nothing is known about it, as after its end
+  std::uint32_t pid = 0;       // its own pid; 0: nothing is known about it, for example after its end
   std::uint32_t pid_here = 0;  // in this process's pid namespace; 0: not visible from here
   std::string program;
-  std::string host;  // of the machine or container; empty if the same as this process's
+  std::string host;  // of the machine or container; empty if it is this process's host
   std::uint32_t worker = 0;
   bool is_worker = false;
-  double entered = 0;  // seconds since then
+  double entered = 0;  // seconds since its entry
   Life life = Life::unknown;
 
   std::uint32_t shown_pid() const noexcept { return pid_here != 0 ? pid_here : pid; }
-  /// Otherwise its pid may belong to another process now.
+  /// Returns whether the process still exists. If not, its pid may belong to a different process now.
   bool is_there() const noexcept { return life != Life::dead && life != Life::ended; }
 };
 
 /// Returns "pid 4711 (backup.sh)", followed by "on HOST", "dead", "stopped" or "ended" if that applies.
 std::string in_words(const Process& process);
-/// Returns the separator before the rest of a sentence: a comma after "dead", "stopped" or "ended".
+/// Returns the separator before the rest of a sentence, which is a comma after "dead", "stopped" or "ended".
 const char* comma_after(const Process& process) noexcept;
 
 class Processes {
  public:
-  /// Reads the processes of the world that this process observes. Returns NOT_FOUND and other errors of
+  /// Reads the processes of the world that this process observes. On failure returns NOT_FOUND or another error of
   /// holdfast_processes.
   static Expected<Processes> read();
 
-  /// Returns the process with that token, even if it has entered since. Checks now whether it is alive.
+  /// Returns the process with this token, even if it entered after read(). Checks now whether the process is alive.
   const Process& of(std::uint64_t token);
   /// Returns the living processes, sorted by pid.
   std::vector<const Process*> living();
-  /// Returns the number of used slots, of HOLDFAST_PROCESSES_MAX.
+  /// Returns the number of used slots; there are HOLDFAST_PROCESSES_MAX.
   std::size_t taken() { return living().size(); }
-  /// Returns the pids here of all processes that may be alive, at no cost.
+  /// Returns the pids here of all processes that may be alive. Costs nothing.
   std::vector<std::uint32_t> pids() const;
-  /// Returns the name of the program with that pid here; empty if unknown.
+  /// Returns the name of the program with this pid here; empty if unknown.
   const std::string& program_of(std::uint32_t pid) const;
 
  private:
@@ -68,7 +69,7 @@ class Processes {
     Process process;
     bool judged = false;
   };
-  Status read_places();
+  Status read_slots();
   bool has_successor(std::uint64_t token) const;
   void meet(std::uint64_t token);
   void judge(Known& known);
@@ -77,7 +78,7 @@ class Processes {
 
   std::map<std::uint64_t, Known> known_;
   std::map<std::uint32_t, std::string> program_of_;                           // by pid here
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_;  // namespace and pid there, to pid here
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_;  // namespace and pid in it, to pid here
   bool foreign_read_ = false;
   double asked_ = 0;  // seconds that the kernel took to answer
 };

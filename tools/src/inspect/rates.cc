@@ -10,7 +10,7 @@ namespace {
 
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now > before ? now - before : 0; }
 
-/// Returns the dictionary's earlier state; zeros if it is another dictionary now, and `now` itself if that is unknown.
+/// Returns the dictionary's earlier state. Returns zeros if the dictionary is a new one, and `now` if that is unknown.
 const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
   static const DictionaryLook fresh;
   for (const DictionaryLook& look : before.dictionaries)
@@ -56,7 +56,7 @@ std::string key_of(const holdfast_contended& contended) {
           std::min<std::size_t>(contended.key_length, HOLDFAST_CONTENDED_KEY_MAX)};
 }
 
-/// By the recorded bytes of the key.
+/// Contention by the recorded bytes of the key.
 using Contention = std::map<std::string, double>;
 
 Contention contention_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {

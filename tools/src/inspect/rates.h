@@ -1,4 +1,4 @@
-// Computes what happened between two snapshots of a world. Pure functions of the two.
+// Computes rates from two snapshots of a world. All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace holdfast::inspect {
 /// Rates of one dictionary, per second.
 struct DictionaryRates {
   const DictionaryLook* look = nullptr;
-  std::optional<double> hit_ratio;  // of the reads of the interval; nothing without reads
+  std::optional<double> hit_ratio;  // for the reads of the interval; empty without reads
   double reads = 0;
   double grants = 0;
   double evictions = 0;
   double waits = 0;
-  std::optional<double> median_wait;  // seconds; nothing if no wait ended in the interval
+  std::optional<double> median_wait;  // seconds; empty if no wait ended in the interval
   std::optional<double> p99_wait;
 };
 
-/// Rates of one key that is held, waited for, or was refused in the interval.
+/// Rates of one key that is held or waited for, or that was refused in the interval.
 struct LockRates {
-  const Lock* lock = nullptr;  // null: it is free at the moment
+  const Lock* lock = nullptr;  // null if it is free at the moment
   std::string dictionary;
-  std::string key;          // its first HOLDFAST_CONTENDED_KEY_MAX bytes if it is free
-  double longest_wait = 0;  // seconds, over the present waiters
+  std::string key;          // only the first HOLDFAST_CONTENDED_KEY_MAX bytes if it is free
+  double longest_wait = 0;  // seconds; longest of the present waits
   double contention = 0;    // waits and refusals
 };
 
@@ -43,8 +43,8 @@ struct Rates {
   double operations() const noexcept { return reads + grants; }
 };
 
-/// If `before` lacks a dictionary, or it was created again, its rates are based on all that it counted since its
-/// creation, as if within the interval. A count that decreased has a rate of 0.
+/// Computes the rates. If `before` lacks a dictionary, or the dictionary was created again, its rates are based on
+/// everything that it counted since its creation, as if within the interval. A count that decreased has a rate of 0.
 Rates rates_of(const Snapshot& before, const Snapshot& now);
 
 }  // namespace holdfast::inspect

@@ -22,7 +22,7 @@ void add_histogram(holdfast_histogram& to, const holdfast_histogram& more) {
   for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.buckets[i] += more.buckets[i];
 }
 
-void look_at_times(holdfast_dict* dict, DictionaryLook& look) {
+void read_times(holdfast_dict* dict, DictionaryLook& look) {
   for (const int kind : kKinds) {
     holdfast_histogram times{};
     times.struct_size = sizeof times;
@@ -48,7 +48,7 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   look.size = found.size;
   look.counts = found.counts;
   if (look.trouble.empty()) {
-    look_at_times(found.handle, look);
+    read_times(found.handle, look);
     const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
     if (is_gone(snapshot.directory, name, static_cast<int>(status.code))) return;
     if (!status.ok()) look.trouble = status.message;
@@ -75,6 +75,10 @@ Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector
   Snapshot snapshot;
   snapshot.directory = directory;
   snapshot.time = holdfast_now();
+  if (const auto observed = observe(); !observed) {
+    snapshot.is_used = !is_unused_yet(observed.status());
+    return snapshot.is_used ? Expected<Snapshot>(observed.status()) : snapshot;
+  }
   auto processes = Processes::read();
   auto all = named_dictionaries(directory);
   if (!processes || !all) return processes ? all.status() : processes.status();

@@ -1,5 +1,5 @@
-// A world at one moment, for `holdfast top`: plain values, from two of which rates are computed (inspect/rates.h). Read
-// without a mutex and without a slot in the world.
+// A world at one moment, for `holdfast top`: plain values. inspect/rates.h computes rates from two snapshots. A
+// snapshot is read without a mutex and without a slot in the world.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,18 @@ struct DictionaryLook {
   std::string name;
   std::string trouble;      // why it cannot be read; empty if it can
   bool in_cluster = false;  // other machines may hold its locks
-  std::uint64_t inode = 0;  // of its file: another inode is another dictionary
+  std::uint64_t inode = 0;  // of its file: a different inode is a different dictionary
   std::uint64_t size = 0;
   holdfast_stats counts{};
   std::uint64_t grants = 0;    // released locks, rwlocks and semaphores; an estimate
-  holdfast_histogram waits{};  // of all three
+  holdfast_histogram waits{};  // of locks, rwlocks and semaphores together
   std::vector<holdfast_contended> contended;
 };
 
 struct Snapshot {
-  double time = 0;  // of holdfast_now
+  double time = 0;  // from holdfast_now
   std::string directory;
+  bool is_used = true;           // false: no program has used it yet
   std::size_t processes = 0;     // living ones
   std::uint64_t room_free = 0;   // of the file system, in bytes
   std::uint64_t room_whole = 0;  // 0: unknown
@@ -41,8 +42,8 @@ struct Snapshot {
   const Process& user(std::uint64_t token) const;
 };
 
-/// Reads all dictionaries, or the named ones. Omits those that are removed in the meantime, even named ones, because
-/// they may be created again.
+/// Observes the world, and reads all dictionaries, or the named ones. Omits dictionaries that are removed in the
+/// meantime, even named ones, because they may be created again.
 Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector<std::string>& names);
 
 }  // namespace holdfast::inspect

@@ -26,7 +26,7 @@ bool lock(int fd) noexcept {
   return ::fcntl(fd, F_OFD_SETLK, &all) == 0;
 }
 
-/// Returns whether the name still leads to the opened file: another file may have replaced it.
+/// Returns whether the name still refers to the opened file, which a different file may have replaced.
 bool has_name(int fd, const std::string& path) noexcept {
   struct stat opened {};
   struct stat named {};
@@ -43,7 +43,7 @@ SoleUse take_sole_use(const std::string& directory, const std::string& dictionar
   for (int look = 0; look < kLooks; ++look) {
     const WorldFile file = read_dictionary_file(directory, dictionary, Read::status);
     const std::string path = directory + "/" + file.name;
-    if (!file.trouble.empty()) return {};  // there is no file
+    if (!file.trouble.empty()) return {};  // the file does not exist
     if (!file.is_regular) return {.trouble = path + " is not a regular file"};
     Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
     if (fd.get() < 0 && errno == ENOENT) continue;

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 #include <utility>
 
 #include "base/name.h"
@@ -75,7 +76,7 @@ std::optional<std::string> unescaped(std::string_view text) {
   return bytes;
 }
 
-// As in RFC 3629: only the shortest form, and no surrogates.
+// Follows RFC 3629: accepts only the shortest form, and no surrogates.
 bool is_utf8(std::string_view text) noexcept {
   constexpr std::array<unsigned, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
   while (!text.empty()) {
@@ -105,11 +106,19 @@ std::string duration_in_words(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
   constexpr double kDay = 24 * kHour;
-  // A unit is used for 2 of it or more.
+  // A unit is used for 2 or more of it.
   constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
   for (const auto& [length, name] : kUnits)
     if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
   return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string time_ago_in_words(double seconds) {
+  const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::localtime_r(&then, &parts);
+  return {text.data(), std::strftime(text.data(), text.size(), "%F %T", &parts)};
 }
 
 std::string bytes_in_words(std::uint64_t bytes) {

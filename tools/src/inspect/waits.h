@@ -1,14 +1,18 @@
-// Which process waits for which, as trees: below each lock its waiters, below each waiter the locks that its process
-// holds and others wait for. A command also waits if a command that it started waits (inspect/ancestors.h).
+// Shows, as trees, which process waits for which: below each lock its waiters, below each waiter the locks that its
+// process holds and others wait for. A command also waits if a command that it started waits (inspect/ancestors.h). A
+// ring of waits (inspect/rings.h) is one tree with its locks side by side, so its depth does not grow with its length.
 //
-// Holders and waiters are processes here. A process may wait in one task and hold a lock in another, so a branch is a
-// hint and no proof. Waits between tasks of one process make no circle.
+// Holders and waiters are processes here. A process may wait in one task and hold a lock in another, so a branch is
+// only a hint. Waits between tasks of one process make no circle.
 //
-// There is at most one line per lock, and two per waiter: the locks of a process are shown below its first wait.
+// There is at most one line per lock and per ring, and two per waiter. The locks of a process are shown below its first
+// wait. Waiters of the same kind with nothing below them share a line.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "holdfast.h"
@@ -18,28 +22,33 @@
 namespace holdfast::inspect {
 
 struct WaitLine {
-  /// circle: a lock below a waiter that also appears further up, and is held by that waiter or by its ancestor.
-  /// left_out: waiters that are not shown.
-  enum class What { lock, waiter, circle, left_out };
+  /// circle: a lock below a waiter that also appears further up, and is held by that waiter or its ancestor. left_out:
+  /// waiters that are not shown.
+  enum class What { ring, lock, waiter, circle, left_out };
 
   What what = What::lock;
   std::size_t depth = 0;
-  const Lock* lock = nullptr;               // for a waiter: the lock that it waits for
-  const holdfast_waiter* waiter = nullptr;  // for a circle: the waiter above
-  std::uint64_t left_out = 0;
-  bool has_circle = false;      // among the lines that are left out
-  bool is_of_commands = false;  // a circle in which each waits for the end of a child that waits
-  std::uint64_t more = 0;       // bit i: another line of depth i follows further down, below the same line
+  const Lock* lock = nullptr;                      // for a waiter: the lock that it waits for
+  const holdfast_waiter* waiter = nullptr;         // for a circle: the waiter above
+  std::uint64_t count = 0;                         // of the processes in a ring, or of the waiters that are left out
+  bool is_certain = false;                         // a ring in which each waits for the end of a child that waits
+  bool has_circle = false;                         // among the lines left out
+  std::uint64_t more = 0;                          // bit i: another line of depth i follows below the same line
+  std::vector<const holdfast_waiter*> equal = {};  // further waiters like this one
 
   bool has_more(std::size_t at) const noexcept { return (more >> at & 1) != 0; }
 
-  /// Deeper lines are left out.
+  /// The greatest depth; deeper lines are left out.
   static constexpr std::size_t kDeepest = 40;
   static constexpr std::size_t kMostLines = 20000;
 };
 
-/// Returns all trees, line by line: first locks whose holders do not wait, then the rest, which are circles. `locks`
-/// are those with waiters; they must stay in place while the lines are used.
-std::vector<WaitLine> lines_of_waits(const std::vector<Lock>& locks, const Ancestors& ancestors);
+/// Returns a text that is the same for waiters that may share a line.
+using KindOfWaiter = std::function<std::string(const holdfast_waiter&)>;
+
+/// Returns all trees, line by line: first the rings, then locks whose holders do not wait, then the rest, which are
+/// circles. `locks` are the locks with waiters; they must stay in place while the lines are used.
+std::vector<WaitLine> lines_of_waits(const std::vector<Lock>& locks, const Ancestors& ancestors,
+                                     const KindOfWaiter& kind_of);
 
 }  // namespace holdfast::inspect

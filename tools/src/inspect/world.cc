@@ -16,11 +16,9 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kOtherWays = "; choose another directory with --dir, or another user with --user";
-
 /// Explains why there is no process table.
 Status no_world(const std::string& why) {
-  if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + kOtherWays};
+  if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + "; " + kOtherWays};
   return {Code::system, directory_to_be() +
                             "/processes was deleted or moved while programs used it, and they still do; see "
                             "\"holdfast doctor\""};
@@ -61,7 +59,10 @@ Expected<std::string> observe() {
   return directory_or_why();
 }
 
-Expected<std::string> enter() {
+bool is_unused_yet(const Status& why) { return why.code == Code::not_found; }
+
+Expected<std::string> enter(IfMissing if_missing) {
+  if (if_missing == IfMissing::create) return directory_or_why();
   const std::string table = directory_to_be() + "/processes";
   struct stat info {};
   if (::stat(table.c_str(), &info) != 0 && errno == ENOENT) return no_world("no program uses " + directory_to_be());

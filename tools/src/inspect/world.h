@@ -1,4 +1,4 @@
-// The world of the runtime directory in the environment, for a process that only reads it.
+// Opens the world of the runtime directory in the environment, for the commands.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +11,18 @@
 
 namespace holdfast::inspect {
 
-/// Opens the world for reading, without entering it. Returns its directory; or not_found, permission and other errors,
-/// with a message.
+/// Opens the world for reading without entering it. Returns its directory. On failure returns not_found, permission or
+/// another error, with a message.
 Expected<std::string> observe();
-/// Enters the world, to change something. Returns its directory. Creates none if it is missing.
-Expected<std::string> enter();
+/// Returns whether observe() failed because no program has used the directory yet.
+bool is_unused_yet(const Status& why);
+inline constexpr const char* kUnusedYet = "no program uses holdfast here yet";
+inline constexpr const char* kOtherWays = "choose another directory with --dir, or another user with --user";
+enum class IfMissing { refuse, create };
+/// Enters the world, in order to change something. Returns its directory.
+Expected<std::string> enter(IfMissing if_missing = IfMissing::refuse);
 
-/// Returns whether it is the user's default directory, because no other was named.
+/// Returns whether the directory is the user's default, because no other directory was named.
 bool is_default_directory();
 /// Returns the directory that will be used for that user.
 std::string directory_to_be(uid_t user = ::geteuid());

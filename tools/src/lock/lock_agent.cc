@@ -91,9 +91,14 @@ bool LockAgent::has_ended() {
   if (pid_ == 0) return false;
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) == 0) return false;
+  note_end(pid_, status);
+  return true;
+}
+
+void LockAgent::note_end(pid_t child, int status) noexcept {
+  if (child != pid_) return;
   gave_way_ = WIFEXITED(status) && WEXITSTATUS(status) == agent_status::kSuperseded;
   pid_ = 0;
-  return true;
 }
 
 // Starts it in its own session: signals typed at a terminal are for the command, and the agent must outlive it.

@@ -20,6 +20,10 @@ class LockAgent {
   /// Does the same, and waits until the cluster is available; if the wait for the lock is unlimited, only until there
   /// is an agent. Returns the exit status, 0 on success; messages have been printed, unless a signal() has arrived.
   int ensure_and_wait(holdfast_dict* dict);
+  /// Returns the agent's pid if it was started here and has not ended; 0 otherwise.
+  pid_t pid() const noexcept { return pid_; }
+  /// Called by a parent that has reaped that child with that status.
+  void note_end(pid_t child, int status) noexcept;
   /// Returns the signal that ended the wait and is to end this process; 0: none.
   int signal() const noexcept { return signal_; }
   /// Ends the agent if it was started here. Another process that needs one then starts its own, in time to keep its

@@ -16,6 +16,7 @@
 
 #include "cli/descriptor.h"
 #include "inspect/proc.h"
+#include "lock/job.h"
 #include "lock/lock_hold.h"
 #include "run/title.h"
 
@@ -26,6 +27,14 @@ namespace {
 /// How long a running parent has to end the hold, and how often to check.
 constexpr int kParentMs = 1000;
 constexpr int kLookAtParentEveryMs = 10;
+/// How often to search for members of the job, which means reading all of /proc.
+constexpr int kLookAtJobEveryMs = 100;
+
+struct Guarded {
+  std::string key;
+  std::string mark;  // of the job
+  pid_t group;
+};
 
 /// Keeps nothing else open, so that no pipe and no file system waits for the guard.
 void close_all_but(std::array<int, 5> kept) noexcept {
@@ -40,32 +49,43 @@ void close_all_but(std::array<int, 5> kept) noexcept {
   close_between(next, ~0U);
 }
 
-/// Waits until the parent has ended, or is stopped and would keep waiters waiting.
-void await_parent(int parent) {
-  const pid_t pid = ::getppid();
+bool is_gone_or_stopped(int parent, pid_t pid) {
   pollfd ended{parent, POLLIN, 0};
-  for (int waited = 0; waited < kParentMs; waited += kLookAtParentEveryMs) {
-    if (::poll(&ended, 1, kLookAtParentEveryMs) != 0) return;
-    const auto stat = inspect::read_stat(static_cast<std::uint32_t>(pid));
-    if (!stat || stat->is_stopped()) return;
+  if (::poll(&ended, 1, 0) != 0) return true;
+  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(pid));
+  return !stat || stat->is_stopped();
+}
+
+/// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
+/// keep waiters waiting, or has had enough time.
+void await_end_of_job(int parent, const std::string& mark, pid_t group) {
+  const pid_t pid = ::getppid();
+  int idle = 0;  // milliseconds since a member was last seen
+  while (idle < kParentMs) {
+    const bool alone = is_gone_or_stopped(parent, pid);
+    const bool is_time = alone || idle + kLookAtParentEveryMs >= kParentMs;
+    const bool has_members = is_time && !marked_in_group(mark, group).empty();
+    if (alone && !has_members) return;
+    idle = has_members ? 0 : idle + kLookAtParentEveryMs;
+    ::poll(nullptr, 0, has_members ? kLookAtJobEveryMs : kLookAtParentEveryMs);
   }
 }
 
 /// Only KILL and STOP can reach the guard, and terminals cannot: whatever ends the command and its parent must not end
 /// the guard first.
-[[noreturn]] void guard(int child, int parent, Hold& hold, std::atomic<bool>& acts, const std::string& key) {
+[[noreturn]] void guard(int child, int parent, const Guarded& guarded, Hold& hold, std::atomic<bool>& acts) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
-  set_title(fmt::format("holdfast: guard of {}", key));
+  set_title(fmt::format("holdfast: guard of {}", guarded.key));
   ::prctl(PR_SET_NAME, "holdfast-guard");
   const auto [life, keeper, use] = hold.descriptors();
   close_all_but({child, parent, life, keeper, use});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, -1) <= 0) continue;
-  await_parent(parent);
+  await_end_of_job(parent, guarded.mark, guarded.group);
   acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can get the lock
   hold.end();
   std::_Exit(EXIT_SUCCESS);
@@ -73,15 +93,16 @@ void await_parent(int parent) {
 
 }  // namespace
 
-bool LockGuard::start(pid_t child, Hold& hold, const std::string& key) {
+bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& key) {
   end();
   pid_ = 0;
 #ifdef SYS_pidfd_open
   const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (end.get() < 0 || self.get() < 0 || !share_memory()) return false;
+  const Guarded guarded{key, make_job_mark(child), group};
   pid_ = ::fork();
-  if (pid_ == 0) guard(end.get(), self.get(), hold, *acts_, key);
+  if (pid_ == 0) guard(end.get(), self.get(), guarded, hold, *acts_);
 #endif
   return pid_ > 0;
 }

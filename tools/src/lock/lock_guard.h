@@ -1,5 +1,5 @@
-// A process that ends a hold when the command has ended, even if all other processes are gone. A living parent gives
-// the lock back as its holder would, so the guard lets it act first.
+// A process that ends a hold when the job has ended, even if all other processes are gone. A living parent gives the
+// lock back as its holder would, so the guard lets it act first.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,21 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Guards a child that has this hold, instead of the guard's previous hold. Returns false on failure: then only the
-  /// caller and the command can end the hold. REQUIRES: the child is not reaped yet.
-  bool start(pid_t child, Hold& hold, const std::string& key);
+  /// Guards a child that has this hold and its job in the process group `group`, instead of the guard's previous hold.
+  /// Returns false on failure: then only the caller and the job can end the hold. REQUIRES: the child is not reaped
+  /// yet.
+  bool start(pid_t child, pid_t group, Hold& hold, const std::string& key);
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
+  /// Returns the guard's pid; 0: none.
+  pid_t pid() const noexcept { return pid_; }
+  /// Called by a parent that has reaped that child. Returns whether it was the guard.
+  bool note_end(pid_t child) noexcept {
+    const bool is_guard = child == pid_;
+    if (is_guard) pid_ = 0;
+    return is_guard;
+  }
   /// Called by a parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
   void end() const;
 

@@ -1,15 +1,18 @@
 #include "lock/lock_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 
 #include "base/gate_name.h"
 #include "base/name.h"
 #include "cli/user.h"
 #include "holdfast.h"
+#include "inspect/proc.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -17,26 +20,12 @@ namespace holdfast::cli {
 namespace {
 
 constexpr const char* kDefaultDictionary = "commands";
-constexpr const char* kDefaultShell = "/bin/sh";
-constexpr double kSecondsMax = 1e9;
-constexpr int kStatusMax = 255;
-
-std::string read_seconds(const std::string& text, std::optional<double>& seconds) {
-  seconds = inspect::number_of(text);
-  if (seconds && *seconds >= 0 && *seconds <= kSecondsMax) return {};
-  return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
-}
-
-std::string read_why(const std::string& text, std::string& why) {
-  why = text;
-  if (text.size() <= HOLDFAST_WHY_MAX) return {};
-  return fmt::format("bad text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
-}
+constexpr std::size_t kNamesMax = 2;  // DICTIONARY and KEY
 
 class LockParser {
  public:
   explicit LockParser(Arguments& arguments) : arguments_(arguments) {
-    arguments_.pass_on_from_dashes();
+    arguments_.pass_on_from_dashes({"--command", "--fd"}, kNamesMax);
     arguments_.add_version("-V,--version", holdfast_version());
     add_flags();
     add_values();
@@ -47,7 +36,7 @@ class LockParser {
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
     // Without a name before it, "--" ends the options: names follow, then another "--" and the command.
-    has_command_ = arguments_.has_dashes();
+    has_command_ = arguments_.passes_on();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
     std::string wrong = read_names();
@@ -85,7 +74,10 @@ class LockParser {
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
                         "Run the command without forking: the lock is held until the last process that\n"
                         "inherited it exits");
-    arguments_.add_flag("-u,--unlock", unlock_, "Not supported: the lock ends with the command");
+    arguments_.add_flag("--replace", options_.replace,
+                        "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
+                        "10 seconds), and take its place");
+    arguments_.add_flag("-u,--unlock", unlock_, "Not supported: see holdfast unlock");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
     arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
     arguments_.add_flag("--agent", options_.agent,
@@ -98,11 +90,19 @@ class LockParser {
     arguments_.add_number("-E,--conflict-exit-code", "STATUS",
                           "Exit with STATUS if the lock is held or the wait times out; default: 1", options_.conflict,
                           {.what = "status", .most = kStatusMax});
+    arguments_.add_number("--permits", "N", "Take one of N permits: at most N commands hold the key at the same time",
+                          options_.permits, {.least = 1, .most = HOLDFAST_ALL_PERMITS - 1});
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
+    arguments_.add_number("--fd", "N", "Lock for descriptor N of the caller, until its last copy is closed; no COMMAND",
+                          options_.fd, {.what = "descriptor", .most = kDescriptorMax});
     arguments_.add_value("--exptime", "SECONDS",
-                         "Release the lock after SECONDS, and send TERM to the command; default: never", read_seconds,
-                         exptime_);
+                         "End the job after SECONDS: TERM, and KILL after the time of grace; default: never",
+                         read_seconds, exptime_);
+    arguments_.add_value("--kill-after", "SECONDS",
+                         "Send KILL SECONDS after a signal that ends the job; default: never, but 10\n"
+                         "after --exptime or the loss of the lock",
+                         read_seconds, options_.kill_after);
     arguments_.add_value("--why", "TEXT", "Show TEXT to others who want the lock", read_why, options_.why);
     arguments_.add_value("--dir", "PATH", "Use this runtime directory; default: $HOLDFAST_DIR, else the user's own",
                          [this](const std::string& path) {
@@ -140,10 +140,27 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
+  /// Finds a program where "lock KEY PROGRAM -c LINE" may mean the key PROGRAM of the dictionary KEY.
+  std::string ambiguous_word() const {
+    if (words_before_shell_ != kNamesMax || !is_program(names_[1])) return {};
+    return fmt::format("{} may be the key or the command: put \"--\" before the command, or use -c LINE -- {} {}",
+                       quote(names_[1]), names_[0], names_[1]);
+  }
+
+  static bool is_program(const std::string& word) {
+    if (word.find('/') != std::string::npos) return ::access(word.c_str(), X_OK) == 0;
+    const char* const path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (::access((folder + "/" + word).c_str(), X_OK) == 0) return true;
+    return false;
+  }
+
   std::string read_names() {
     if (names_.empty()) return "no key was given";
+    if (std::string ambiguous = ambiguous_word(); !ambiguous.empty()) return ambiguous;
     if (std::string stray = stray_word(); !stray.empty()) return stray;
-    if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
+    if (names_.size() > kNamesMax) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
       return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
@@ -155,23 +172,31 @@ class LockParser {
   }
 
   std::string read_command() {
+    if (options_.fd >= 0) {
+      if (by_shell_ || has_command_) return "--fd takes no command: the lock lasts until the descriptor is closed";
+      options_.command = {caller_name()};
+      return {};
+    }
     if (by_shell_ && has_command_) return "-c cannot be combined with a command after \"--\"";
     if (by_shell_) {
-      const char* const shell = std::getenv("SHELL");
-      options_.command = {shell != nullptr && *shell != '\0' ? shell : kDefaultShell, "-c", shell_};
+      options_.command = {default_shell(), "-c", shell_};
     }
     if (!options_.command.empty()) return {};
     const bool is_number = options_.key.find_first_not_of("0123456789") == std::string::npos;
-    const char* const descriptor = is_number ? "; unlike flock, it accepts no file descriptor" : "";
-    return fmt::format("no command was given: expected \"-- COMMAND\" or -c COMMAND{}", descriptor);
+    const char* const descriptor = is_number ? "; use --fd for a file descriptor" : "";
+    return fmt::format("no command was given: expected COMMAND or -c COMMAND{}", descriptor);
   }
 
   std::string judge() {
     if (options_.user) {
       if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
     }
-    if (unlock_) return "there is nothing to unlock: the lock ends with the command";
+    if (unlock_)
+      return "there is nothing to unlock: the lock ends with the command; \"holdfast unlock\" ends that of a "
+             "descriptor";
     if (options_.shared && exclusive_) return "-s and -x cannot be combined";
+    if (options_.permits != 0 && options_.shared) return "--permits and -s cannot be combined";
+    if (options_.permits != 0 && exclusive_) return "--permits and -x cannot be combined";
     if (nonblock_ && timeout_) return "-n and -w cannot be combined";
     if (options_.no_fork && options_.close) return "--no-fork and --close cannot be combined";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
@@ -181,6 +206,13 @@ class LockParser {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
     }
+    if (options_.fd >= 0 && (options_.no_fork || options_.close || options_.kill_after || options_.replace))
+      return "--fd cannot be combined with --no-fork, --close, --kill-after and --replace: there is no job";
+    if (options_.replace && (nonblock_ || options_.no_fork))
+      return nonblock_ ? "--replace and -n cannot be combined: jobs take time to end"
+                       : "--replace and --no-fork cannot be combined: nothing would end the other job";
+    if (options_.no_fork && options_.kill_after)
+      return "--no-fork and --kill-after cannot be combined: nothing would send KILL";
     if (options_.no_fork && exptime_)
       return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
@@ -204,8 +236,34 @@ class LockParser {
 
 }  // namespace
 
+std::string read_seconds(const std::string& text, std::optional<double>& seconds) {
+  constexpr double kSecondsMax = 1e9;
+  seconds = inspect::number_of(text);
+  if (seconds && *seconds >= 0 && *seconds <= kSecondsMax) return {};
+  return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
+}
+
+std::string read_why(const std::string& text, std::string& why) {
+  why = text;
+  if (text.size() <= HOLDFAST_WHY_MAX) return {};
+  return fmt::format("bad text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
+}
+
+std::string caller_name() {
+  const auto caller = inspect::read_stat(static_cast<std::uint32_t>(::getppid()));
+  return caller ? caller->program : "holdfast";
+}
+
+std::string default_shell() {
+  const char* const shell = std::getenv("SHELL");
+  return shell != nullptr && *shell != '\0' ? shell : "/bin/sh";
+}
+
 std::string objection_of_cluster(const LockOptions& options) {
   if (options.shared) return "-s is not supported in a cluster: its locks are exclusive";
+  if (options.fd >= 0) return "--fd is not supported in a cluster: nothing would tell the caller that the lock is lost";
+  if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
+  if (options.replace) return "--replace is not supported in a cluster: the job may run on another machine";
   if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
   return {};
 }

@@ -1,6 +1,7 @@
 // Reads the command line of `holdfast lock`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@ namespace holdfast::cli {
 namespace lock_status {
 inline constexpr int kConflict = 1;      // held by another, or timed out; -E changes it
 inline constexpr int kUsage = 64;        // EX_USAGE
+inline constexpr int kData = 65;         // EX_DATAERR: flock(2) or the descriptor
+inline constexpr int kNoInput = 66;      // EX_NOINPUT: the file cannot be opened
 inline constexpr int kCannotRun = 69;    // EX_UNAVAILABLE: the command
 inline constexpr int kSystem = 71;       // EX_OSERR
 inline constexpr int kCannotOpen = 73;   // EX_CANTCREAT: the dictionary
@@ -21,14 +24,21 @@ inline constexpr int kLost = 76;         // the lock was lost while the command 
 }  // namespace lock_status
 
 inline constexpr double kForEver = -1;
+/// Seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
+inline constexpr double kGraceSeconds = 10;
 
 struct LockOptions {
   bool shared = false;
+  std::uint32_t permits = 0;  // of a semaphore; 0: a lock
   double timeout = kForEver;  // seconds; 0: do not wait
   int conflict = lock_status::kConflict;
-  double exptime = 0;  // seconds; 0: only the command's end releases the lock
+  double exptime = 0;                // seconds; 0: only the job's end releases the lock
+  std::optional<double> kill_after;  // seconds from the first signal that ends a job to KILL
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
+  bool replace = false;
+  int fd = -1;    // the caller's descriptor to which the lock belongs; -1: the lock belongs to a command
+  int file = -1;  // the descriptor whose flock(2) is taken, too; -1: none
   bool agent = false;
   std::string agent_config;
   bool close = false;
@@ -40,10 +50,29 @@ struct LockOptions {
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;
+
+  /// Returns whether to do as flock(1) does: the file's flock(2) is the lock, and what the command leaves behind is not
+  /// waited for.
+  bool is_flock() const noexcept { return file >= 0; }
+  /// Returns whether others may hold the key at the same time.
+  bool has_company() const noexcept { return shared || permits != 0; }
+  double grace() const noexcept { return kill_after.value_or(kGraceSeconds); }
 };
 
 /// Names an option that is not available in a cluster; empty: all are available.
 std::string objection_of_cluster(const LockOptions& options);
+
+/// Read values of options that `lock` and `flock` have. They return what is wrong, or an empty string.
+std::string read_seconds(const std::string& text, std::optional<double>& seconds);
+std::string read_why(const std::string& text, std::string& why);
+inline constexpr int kStatusMax = 255;
+inline constexpr int kDescriptorMax = 1 << 20;
+
+/// Returns the name of the program that started this one, which is the holder for people if there is no command.
+std::string caller_name();
+
+/// Returns the shell for -c: $SHELL, or /bin/sh.
+std::string default_shell();
 
 /// Reads the command line.
 LockOptions read_lock_options(Arguments& arguments);

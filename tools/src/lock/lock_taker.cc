@@ -1,6 +1,7 @@
 #include "lock/lock_taker.h"
 
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -21,7 +23,10 @@
 #include "cli/message.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
+#include "lock/file_lock.h"
+#include "lock/job.h"
 #include "lock/lock_refusal.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -41,6 +46,11 @@ using Parker = std::unique_ptr<holdfast_parker, FreeParker>;
 std::string error_or_text(int code) {
   const char* const error = holdfast_error();
   return *error != '\0' ? error : holdfast_code_text(code);
+}
+
+/// Reports why the lock cannot be visible. `holdfast flock` does without that, as crontabs of flock(1) expect.
+void say_unless_dispensable(const LockOptions& options, const std::string& trouble) {
+  if (!options.is_flock() || options.verbose) say("{}", trouble);
 }
 
 std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
@@ -93,11 +103,23 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   }
   status = lock_status::kCannotOpen;
   if (code == HOLDFAST_OK) return is_of_cluster(dict, options) ? dict : nullptr;
-  say("{}", error);
+  say_unless_dispensable(options, error);
   return nullptr;
 }
 
 std::optional<int> LockTaker::take() {
+  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
+  const auto refused = take_visible();
+  // The flock(2) of a file does not need the dictionary.
+  if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
+  if (options_.is_flock()) {
+    if (const auto status = take_file()) return status;
+  }
+  report(fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
+  return std::nullopt;
+}
+
+std::optional<int> LockTaker::take_visible() {
   if (dict_ == nullptr) {
     if (const int status = enter()) return status;
   }
@@ -109,16 +131,48 @@ std::optional<int> LockTaker::take() {
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
   begin_with_a_kind();
-  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
   // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by hand,
   // it cannot be marked again; what enter() got still identifies it.
   use_dictionary();
-  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start_);
-  if (!options_.why.empty())
-    static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
-                                            options_.why.data(), options_.why.size()));
+  if (!options_.why.empty()) explain(options_.why);
   return std::nullopt;
+}
+
+std::optional<int> LockTaker::take_file() {
+  const bool is_endless = options_.timeout == kForEver;
+  const double deadline = is_endless ? std::numeric_limits<double>::infinity() : start_ + options_.timeout;
+  WaitNotice notice(!options_.quiet && options_.timeout != 0);
+  bool waited = false;
+  const int error = take_flock(options_.file, options_.shared, deadline, [&] {
+    const std::string holder = flock_holder(options_.file);
+    if (!waited) explain("waits for the flock(2) of " + holder);
+    waited = true;
+    const double now = holdfast_now();
+    if (notice.due_in(now - start_) <= 0)
+      notice.show(now - start_, fmt::format("{} is locked by {}, with flock(2)", quote(options_.key), holder));
+  });
+  notice.clear();
+  if (error != 0) {
+    give_back();
+    return refuse_flock(options_, error);
+  }
+  if (waited) explain(options_.why);
+  return std::nullopt;
+}
+
+// flock(1) prints this to standard output.
+void LockTaker::report(const std::string& what) const {
+  if (!options_.verbose) return;
+  if (!options_.is_flock()) return say("{}", what);
+  fmt::print("flock: {}\n", what);
+  std::fflush(stdout);
+}
+
+void LockTaker::explain(const std::string& why) {
+  if (!is_visible()) return;
+  const std::size_t size = std::min(why.size(), std::size_t{HOLDFAST_WHY_MAX});
+  static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_, why.data(), size));
 }
 
 int LockTaker::enter() {
@@ -126,7 +180,7 @@ int LockTaker::enter() {
   if (!program.empty()) holdfast_name_program(program.data(), program.size());
   std::array<int, 2> fds{};
   if (const int code = holdfast_hold_with_keeper(fds.data()); code != HOLDFAST_OK) {
-    say("{}", error_or_text(code));
+    say_unless_dispensable(options_, error_or_text(code));
     return lock_status::kCannotOpen;
   }
   hold_.prove_life(fds);
@@ -140,7 +194,7 @@ int LockTaker::open() {
   if (dict_ == nullptr) return status;
   if (const int used = use_dictionary(); used != HOLDFAST_OK) {
     if (used == HOLDFAST_REMOVED) return open();
-    say("{}", error_or_text(used));
+    say_unless_dispensable(options_, error_or_text(used));
     return lock_status::kCannotOpen;
   }
   // It may belong to a cluster by $HOLDFAST_CLUSTER, or because other programs created it so.
@@ -167,6 +221,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
   constexpr double kLeastWaitSeconds = 0.001;  // not 0, which means no limit
   if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
+  WaitNotice notice(!options_.quiet && !tries);
   for (;;) {
     int code = attempt(wait);
     // In a cluster, the agent may hold it on behalf of this attempt: it has just got the lock.
@@ -184,17 +239,31 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
     if (refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
+      notice.clear();
       return refuse();
     }
-    complain_of_cluster(now - start_);
+    if (is_cluster_missing(now - start_)) {
+      notice.clear();
+      say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+    }
+    if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     std::uint32_t woken = 0;
-    holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
+    const double sleep = std::min({wait.sleep, deadline - now, std::max(notice.due_in(now - start_), 0.0)});
+    holdfast_parker_sleep(wait.parker, sleep, &woken, 1);
   }
 }
 
 void LockTaker::begin_with_a_kind() {
   misfits_ = 0;
-  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
+  kind_ = options_.permits != 0         ? Kind::permit
+          : options_.shared             ? Kind::reader
+          : tries_here() && is_shared() ? Kind::writer
+                                        : Kind::lock;
+}
+
+double LockTaker::exptime() const noexcept {
+  constexpr double kKillSeconds = 1;  // for the processes to end after KILL
+  return options_.exptime == 0 ? 0 : options_.exptime + options_.grace() + kKillSeconds;
 }
 
 int LockTaker::attempt(holdfast_wait& wait) {
@@ -206,22 +275,24 @@ int LockTaker::attempt(holdfast_wait& wait) {
     wait.sleep = kTrySleepSeconds;
     return try_once();
   }
-  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, options_.exptime, &wait, &lease_);
-  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
-                               options_.exptime, &wait, &lease_);
+  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
+  const auto [kind, want, total] = wanted_permits();
+  return holdfast_permits_wait(dict_, key, size, kind, want, total, exptime(), &wait, &lease_);
 }
 
 // Counts an attempt without waiting as an attempt, and not as a failed wait.
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, options_.exptime, 0, 0, &lease_);
-  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
-                              options_.exptime, 0, 0, &lease_);
+  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
+  const auto [kind, want, total] = wanted_permits();
+  return holdfast_permits_try(dict_, key, size, kind, want, total, exptime(), 0, 0, &lease_);
 }
 
-std::uint32_t LockTaker::wanted_permits() const {
-  return kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+LockTaker::Permits LockTaker::wanted_permits() const {
+  constexpr auto kAll = static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+  if (kind_ == Kind::permit) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
+  return {HOLDFAST_RWLOCK, kind_ == Kind::reader ? 1 : kAll, kAll};
 }
 
 bool LockTaker::is_shared() const {
@@ -336,18 +407,27 @@ int LockTaker::fail_for_length() const {
   return lock_status::kUsage;
 }
 
-// A wait for an unreachable cluster continues, because it may be reached later; but it is reported.
-void LockTaker::complain_of_cluster(double waited) {
-  if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
-  holdfast_cluster state{};
-  if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
-  complained_ = true;
-  say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+std::string LockTaker::obstacle() const {
+  if (!in_cluster() || is_held_here()) return refusal(dict_, options_);
+  return fmt::format("{} of cluster {}", quote(options_.key), options_.cluster);
 }
 
-void LockTaker::give_back() { holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_); }
+// A wait for an unreachable cluster continues, because it may be reached later; but it is reported.
+bool LockTaker::is_cluster_missing(double waited) {
+  if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0) return false;
+  if (waited < kComplainAfterSeconds) return false;
+  holdfast_cluster state{};
+  complained_ = holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE;
+  return complained_;
+}
+
+void LockTaker::give_back() {
+  if (options_.is_flock()) ::flock(options_.file, LOCK_UN);
+  if (is_visible()) holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
+}
 
 int LockTaker::confirm() const {
+  if (!is_visible()) return 0;
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
@@ -356,8 +436,9 @@ int LockTaker::confirm() const {
 }
 
 int LockTaker::become_command() {
-  ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
-  if (options_.verbose) say("executing {}", options_.command.front());
+  ::setenv(kJobVariable, make_job_mark(::getpid()).c_str(), 1);
+  if (is_visible()) ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
+  report("executing " + options_.command.front());
   std::vector<std::string> words = options_.command;
   std::vector<char*> values;
   values.reserve(words.size() + 1);

@@ -25,6 +25,8 @@ class LockTaker {
   /// may have made 0; messages have been printed. Can be called again after give_back(), with the remaining time.
   std::optional<int> take();
   void give_back();
+  /// Returns whether the lock is visible: `holdfast flock` does without it where the dictionary cannot be used.
+  bool is_visible() const noexcept { return lease_.sequence != 0; }
 
   /// Checks the lock again later. Returns the exit status; 0 if the lock is still held.
   int confirm() const;
@@ -38,20 +40,34 @@ class LockTaker {
 
  private:
   /// A key holds one kind at a time. While it is held, its kind decides how others wait.
-  enum class Kind { lock, reader, writer };
+  enum class Kind { lock, reader, writer, permit };
 
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
+  std::optional<int> take_visible();
+  /// Takes the flock(2) of the file.
+  std::optional<int> take_file();
+  void explain(const std::string& why);
+  /// Prints what --verbose prints.
+  void report(const std::string& what) const;
   int enter();
   int open();
   int use_dictionary();
   std::optional<int> wait_for_lock(holdfast_wait& wait);
   /// Tries without waiting. In a cluster a try must wait, because the agent asks the store.
   bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
+  /// Returns the exptime of the lock, which outlasts the time in which the wrapper ends the job.
+  double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();
   void begin_with_a_kind();
-  std::uint32_t wanted_permits() const;
+  /// Returns the arguments of a call for permits: what of, how many, and of how many.
+  struct Permits {
+    int kind;
+    std::uint32_t want;
+    std::uint32_t total;
+  };
+  Permits wanted_permits() const;
   /// Returns whether any living process shares the lock.
   bool is_shared() const;
   bool make_way(const holdfast_wait& wait);
@@ -65,7 +81,10 @@ class LockTaker {
   /// `otherwise`: the reason if the agent gives none.
   int fail_unavailable(const std::string& otherwise) const;
   int fail_for_length() const;
-  void complain_of_cluster(double waited);
+  /// Says what the wait is for.
+  std::string obstacle() const;
+  /// Returns true once, when the wait has taken a while and no agent or store can grant the lock.
+  bool is_cluster_missing(double waited);
 
   LockOptions options_;
   Kind kind_ = Kind::lock;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/arguments.h"
+#include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
@@ -32,7 +33,7 @@ std::string subject_and_sentence(const Finding& finding) {
   return finding.subject.empty() ? sentence : inspect::escaped(finding.subject) + ": " + sentence;
 }
 
-Style style_of(Severity severity) {
+Style style_of_severity(Severity severity) {
   if (severity == Severity::error) return Style::red;
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
@@ -41,7 +42,7 @@ Style style_of(Severity severity) {
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
-      findings);
+      world.names_missing_directory(), findings);
 }
 
 int status_of(const Findings& findings) {
@@ -49,11 +50,12 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Reports agents that refuse a store: no other check asks an agent; they see at most that there is no session.
-void look_at_stores(Findings& findings) {
-  constexpr double kPatience = 1;
+/// Reports agents that refuse a store. No other check asks an agent; the others notice at most that there is no
+/// session.
+void report_refused_stores(Findings& findings) {
+  constexpr double kTimeout = 1;
   for (const std::string& cluster : listening_agents()) {
-    auto answer = ask_listening_agent(cluster, kPatience);
+    auto answer = ask_listening_agent(cluster, kTimeout);
     if (!answer || !answer->contains("store_refused")) continue;
     const auto id = [&](const char* name) {
       return fmt::format("{:016x}", std::strtoull((*answer)[name].c_str(), nullptr, 10));
@@ -73,7 +75,7 @@ void look_at_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process can only read. So another one repairs: `holdfast prune`, as the user that this process has become.
+// This process can only read. So a child repairs: `holdfast prune`, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -119,10 +121,10 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
                       inspect::escaped(finding.sentence), finding.advice.empty() ? "-" : finding.advice);
       continue;
     }
-    text += output.styled(severity, style_of(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
+    text += output.styled(severity, style_of_severity(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
-  if (output.columns && status_of(findings) == exit_status::kYes)
+  if (output.columns && snapshot.entered && status_of(findings) == exit_status::kYes)
     text += output.styled("no problems", Style::green) +
             fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
                         inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
@@ -132,21 +134,26 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
+  inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes");
+  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters is held for longer; default: 3600",
+                      read_seconds, limits.held);
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller waits for longer; default: 60", read_seconds,
+                      limits.waiting);
   arguments.parse();
   world.want_openers();
   world.apply();
-  Findings obstacles;
-  WorldSnapshot snapshot = gather(world, obstacles);
+  Findings found;
+  WorldSnapshot snapshot = gather(world, found);
   if (repairs) {
-    repair(snapshot, obstacles);
+    repair(snapshot, found);
     Findings again;
     WorldSnapshot after = gather(world, again);
-    obstacles.insert(obstacles.end(), again.begin(), again.end());
+    found.insert(found.end(), again.begin(), again.end());
     snapshot = std::move(after);
   }
-  look_at_stores(obstacles);
-  const Findings findings = inspect::check_health(snapshot, obstacles);
+  report_refused_stores(found);
+  const Findings findings = inspect::check_health(snapshot, limits, found);
   if (world.json())
     print_json(inspect::to_json(snapshot, findings), world.output());
   else

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "base/name.h"
 #include "cli/arguments.h"
@@ -14,6 +17,7 @@
 #include "inspect/text.h"
 #include "inspect/waits.h"
 #include "inspect/world.h"
+#include "look/cells.h"
 
 namespace holdfast::cli {
 
@@ -23,17 +27,19 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// People cannot use more, and programs can ask for more.
+/// People cannot read more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
   bool waiting = false;
+  bool wide = false;
   std::string prefix;
   std::size_t max = kMostByDefault;
 };
 
 struct SeenLocks {
   std::string directory;
+  bool is_used = true;  // the directory, by any program
   std::vector<Lock> locks;
   Processes processes;
   inspect::Ancestors ancestors;       // of the waiters
@@ -51,9 +57,12 @@ Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
   return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
 }
 
-SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
   SeenLocks seen;
-  seen.directory = world.observe();
+  const auto observed = names.empty() ? world.observe_if_used() : world.observe();
+  seen.directory = observed.value_or(inspect::directory_to_be());
+  seen.is_used = observed.has_value();
+  if (!seen.is_used) return seen;
   seen.processes = value_or_fail(Processes::read());
   const std::vector<std::string> all = value_or_fail(inspect::named_dictionaries(seen.directory));
   for (const std::string& name : names.empty() ? all : names) {
@@ -72,37 +81,31 @@ SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const
 
 // --- columns ---
 
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
-
-Style style_of(const Process& process) {
-  if (process.life == inspect::Life::dead) return Style::red;
-  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
-  return is_unusual ? Style::yellow : Style::plain;
-}
-
 std::string end_in_words(const holdfast_holder& holder) {
   return holder.remaining > 0 ? "in " + inspect::duration_in_words(holder.remaining) : "never";
 }
 
-std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes) {
+std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes, bool with_token) {
   const std::string waiters = std::to_string(lock.waiter_count);
   const Style waited_for = lock.waiter_count != 0 ? Style::yellow : Style::plain;
   std::vector<Cell> row;
-  row.reserve(8);
+  row.reserve(9);
   row.emplace_back(inspect::escaped(lock.dictionary));
   row.emplace_back(inspect::escaped(lock.key), Style::bold);
   if (holder == nullptr) {
     const std::string why = or_dash(inspect::escaped(lock.trouble));
-    row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-"), Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"),
-                           Cell("-"), Cell(waiters, waited_for), Cell(why, Style::red)});
+    row.emplace_back("-", Style::plain, "-\t-");
+    if (with_token) row.emplace_back("-");
+    row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"), Cell("-"), Cell(waiters, waited_for),
+                           Cell(why, Style::red)});
     return row;
   }
   const Process& process = processes.of(holder->owner);
   const std::string why = inspect::escaped(static_cast<const char*>(holder->why));
   const std::string share = inspect::share_in_words(*holder);
   const std::string kind = inspect::kind_in_words(lock);
-  row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain,
-                   fmt::format("{}\t{}\t{}", kind, share, inspect::token_in_words(*holder)));
+  row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain, fmt::format("{}\t{}", kind, share));
+  if (with_token) row.emplace_back(inspect::token_in_words(*holder));
   row.emplace_back(inspect::in_words(process), style_of(process),
                    fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                                or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life)));
@@ -114,14 +117,23 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   return row;
 }
 
-void print_table(SeenLocks& seen, const Output& output) {
+Table table_of(SeenLocks& seen, bool with_token) {
   using Align = Table::Align;
-  Table table(
-      {{"DICTIONARY"}, {"KEY"}, {"KIND"}, {"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY"}, {"KIND"}};
+  if (with_token) columns.push_back({"TOKEN", Align::right});
+  columns.insert(columns.end(), {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  Table table(std::move(columns));
   for (const Lock& lock : seen.locks) {
-    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes));
-    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes));
+    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes, with_token));
+    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes, with_token));
   }
+  return table;
+}
+
+void print_table(SeenLocks& seen, const Output& output) {
+  Table table = table_of(seen, true);
+  const bool has_room = !output.columns || output.width == 0 || table.width() <= output.width;
+  if (!has_room) table = table_of(seen, false);
   if (!table.empty())
     print(table.text(output));
   else if (output.columns)
@@ -158,7 +170,34 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   return text;
 }
 
-std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, const Output& output) {
+/// "4712, 4713, 4714, …"
+std::string pids_in_words(const inspect::WaitLine& line, SeenLocks& seen) {
+  constexpr std::size_t kShown = 3;
+  std::set<std::uint32_t> pids{seen.processes.of(line.waiter->owner).shown_pid()};
+  for (const holdfast_waiter* const waiter : line.equal) pids.insert(seen.processes.of(waiter->owner).shown_pid());
+  const bool is_cut = pids.size() > kShown;
+  if (is_cut) pids.erase(std::next(pids.begin(), kShown), pids.end());
+  return fmt::format("{}{}", fmt::join(pids, ", "), is_cut ? ", …" : "");
+}
+
+std::string waiters_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
+  const Process process = seen.processes.of(line.waiter->owner);
+  double longest = line.waiter->waited;
+  for (const holdfast_waiter* const waiter : line.equal) longest = std::max(longest, waiter->waited);
+  std::string who =
+      fmt::format("{} × {} (pid {})", line.equal.size() + 1,
+                  process.program.empty() ? "?" : inspect::escaped(process.program), pids_in_words(line, seen));
+  if (!process.host.empty()) who += " on " + inspect::escaped(process.host);
+  if (process.life == inspect::Life::stopped) who += fmt::format(", {},", inspect::life_in_words(process.life));
+  const std::uint32_t parent = inspect::parent_that_holds(line.waiter->owner, seen.ancestors, seen.processes);
+  return fmt::format("{}{} {}, the longest for {}", output.styled(who, style_of(process)),
+                     parent != 0 ? fmt::format(", children of pid {},", parent) : "",
+                     line.waiter->watches != 0 ? "watch" : "wait", inspect::duration_in_words(longest));
+}
+
+std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
+  if (!line.equal.empty()) return waiters_in_words(line, seen, output);
+  const holdfast_waiter& waiter = *line.waiter;
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
@@ -166,8 +205,16 @@ std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, cons
                      waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
 }
 
+std::string ring_in_words(const inspect::WaitLine& line, const Output& output) {
+  if (line.count == 1) return output.styled("a command waits for its child, which waits for the command:", Style::red);
+  if (line.is_certain)
+    return output.styled(fmt::format("{} commands wait for each other, so none can go on:", line.count), Style::red);
+  return output.styled(fmt::format("{} processes wait for each other, unless other tasks go on:", line.count),
+                       Style::yellow);
+}
+
 std::string left_out_in_words(const inspect::WaitLine& line, const Output& output) {
-  std::string text = "and " + inspect::counted(line.left_out, "more waiter", "more waiters");
+  std::string text = "and " + inspect::counted(line.count, "more waiter", "more waiters");
   if (line.lock == nullptr) text += line.depth != 0 ? " further down" : ": --json shows all";
   if (line.has_circle) text += output.styled(" (some of them wait for each other)", Style::red);
   return text;
@@ -175,10 +222,12 @@ std::string left_out_in_words(const inspect::WaitLine& line, const Output& outpu
 
 std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
   switch (line.what) {
+    case inspect::WaitLine::What::ring:
+      return ring_in_words(line, output);
     case inspect::WaitLine::What::lock:
       return lock_in_words(*line.lock, seen, output);
     case inspect::WaitLine::What::waiter:
-      return waiter_in_words(*line.waiter, seen, output);
+      return waiter_in_words(line, seen, output);
     case inspect::WaitLine::What::left_out:
       return left_out_in_words(line, output);
     case inspect::WaitLine::What::circle:
@@ -188,9 +237,17 @@ std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const 
          output.styled(" (see above: they wait for each other)", Style::red);
 }
 
+/// Waiters of the same program, in the same state and with the same parent command share a line.
+std::string kind_of(const holdfast_waiter& waiter, SeenLocks& seen) {
+  const Process& process = seen.processes.of(waiter.owner);
+  return fmt::format("{}\n{}\n{} {} {}", process.program, process.host, static_cast<int>(process.life), waiter.watches,
+                     inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes));
+}
+
 void print_tree(SeenLocks& seen, const Output& output) {
   std::string text;
-  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
+  const auto kind = [&](const holdfast_waiter& waiter) { return kind_of(waiter, seen); };
+  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors, kind))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
   if (text.empty() && output.columns) text = "no process waits\n";
   print(text);
@@ -209,29 +266,36 @@ int run_locks(Arguments& arguments) {
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
                      "Show only contended locks, as trees: which process waits for which");
+  arguments.add_flag("--wide", wanted.wide, "Show tokens, and do not cut lines at the width of the terminal");
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
-  SeenLocks seen = look(world, arguments.words(), wanted);
+  SeenLocks seen = gather_locks_of(world, arguments.words(), wanted);
+  Output output = world.output();
+  if (wanted.wide) output.width = 0;
   if (world.json())
-    print_locks_json(seen, world.output());
+    print_locks_json(seen, output);
+  else if (!seen.is_used)
+    return exit_status::kYes;
   else if (wanted.waiting)
-    print_tree(seen, world.output());
+    print_tree(seen, output);
   else
-    print_table(seen, world.output());
+    print_table(seen, output);
   return seen.in_trouble ? exit_status::kTrouble : exit_status::kYes;
 }
 
 }  // namespace
 
-const Subcommand kLocks{"locks",
-                        "List locks with their holders and waiters",
-                        "[NAME...]",
-                        "List the locks, rwlocks and semaphores that processes hold or wait for.",
-                        R"(A terminal gets columns. Anything else gets one line per holder with tab-separated fields:
-dictionary, key, kind, share, token, pid, program, host, state, seconds held, seconds left,
-waiters, reason; "-" means none. Unprintable bytes of a key are printed as \xHH.
+const Subcommand kLocks{
+    "locks",
+    "List locks with their holders and waiters",
+    "[NAME...]",
+    "List the locks, rwlocks and semaphores that processes hold or wait for.",
+    R"(A terminal gets columns, with the token if there is room for all of them. Anything else gets one
+line per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program,
+host, state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a
+key are printed as \xHH.
 If the holder is dead, the next process that asks for the lock gets it.)",
-                        run_locks};
+    run_locks};
 
 }  // namespace holdfast::cli

@@ -12,6 +12,8 @@
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "inspect/world.h"
+#include "look/cells.h"
 #include "world/world_file.h"
 
 namespace holdfast::cli {
@@ -22,19 +24,17 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// Time limit for finding the processes that have the dictionaries open, and again for those that hold or wait for
-/// locks in them; without --processes, and with it.
-constexpr double kShortLook = 0.01;
-constexpr double kLongLook = 30;
-/// Dictionaries at least this full are highlighted.
-constexpr double kFull = 0.9;
+/// Time limits for finding the processes that have the dictionaries open, and again for finding the processes that hold
+/// or wait for locks in them: without --processes, and with it.
+constexpr double kShortSearch = 0.01;
+constexpr double kLongSearch = 30;
 
 struct ShownOpeners {
   std::string people;
   std::string programs;
 };
 
-/// "3: nginx 2, luajit", "4711,4712".
+/// Returns "3: nginx 2, luajit" for people and "4711,4712" for programs.
 ShownOpeners show(const Users& users) {
   std::map<std::string, int> count_of;
   ShownOpeners shown;
@@ -87,6 +87,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 
 struct SeenDictionaries {
   std::string directory;
+  bool is_used = true;  // the directory, by any program
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
@@ -94,11 +95,14 @@ struct SeenDictionaries {
   Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
-SeenDictionaries look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
-                      double seconds) {
+SeenDictionaries gather_dictionaries(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+                                     double seconds) {
   SeenDictionaries seen;
   options.want_openers();
-  seen.directory = options.observe();
+  const auto observed = names.empty() ? options.observe_if_used() : options.observe();
+  seen.directory = observed.value_or(inspect::directory_to_be());
+  seen.is_used = observed.has_value();
+  if (!seen.is_used) return seen;
   seen.processes = value_or_fail(inspect::Processes::read());
   seen.dictionaries = value_or_fail(inspect::look_at_dictionaries(seen.directory, names, what));
   seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
@@ -194,7 +198,8 @@ int run_ls(Arguments& arguments) {
   arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long it takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
+  SeenDictionaries seen =
+      gather_dictionaries(world, arguments.words(), what, all_processes ? kLongSearch : kShortSearch);
   if (world.json()) {
     inspect::Json json;
     inspect::add_text(json, "directory", seen.directory);
@@ -202,7 +207,7 @@ int run_ls(Arguments& arguments) {
     for (const Dictionary& dictionary : seen.dictionaries)
       json["dictionaries"].push_back(inspect::to_json(dictionary, seen.users_of(dictionary)));
     print_json(json, world.output());
-  } else {
+  } else if (seen.is_used) {
     print_list(seen, world.output());
   }
   return is_any_in_trouble(seen.dictionaries) ? exit_status::kTrouble : exit_status::kYes;
@@ -211,7 +216,7 @@ int run_ls(Arguments& arguments) {
 int run_stat(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.parse(1, 1, {"NAME"});
-  SeenDictionaries seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
+  SeenDictionaries seen = gather_dictionaries(world, arguments.words(), inspect::Read::header, kLongSearch);
   const Dictionary& dictionary = seen.dictionaries.front();
   if (world.json()) {
     print_json(inspect::to_json(dictionary, seen.users_of(dictionary)), world.output());
@@ -230,8 +235,8 @@ const Subcommand kLs{"ls",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
 name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble.
-"processes" are those that have the dictionary open, or hold or wait for a lock in it. Without
---processes the search for them stops after about 20 ms; "+" means that there may be more.)",
+"processes" have the dictionary open, or hold or wait for a lock in it. Without --processes, the
+search for them stops after about 20 ms; "+" means that there may be more.)",
                      run_ls};
 
 const Subcommand kStat{"stat",

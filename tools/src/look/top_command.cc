@@ -116,10 +116,10 @@ void pause(double seconds) {
 int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
               const WorldOptions& world) {
   const Output output = world.output();
-  for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
-    if (looks != 0) pause(view.pace().delay());
+  for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
+    if (refreshes != 0) pause(view.pace().delay());
     view.show(value_or_fail(inspect::take_snapshot(directory, names)));
-    if (looks == 0) continue;
+    if (refreshes == 0) continue;
     if (world.json())
       print_json(to_json(view), output);
     else
@@ -155,7 +155,8 @@ int run_top(Arguments& arguments) {
   if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
   if (world.json() && !batch) arguments.refuse("--json needs --batch");
   if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal: use --batch");
-  const std::string directory = world.observe();
+  const auto observed = arguments.words().empty() ? world.observe_if_used() : world.observe();
+  const std::string directory = observed.value_or(inspect::directory_to_be());
   require(arguments.words());
   TopView view{TopPace(wanted.delay)};
   view.filter = wanted.filter;

@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Rows come from the tables, in the same order.
+/// Converts the tables' rows, in the same order.
 inspect::Json to_json(const TopView& view);
 
 }  // namespace holdfast::cli

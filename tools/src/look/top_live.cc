@@ -15,6 +15,7 @@
 #include "cli/signals.h"
 #include "holdfast.h"
 #include "inspect/text.h"
+#include "inspect/world.h"
 #include "look/top_screen.h"
 
 namespace holdfast::cli {
@@ -39,7 +40,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int file() const noexcept { return file_.get(); }
-  /// Returns 0 if there is none.
+  /// Returns 0 if there is no signal.
   int next() const {
     signalfd_siginfo info{};
     return ::read(file_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
@@ -67,15 +68,15 @@ class Live {
   Live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours)
       : view_(view), directory_(directory), names_(names), screen_(colours) {}
 
-  /// Returns the signal that ended it; 0: a key did, or the terminal is gone.
+  /// Returns the signal that ended the loop; 0 if a key ended it or the terminal is gone.
   int run() {
-    look();
+    refresh();
     while (!over_) {
       screen_.draw(view_, message_);
       wait();
       take_signals();
       take_keys();
-      if (!over_ && !view_.paused() && holdfast_now() >= due_) look();
+      if (!over_ && !view_.paused() && holdfast_now() >= due_) refresh();
     }
     return ended_by_;
   }
@@ -84,19 +85,20 @@ class Live {
 
  private:
   // The first two refreshes follow each other quickly, so that rates appear soon.
-  void look() {
+  void refresh() {
     constexpr double kFirstInterval = 0.25;
     auto seen = inspect::take_snapshot(directory_, names_);
-    due_ = holdfast_now() + (looked_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
+    due_ = holdfast_now() + (refreshed_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
+    if (!seen->is_used) message_ = inspect::kUnusedYet;
     view_.show(std::move(*seen));
-    looked_ = true;
+    refreshed_ = true;
   }
 
   void wait() {
     constexpr double kMilli = 1000;
-    due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // the delay may have been shortened
+    due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // the user may have shortened the delay
     const double left = std::max(0.0, due_ - holdfast_now());
     pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}};
     const int ready = ::poll(files, 2, view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);
@@ -113,7 +115,7 @@ class Live {
       any = true;
       over_ = !view_.press(press.key, press.text, screen_.page());
     }
-    // Input without a key is end of file, or part of a key; end of file stays.
+    // Input without a key is end of file or a part of a key. End of file is permanent.
     constexpr int kMost = 100;
     empty_ = has_keys_ && !any ? empty_ + 1 : 0;
     if (empty_ > kMost) over_ = gone_ = true;
@@ -143,7 +145,7 @@ class Live {
   const std::vector<std::string>& names_;
   Signals signals_;
   TopScreen screen_;
-  bool looked_ = false;
+  bool refreshed_ = false;
   std::string message_;
   double due_ = 0;
   bool has_keys_ = false;

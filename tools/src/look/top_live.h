@@ -8,8 +8,8 @@
 
 namespace holdfast::cli {
 
-/// Runs until the user quits. Returns the exit status; after TERM, HUP and QUIT the process ends by that signal
-/// instead.
+/// Runs until the user quits. Returns the exit status. After TERM, HUP or QUIT, the process is terminated by that
+/// signal instead.
 int run_top_live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours);
 
 }  // namespace holdfast::cli

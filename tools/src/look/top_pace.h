@@ -1,4 +1,5 @@
-// How often `holdfast top` refreshes: as the user chose, or so that it takes at most 1 % of a processor.
+// Decides how often `holdfast top` refreshes: as often as the user chose, or so that it takes at most 1 % of a
+// processor.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +25,13 @@ class TopPace {
     last_cost_ = used - used_;
     used_ = used;
   }
-  /// Multiplies the time between two refreshes from now on.
+  /// Multiplies the time between two refreshes by `factor`.
   void stretch(double factor) noexcept { chosen_ = std::clamp(delay() * factor, kShortestDelay, kLongestDelay); }
 
  private:
   std::optional<double> chosen_;
   double used_ = 0;
-  double last_cost_ = 0;  // of a refresh and everything since the one before
+  double last_cost_ = 0;  // of a refresh, and of everything since the previous one
 };
 
 }  // namespace holdfast::cli

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "inspect/text.h"
+#include "look/cells.h"
 
 namespace holdfast::cli {
 
@@ -17,10 +18,6 @@ using inspect::LockRates;
 using inspect::Process;
 using inspect::Rates;
 using inspect::Snapshot;
-
-constexpr double kFull = 0.9;  // dictionaries at least this full are highlighted
-
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string short_time(double seconds) {
   constexpr double kMilli = 1e-3;
@@ -49,15 +46,9 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
   return {std::to_string(count), static_cast<double>(count), count != 0 ? style : Style::plain};
 }
 
-Style style_of(const Process& process) {
-  if (process.life == inspect::Life::dead) return Style::red;
-  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
-  return is_unusual ? Style::yellow : Style::plain;
-}
-
 // --- locks ---
 
-/// Returns "backup.sh 4711", with anything unusual about it.
+/// Returns "backup.sh 4711", followed by anything unusual about the process.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", or_dash(inspect::escaped(process.program)), process.shown_pid());
@@ -126,7 +117,8 @@ bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
   return is_number ? one.number > other.number : one.text < other.text;
 }
 
-/// Rows that are equal in the column are sorted by the default columns: locks by waiters, wait, hold, contention.
+/// Sorts the rows. Rows that are equal in the column are sorted by the default columns: locks by waiters, wait, hold,
+/// contention.
 void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   const std::vector<TopColumn>& columns = columns_of(pane);
   std::vector<std::size_t> then{order.column, 5, 6, 4, 7, 0, 1};
@@ -143,7 +135,7 @@ void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   });
 }
 
-/// Then another machine may hold its locks.
+/// Returns whether the dictionary belongs to a cluster. Then another machine may hold its locks.
 bool is_in_cluster(const Snapshot& snapshot, const std::string& dictionary) {
   return std::any_of(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                      [&](const inspect::DictionaryLook& look) { return look.name == dictionary && look.in_cluster; });

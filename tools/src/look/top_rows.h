@@ -1,5 +1,4 @@
-// The two tables of `holdfast top`, locks and dictionaries, as rows of texts that are safe to print, with their sort
-// keys.
+// The two tables of `holdfast top`, locks and dictionaries: rows of texts that are safe to print, with their sort keys.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +16,17 @@ enum class TopPane { locks, dictionaries };
 struct TopColumn {
   const char* name;  // for --sort
   const char* title;
-  std::size_t width;   // at most, unless all columns fit with room to spare
-  int importance;      // on a narrow screen, the least important columns are left out
-  bool right = false;  // a number: the largest is sorted first
-  bool grows = false;  // takes the rest of the line, and its `width` before less important columns are shown
+  std::size_t width;   // the most, unless all columns fit with room to spare
+  int importance;      // the least important columns are left out on a narrow screen
+  bool right = false;  // a number; sorted from the largest
+  bool grows = false;  // gets its `width` before less important columns are shown, and then the rest of the line
 };
 
 struct TopCell {
   std::string text;
   double number = 0;  // sort key in a column of numbers
   Style style = Style::plain;
-  std::string plain{};  // for programs; empty: the text
+  std::string plain{};  // for programs; empty if it equals `text`
 };
 
 struct TopRow {
@@ -42,25 +41,25 @@ struct TopOrder {
   bool inverted = false;
 };
 
-/// Finds the column with that name.
+/// Finds the column with this name.
 std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& name);
 /// Returns "waiters, wait, ...": the columns of both panes.
 std::string names_of_columns();
-/// Returns the column by which a pane is sorted at first.
+/// Returns the column by which a pane is sorted initially.
 std::size_t first_column_of(TopPane pane);
 
 /// Returns the sorted rows in which a name, a key, a program or a reason contains the text, ignoring case.
 std::vector<TopRow> rows_of(TopPane pane, const inspect::Snapshot& snapshot, const inspect::Rates& rates,
                             const std::string& filter, TopOrder order);
-/// Returns whether one of the row's texts contains that text, ignoring case.
+/// Returns whether one of the row's texts contains `text`, ignoring case.
 bool has_text(TopPane pane, const TopRow& row, const std::string& text);
 
 /// Returns the lines of the head.
 std::vector<std::string> head_of(const inspect::Snapshot& snapshot, const inspect::Rates& rates);
-/// Returns all that is known about one lock, line by line.
+/// Returns everything that is known about one lock, line by line.
 std::vector<std::string> details_of(const inspect::Snapshot& snapshot, const inspect::LockRates& lock);
 
-/// Returns a rate in few characters: "1234", "12.3", "0.25".
+/// Returns a rate in a few characters: "1234", "12.3", "0.25".
 std::string rate_in_words(double rate);
 
 }  // namespace holdfast::cli

@@ -31,7 +31,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kLowScreen = 9;  // the head is left out on lower screens
+constexpr int kLowScreen = 9;  // lower screens have no head
 constexpr std::size_t kHead = 4;
 constexpr std::size_t kGap = 1;
 
@@ -65,7 +65,7 @@ wchar_t next_character(std::string_view& text) {
   return static_cast<wchar_t>(code);
 }
 
-/// A text of escaped(), as the locale can show it, limited to a number of terminal columns.
+/// A text of escaped() as the locale can display it, limited to a number of terminal columns.
 struct Shown {
   std::wstring text;
   std::size_t width = 0;
@@ -138,7 +138,7 @@ std::size_t width_on_screen(std::string_view text) {
   return width;
 }
 
-/// Returns the width that each column needs for its title, with the sort mark, and for its texts.
+/// Returns the width that each column needs for its title (with the sort mark) and for its texts.
 std::vector<std::size_t> needs_of(TopView& view) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   std::vector<std::size_t> needs;
@@ -150,8 +150,8 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. Width
-/// that no column needs goes to the growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are truncated.
+/// Width that no column needs goes to the growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto give = [&](std::size_t i, std::size_t most) {
@@ -166,7 +166,7 @@ void share(std::size_t left, const std::vector<TopColumn>& columns, const std::v
     if (columns[i].grows && widths[i] != 0) give(i, left);
 }
 
-/// Returns the width of each column that fits; 0: left out.
+/// Returns the width of each column that fits; 0 for a column that is left out.
 std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   const std::vector<std::size_t> needs = needs_of(view);
@@ -180,7 +180,7 @@ std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
     std::size_t least = columns.size();
     for (std::size_t i = 0; i < columns.size(); ++i)
       if (widths[i] != 0 && (least == columns.size() || columns[i].importance < columns[least].importance)) least = i;
-    if (least == columns.size() || widths[least] == sum - kGap) break;  // at least one stays, and is cut
+    if (least == columns.size() || widths[least] == sum - kGap) break;  // at least one column remains, and is truncated
     sum -= widths[least] + kGap;
     widths[least] = 0;
   }
@@ -333,7 +333,7 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   ::set_escdelay(kEscapeMilliseconds);
 }
 
-// A terminal that accepts no output, stopped by Ctrl-S or gone, would block endwin for ever.
+// A terminal that accepts no output, stopped by Ctrl-S or gone, would block endwin forever.
 TopScreen::~TopScreen() {
   const StuckTerminal stuck(parts_->before, parts_->ended_by);
   if (terminal_takes_output()) ::endwin();

@@ -1,4 +1,4 @@
-// The terminal of `holdfast top`, by ncurses: draws the view, reads keys, and restores the terminal.
+// The terminal of `holdfast top`, using ncurses: draws the view, reads keys, and restores the terminal.
 #pragma once
 
 #include <termios.h>
@@ -18,15 +18,15 @@ struct TopPress {
 
 class TopScreen {
  public:
-  /// Takes over the terminal of standard input and output. Throws a message if it cannot be used.
+  /// Takes over the terminal of standard input and output. Throws a message if it cannot use the terminal.
   explicit TopScreen(bool colours);
   ~TopScreen();
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  /// `message`: replaces the last line; empty: the line of keys.
+  /// `message` replaces the last line; if it is empty, the line lists the keys.
   void draw(TopView& view, const std::string& message);
-  /// Reads the next key; returns false if there is none.
+  /// Reads the next key. Returns false if there is none.
   bool read(TopPress& press);
   /// Returns the number of table rows that fit.
   std::size_t page() const noexcept;

@@ -13,7 +13,7 @@ double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SE
 }  // namespace
 
 TopView::TopView(TopPace pace) : pace_(pace) {
-  pace_.note_look(used_seconds());  // the cost of starting is not the cost of a refresh
+  pace_.note_look(used_seconds());  // excludes the cost of starting
   for (const TopPane each : {TopPane::locks, TopPane::dictionaries})
     orders[static_cast<std::size_t>(each)].column = first_column_of(each);
 }
@@ -93,7 +93,7 @@ void TopView::act(TopKey key, const std::string& typed) {
     case TopKey::enter:
       open_details();
       break;
-    case TopKey::escape:  // does not quit: on a slow line, the first byte of an arrow key may arrive alone
+    case TopKey::escape:  // does not quit, because on a slow line the first byte of an arrow key may arrive alone
       filter.clear();
       arrange();
       break;
@@ -125,7 +125,7 @@ void TopView::begin(Prompt prompt) {
   typed_ = prompt == Prompt::filter ? filter : "";
 }
 
-// A search moves with each character. Escape restores the view, without a filter.
+// Searches again after each character. Escape restores the view without a filter.
 void TopView::press_in_prompt(TopKey key, const std::string& typed) {
   if (key == TopKey::enter || key == TopKey::escape) {
     if (prompt_ == Prompt::filter) filter = key == TopKey::enter ? typed_ : "";

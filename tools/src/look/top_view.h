@@ -1,4 +1,4 @@
-// The state of `holdfast top` that the user has chosen, and how keys change it. Independent of the terminal.
+// The choices of the user of `holdfast top`, and how keys change them. Independent of the terminal.
 #pragma once
 
 #include <array>
@@ -45,11 +45,12 @@ class TopView {
   const TopPace& pace() const noexcept { return pace_; }
   TopOrder& order() noexcept { return orders[static_cast<std::size_t>(pane)]; }
 
-  /// Takes a new snapshot, and computes rows from it and the previous one.
+  /// Takes a new snapshot, and computes rows from this snapshot and the previous one.
   void show(inspect::Snapshot now);
-  /// `typed`: the characters of TopKey::text, in UTF-8. `page`: rows that fit. Returns false to quit.
+  /// `typed` has the characters of TopKey::text, in UTF-8. `page` is the number of rows that fit. Returns false to
+  /// quit.
   bool press(TopKey key, const std::string& typed, std::size_t page);
-  /// Scrolls so that `page` rows are visible, with the chosen row among them.
+  /// Scrolls so that `page` rows are visible, including the chosen row.
   void fit(std::size_t page);
 
   const inspect::Snapshot& snapshot() const noexcept { return now_; }
@@ -61,7 +62,7 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
-  /// Returns the details of the chosen lock; a sentence if it is gone.
+  /// Returns the details of the chosen lock, or a sentence if the lock is gone.
   std::vector<std::string> details() const;
 
  private:

@@ -1,4 +1,4 @@
-// How long to wait before a dead worker is restarted: a broken script must not use up the machine.
+// Decides how long to wait before a dead worker is restarted: a broken script must not overload the machine.
 #pragma once
 
 #include <algorithm>

@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 
-// Ignored unless handled, so that nothing happens in programs that the script executes.
+// Ignored unless handled, so that programs that the script executes do not notice it.
 constexpr int kNudge = SIGURG;
 constexpr int kFirstSleepMs = 1;
 constexpr int kLongestSleepMs = 1000;
 
-// Globals, because the thread outlives every scope: exit() may run while it reads. The flags publish no other data, so
-// every access is relaxed.
+// Globals, because the thread outlives every scope: exit() may run while the thread reads. The flags publish no other
+// data, so every access is relaxed.
 std::atomic<bool> requested{false};  // set by the thread
 std::atomic<bool> expected{false};   // set by the script
 std::atomic<bool> noticed{false};    // set by the script
@@ -33,7 +33,7 @@ pthread_t main_thread;
 
 void do_nothing(int /*signal*/) {}
 
-/// Ends the process when the master is gone.
+/// Reads a command. Ends the process when the master is gone.
 void receive() noexcept {
   Command command{};
   const ssize_t received = ::recv(worker_descriptor, &command, sizeof command, 0);
@@ -47,7 +47,8 @@ bool must_nudge() noexcept {
          !noticed.load(std::memory_order_relaxed);
 }
 
-/// A nudge between the script's check and its sleep has no effect, so it is repeated.
+/// Reads commands and interrupts sleeps. A signal between the script's check and its sleep has no effect, so it is
+/// repeated.
 void* listen_loop(void* /*unused*/) {
   int sleep_ms = kFirstSleepMs;
   for (;;) {

@@ -11,7 +11,7 @@
 namespace holdfast::cli {
 
 enum class Command : std::uint32_t {
-  quit = 1,  // end when the current work is done
+  quit = 1,  // exit when the current work is done
 };
 
 struct ChannelPair {
@@ -22,22 +22,22 @@ struct ChannelPair {
 /// Throws std::system_error.
 ChannelPair make_channel();
 
-/// Ignores failure: the worker is gone then.
+/// Sends the command. Ignores failure, which means that the worker is gone.
 void send_command(const Descriptor& master_end, Command command) noexcept;
 
-/// Lets the script ask whether this worker should end.
+/// Lets the script ask whether this worker should exit.
 class ExitRequest {
  public:
   /// Returns whether Command::quit has arrived.
   bool ask() noexcept;
-  /// Call it when the script begins to check: from then on Command::quit interrupts sleeps of the main thread until the
-  /// script has checked again.
+  /// Call it when the script begins to check. From then on, Command::quit interrupts sleeps of the main thread until
+  /// the next check.
   void expect_question() noexcept;
 };
 
-/// Starts the thread that reads the channel while the process lives. The thread blocks every signal and touches nothing
-/// of the script. It ends the process at once when the master is gone. Call it once, from the main thread. Throws
-/// std::system_error.
+/// Starts the thread that reads the channel while the process lives. The thread blocks every signal and does not use
+/// the script's state. It ends the process immediately when the master is gone. Call it once, from the main thread.
+/// Throws std::system_error.
 ExitRequest listen_to_master(Descriptor worker_end);
 
 }  // namespace holdfast::cli

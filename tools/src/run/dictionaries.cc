@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kVariable = "HOLDFAST_DICTS";
 
-/// Returns null if there is none with that name.
+/// Returns null if no declaration has this name.
 const Declaration* find(const std::vector<Declaration>& declarations, std::string_view name) {
   const auto found = std::find_if(declarations.begin(), declarations.end(),
                                   [name](const Declaration& declaration) { return declaration.name == name; });

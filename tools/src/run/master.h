@@ -3,11 +3,11 @@
 //   signal      | running                                     | quitting           | stopping
 //   ------------+---------------------------------------------+--------------------+------------------
 //   HUP         | new workers, the old ones quit              | nothing            | nothing
-//   QUIT        | quitting: every worker is told to quit      | nothing            | nothing
-//   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL at once
+//   QUIT        | quitting: every worker receives quit        | nothing            | nothing
+//   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL immediately
 //   CHLD        | a worker that failed may be started again   | reap               | reap
 //
-// A HUP that the loss of the terminal caused counts as TERM.
+// A HUP that was caused by the loss of the terminal counts as TERM.
 #pragma once
 
 #include <sys/types.h>
@@ -28,8 +28,8 @@ class Master {
  public:
   explicit Master(const RunOptions& options);
 
-  /// Runs until the last worker has ended. Returns 0 if all succeeded, otherwise 1. Ends the process by the signal that
-  /// stopped it.
+  /// Runs until the last worker has ended. Returns 0 if all workers succeeded, otherwise 1. If a signal stopped the
+  /// master, terminates the process by that signal.
   int run();
 
  private:
@@ -43,11 +43,11 @@ class Master {
     pid_t pid;
     Descriptor channel;
     Time started;
-    bool retired = false;    // told to quit after a reload: not restarted
-    bool discarded = false;  // the master ends it: its end is not reported
+    bool retired = false;    // ordered to quit after a reload, so not restarted
+    bool discarded = false;  // ended by the master, so its end is not reported
   };
 
-  /// The state of one worker number over several processes.
+  /// The state of one worker number, over several processes.
   struct Place {
     Backoff backoff;
     std::optional<Time> respawn_at;

@@ -50,7 +50,8 @@ bool RunAgents::start(Agent& agent) {
   return false;
 }
 
-// Run it in its own session: signals typed at a terminal are for the workers, which need their locks to the end.
+// The agent runs in its own session: signals typed at a terminal are for the workers, which need their locks until they
+// end.
 void RunAgents::become(const Agent& agent) {
   follow_master(master_, SIGTERM);
   ::setsid();

@@ -1,5 +1,5 @@
-// The agents of `holdfast run --agent`: one for each named cluster, while the master runs. If another agent is active
-// already, such as systemd's, ours stands by.
+// The agents of `holdfast run --agent`: one for each named cluster, while the master runs. If a different agent is
+// already active, such as systemd's, our agent is on standby.
 #pragma once
 
 #include <sys/types.h>
@@ -22,15 +22,16 @@ class RunAgents {
 
   RunAgents(const RunOptions& options, SignalQueue& signals);
 
-  /// Returns false, after an error message, if they cannot run.
+  /// Starts the agents. Returns false, after an error message, if they cannot run.
   bool start();
   enum class End { none, started_again, hopeless };
-  /// Handles the end of a child. none: it is not an agent. hopeless: its configuration is wrong, which it has reported.
+  /// Handles the end of a child. none: the child is not an agent. hopeless: the agent has reported that its
+  /// configuration is wrong.
   End on_end(pid_t child, int status);
   /// Restarts agents that are due.
   void act_on_time(Time now);
   std::optional<Time> next_deadline() const;
-  /// Ends them, and waits for that. Call it when the workers have ended and no longer need their locks.
+  /// Ends the agents and waits for their end. Call it when the workers have ended and no longer need their locks.
   void stop();
 
  private:

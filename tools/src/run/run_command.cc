@@ -16,7 +16,7 @@ namespace holdfast::cli {
 namespace {
 
 int run_master(const RunOptions& options) try {
-  // The workers inherit the guard. If it cannot be installed, they run without it, like any host.
+  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
   static_cast<void>(holdfast_guard_sigbus());
   export_declarations(options.dictionaries);
   if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
@@ -43,12 +43,12 @@ With -e, the arguments of CODE follow "--".
 In the script, require "resty.holdfast.worker" provides id(), count() and exiting().
 
 Signals to the master:
-  TERM, INT  stop the workers at once; a second one kills them
+  TERM, INT  stop the workers; a second signal kills them
   QUIT       let the workers finish
   HUP        read the script again, start new workers, let the old ones finish
 
 Exit status: 0 all workers succeeded; 1 a worker failed; 2 invalid command line.
-If TERM or INT stops the master, it dies of that signal.)",
+If TERM or INT stops the master, the signal terminates it.)",
                       run_run};
 
 }  // namespace holdfast::cli

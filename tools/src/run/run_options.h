@@ -11,15 +11,15 @@
 
 namespace holdfast::cli {
 
-/// The number of processes in a runtime directory, less the command itself.
+/// The most processes in a runtime directory, less the command itself.
 inline constexpr int kWorkersMax = 1023;
 inline constexpr double kGraceMax = 86400;
 
 struct RunOptions {
   int workers = 1;
   std::vector<Declaration> dictionaries;  // from --dict and $HOLDFAST_DICTS
-  std::vector<std::string> agents;        // the clusters
-  std::string agent_config;               // a file; empty: the cluster's default
+  std::vector<std::string> agents;        // names of clusters
+  std::string agent_config;               // path of a file; empty for the cluster's default
   bool respawn = false;
   std::chrono::duration<double> grace{5};  // from TERM to KILL
   Script script;

@@ -28,7 +28,7 @@ int open_libraries(lua_State* state) {
   return 0;
 }
 
-/// Returns the value that the package library gives package.path and package.cpath if no environment variable is set.
+/// Returns the value that the package library gives package.path or package.cpath if no environment variable is set.
 std::string package_field(lua_State* state, const char* name) {
   lua_getglobal(state, "package");
   lua_getfield(state, -1, name);
@@ -52,7 +52,7 @@ void set_search_paths(lua_State* state) {
                     join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
 }
 
-/// Ignores the environment's paths, so that the package library has its defaults only.
+/// Ignores the paths of the environment, so that the package library has only its defaults.
 bool open_libraries_without_paths(lua_State* state) {
   lua_pushboolean(state, 1);
   lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -122,8 +122,8 @@ std::string pop_message(lua_State* state) {
   return message;
 }
 
-/// Calls the function below its `count` arguments on the stack and leaves `results` values there. Returns whether it
-/// succeeded.
+/// Calls the function below its `count` arguments on the stack, and leaves `results` values there. Returns whether the
+/// call succeeded.
 bool call(lua_State* state, int count, int results, const std::string& speaker) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
@@ -134,7 +134,7 @@ bool call(lua_State* state, int count, int results, const std::string& speaker) 
   return error == 0;
 }
 
-/// Leaves the compiled script on the stack, or the error.
+/// Compiles the script and leaves it, or the error, on the stack.
 bool load(lua_State* state, const Script& script) {
   if (script.code) return luaL_loadbuffer(state, script.code->data(), script.code->size(), "=-e") == 0;
   return luaL_loadfile(state, script.path.c_str()) == 0;
@@ -154,7 +154,8 @@ bool run_chunk(lua_State* state, const Script& script, const std::string& speake
   return call(state, count, 0, speaker);
 }
 
-/// Reads the result of the scheduler's run(): true, or nil and how many tasks failed. Each failure was reported before.
+/// Reads the result of the scheduler's run(): true, or nil and the number of failed tasks. Each failure was already
+/// reported.
 bool scheduler_succeeded(lua_State* state, const std::string& speaker) {
   const bool ok = lua_toboolean(state, -2) != 0;
   if (!ok) say("{}: {}", speaker, pop_message(state));

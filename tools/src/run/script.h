@@ -10,7 +10,7 @@
 namespace holdfast::cli {
 
 struct Script {
-  std::string path;                 // of its file; "-e" for code from the command line
+  std::string path;                 // path of its file; "-e" for code from the command line
   std::optional<std::string> code;  // from the command line
   std::vector<std::string> arguments;
 };

@@ -12,11 +12,11 @@ namespace holdfast::cli {
 
 namespace {
 
-// The memory of the command line, followed by the environment. The kernel shows its content up to the end of the
-// command line; if that is no longer a zero byte, up to the first zero byte.
+// The memory of the command line and, after it, the environment. The kernel shows the content up to the end of the
+// command line. If that is no longer a zero byte, it shows the content up to the first zero byte.
 std::span<char> room;
 
-/// Returns whether `text` starts at `end`; if so, moves `end` behind it.
+/// Returns whether `text` starts at `end`; if so, moves `end` past it.
 bool follows(const char* text, const char*& end) noexcept {
   if (text != end) return false;
   end += std::strlen(text) + 1;
@@ -33,10 +33,10 @@ void make_room_for_title(int count, char** values) noexcept {
   const char* const begin = end;
   char** last = environ;
   while (*last != nullptr && follows(*last, end)) ++last;
-  // Others keep pointers to these strings, so the copy is never freed.
+  // Other code keeps pointers to these strings, so the copy is never freed.
   static char* copy = nullptr;
   const auto size = static_cast<std::size_t>(end - begin);
-  copy = static_cast<char*>(std::malloc(size + 1));  // NOLINT(cppcoreguidelines-no-malloc): for good, or not at all
+  copy = static_cast<char*>(std::malloc(size + 1));  // NOLINT(cppcoreguidelines-no-malloc): never freed
   if (copy == nullptr) return;
   std::copy(begin, end, copy);
   for (char** variable = environ; variable != last; ++variable) *variable = copy + (*variable - begin);

@@ -5,11 +5,12 @@
 
 namespace holdfast::cli {
 
-/// Moves the environment away from behind the command line, to make room for a title. Do not read `values` afterwards.
-/// Call it once, before there are threads.
+/// Moves the environment away from its place after the command line, to make room for a title. Do not read `values`
+/// afterwards. Call it once, before there are threads.
 void make_room_for_title(int count, char** values) noexcept;
 
-/// Shows the title instead of the command line, cut to the available room. Each process has its own, also after fork.
+/// Shows the title instead of the command line, truncated to the available room. Each process has its own title, even
+/// after fork.
 void set_title(const std::string& title) noexcept;
 
 }  // namespace holdfast::cli

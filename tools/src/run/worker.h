@@ -14,11 +14,11 @@ struct WorkerPlace {
   pid_t master;
 };
 
-/// Runs in the child, with its signals as become_worker() leaves them and every descriptor of the master closed. Does
-/// not return.
+/// Runs the script in the child. REQUIRES: signals are as become_worker() leaves them, and every descriptor of the
+/// master is closed. Does not return.
 [[noreturn]] void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel);
 
-/// Makes the kernel send `signal` to this process when the master dies; ends it if the master is dead already.
+/// Makes the kernel send `signal` to this process when the master dies. Ends the process if the master is already dead.
 void follow_master(pid_t master, int signal);
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// Where the server listens: "127.0.0.1:9145", "[::1]:9145".
+// The address where the server listens: "127.0.0.1:9145", "[::1]:9145".
 #pragma once
 
 #include <sys/socket.h>
@@ -13,15 +13,15 @@ namespace holdfast::serve {
 
 class Address {
  public:
-  /// Parses an IP address and a port; port 0 is any free port. "localhost" is 127.0.0.1. Other names are refused,
-  /// because a name may resolve to another address later. Returns an error with a message.
+  /// Parses an IP address and a port; port 0 is any free port. "localhost" is 127.0.0.1. Refuses other names, because a
+  /// name may resolve to a different address later. On failure returns an error with a message.
   static Expected<Address> parse(const std::string& text);
 
   /// Returns whether only programs of this machine can reach it.
   bool is_loopback() const noexcept;
   /// Returns "127.0.0.1:9145" or "[::1]:9145".
   std::string text() const;
-  /// Opens the listening socket. Sets the port to the one that was chosen.
+  /// Opens the listening socket. Sets the port to the chosen one.
   Expected<inspect::Descriptor> listen();
 
  private:

@@ -1,4 +1,4 @@
-// Questions to the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
+// Asks the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace holdfast::serve {
 
 namespace {
 
-constexpr double kPatience = 0.9;  // seconds, for all
+constexpr double kAgentsTimeout = 0.9;  // seconds for all agents together
 
 struct Question {
   std::string cluster;
@@ -58,7 +58,7 @@ bool read_answer(const Question& question, AgentView& agent) {
 
 void ask_agents(View& view) {
   std::vector<Question> questions = ask_all(view);
-  const double end = holdfast_now() + kPatience;
+  const double end = holdfast_now() + kAgentsTimeout;
   while (!questions.empty()) {
     std::vector<pollfd> waiting;
     waiting.reserve(questions.size());

@@ -38,7 +38,9 @@ Json head(const View& view) {
 std::string text(const Json& json) { return inspect::to_text(json, inspect::Layout::line) + "\n"; }
 
 void add_dictionaries(View& view, Documents& documents) {
-  ListDocument all(head(view), "dictionaries");
+  Json start = head(view);
+  start["note"] = view.is_used ? Json() : Json(inspect::kUnusedYet);
+  ListDocument all(start, "dictionaries");
   std::size_t size = 0;  // of the entries of one dictionary
   for (const DictionaryView& one : view.dictionaries) {
     const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
@@ -116,8 +118,8 @@ void add_contention(const View& view, Documents& documents) {
   documents["contention"] = std::move(keys).text();
 }
 
-/// Incomplete metrics would be wrong. So histograms are left out if everything is too large, and if that is not enough,
-/// all.
+/// Adds the metrics as a whole, because incomplete metrics would be wrong. If they are too large, omits the histograms;
+/// if that is not enough, omits all metrics.
 void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   constexpr std::pair<const char*, MetricsFormat> kFormats[] = {{"metrics", MetricsFormat::prometheus},
                                                                 {"openmetrics", MetricsFormat::openmetrics}};
@@ -134,7 +136,7 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the count of dictionaries that cannot be opened, for an alert, if nothing else can be read.
+/// Adds the number of dictionaries that cannot be opened, for an alert, if nothing else can be read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();
@@ -156,7 +158,7 @@ Documents look_at_world(std::uint32_t keys) {
   add_locks(*view, documents);
   add_histograms(*view, documents);
   add_contention(*view, documents);
-  add_metrics(*view, keys, documents);  // last, because it may drop what others need
+  add_metrics(*view, keys, documents);  // last, because it may drop data that others need
   return documents;
 }
 
@@ -166,8 +168,8 @@ Documents ask_doctor() {
       [](const std::string& directory) {
         return inspect::Openers::read(directory, inspect::all_pids(), kDoctorLooksAtProcesses);
       },
-      obstacles);
-  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, obstacles));
+      false, obstacles);
+  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, {}, obstacles));
   json["time"] = now();
   Json findings = std::move(json["findings"]);
   json.erase("findings");

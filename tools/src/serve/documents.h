@@ -1,4 +1,4 @@
-// The state of a world as the texts that requests get. A separate process makes them.
+// Makes the texts that answer requests from the state of a world. A separate process makes them.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace holdfast::serve {
 
-/// By name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms", "contention"; from the
-/// doctor "doctor". If the world cannot be read, "error" has a message; then there are no other documents, except
-/// metrics that count the dictionaries that programs cannot open. kTooLarge is present if some documents are left out
-/// because they would exceed kDocumentMax.
+/// Documents by name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms" and
+/// "contention"; ask_doctor() makes "doctor". If the world cannot be read, "error" has a message. Then there are no
+/// other documents, except metrics that count the dictionaries that programs cannot open. kTooLarge is present if
+/// documents are omitted because they would exceed kDocumentMax.
 using Documents = std::map<std::string, std::string>;
 inline constexpr const char* kTooLarge = "too large";
 
-/// `keys`: how many of the most contended keys of each dictionary are among the metrics.
+/// `keys` is the number of the most contended keys per dictionary to include in the metrics.
 Documents look_at_world(std::uint32_t keys);
 Documents ask_doctor();
 

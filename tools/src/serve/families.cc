@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view kTotal = "_total";
 
-/// Keys and names may be any bytes, but a label must be UTF-8. So non-ASCII bytes and '%' are written as %XX.
+/// Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and non-ASCII bytes
+/// become %XX.
 std::string label_value(std::string_view text) {
   std::string value;
   for (const char c : text) {
@@ -56,7 +57,7 @@ std::string histogram(const std::string& name, const std::string& labels, const 
 }  // namespace
 
 void Metrics::add(const std::string& family, const Labels& labels, double value) {
-  numbers_[family][in_text(labels)] += value;  // long keys are cut, and may then be equal
+  numbers_[family][in_text(labels)] += value;  // long keys are truncated, and may then be equal
 }
 
 void Metrics::add(const std::string& family, const Labels& labels, Folded value) {
@@ -70,7 +71,7 @@ std::string Metrics::text(const std::vector<Family>& families, MetricsFormat for
     const auto numbers = numbers_.find(name);
     const auto histograms = histograms_.find(name);
     if (numbers == numbers_.end() && histograms == histograms_.end()) continue;
-    // OpenMetrics omits "_total" in the name of a counter's family.
+    // OpenMetrics omits "_total" from the family name of a counter.
     const bool is_cut = format == MetricsFormat::openmetrics && name.ends_with(kTotal);
     const std::string title = is_cut ? name.substr(0, name.size() - kTotal.size()) : name;
     text += fmt::format("# HELP {} {}\n# TYPE {} {}\n", title, family.help, title, family.type);

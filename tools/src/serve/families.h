@@ -1,4 +1,4 @@
-// Families of metrics, as text for Prometheus and OpenMetrics.
+// Writes families of metrics as text for Prometheus and OpenMetrics.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ class Metrics {
  public:
   void add(const std::string& family, const Labels& labels, double value);
   void add(const std::string& family, const Labels& labels, Folded value);
-  /// Returns the families in this order, without those that have no sample.
+  /// Returns the families in this order, without families that have no sample.
   std::string text(const std::vector<Family>& families, MetricsFormat format) const;
 
  private:
-  // By the text of the labels, which is also their order.
+  // By the text of the labels, which also determines their order.
   std::map<std::string, std::map<std::string, double>> numbers_;
   std::map<std::string, std::map<std::string, Folded>> histograms_;
 };

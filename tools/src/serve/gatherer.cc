@@ -22,7 +22,7 @@ namespace holdfast::serve {
 
 namespace {
 
-/// Cuts a text off; returns false if it is incomplete.
+/// Takes the next text from `from`. Returns false if the text is incomplete.
 bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
   if (from.size() < sizeof size) return false;
@@ -42,7 +42,7 @@ void write_all(int pipe, const char* bytes, std::size_t size) {
   }
 }
 
-/// Writes a length and the bytes.
+/// Writes the length and the bytes of a text.
 void write_text(int pipe, const std::string& text) {
   const auto size = static_cast<std::uint64_t>(text.size());
   write_all(pipe, reinterpret_cast<const char*>(&size), sizeof size);
@@ -56,8 +56,8 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kMicro;
 }
 
-/// Runs in the child.
-[[noreturn]] void tell(const Gatherer::Gather& gather, int pipe, pid_t parent) {
+/// Gathers in the child, and writes the documents to the pipe.
+[[noreturn]] void gather_in_child(const Gatherer::Gather& gather, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   // Only the parent may have the port and the connections.
@@ -99,15 +99,15 @@ void Gatherer::start() {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return fail("fork");
-  if (child == 0) tell(gather_, writing.get(), parent);
+  if (child == 0) gather_in_child(gather_, writing.get(), parent);
   child_ = child;
-  deadline_ = holdfast_now() + patience_;
+  deadline_ = holdfast_now() + timeout_;
   pipe_ = std::move(reading);
   received_ = {};
   coming_ = {};
 }
 
-/// Takes whole documents at once, so that at most one document is in memory twice.
+/// Takes each document when it is complete, so that at most one document is in memory twice.
 void Gatherer::take_whole() {
   std::string_view rest = received_;
   std::string_view name;

@@ -1,6 +1,6 @@
-// Gathers documents in a separate process, so that this one never reads a world. Thus neither the contents of a world
-// nor a silent agent can block requests; no handle of a removed dictionary stays open; and a world that was created
-// again is seen.
+// Gathers documents in a separate process, so that this process never reads a world. Neither the contents of a world
+// nor a silent agent can block requests. No handle of a removed dictionary stays open, and a world that was created
+// again is noticed.
 #pragma once
 
 #include <sys/types.h>
@@ -18,35 +18,37 @@ namespace holdfast::serve {
 
 /// Seconds that documents are kept.
 inline constexpr double kKeep = 1;
-/// The limit if gathering is slow, so that alerts are not delayed further.
+/// The most seconds if gathering is slow, so that alerts are not delayed further.
 inline constexpr double kKeepMost = 300;
 
-/// Returns how long to keep documents that `took` so much processor time, if gathering may take `part` of a processor.
+/// Returns how long to keep documents that took `took` seconds of processor time, if gathering may use `part` of a
+/// processor.
 double seconds_kept(double took, double part);
 
 /// A text that connections share while they send it.
 using Text = std::shared_ptr<const std::string>;
-/// Documents in use: each is freed when the last connection has sent it.
+/// Documents in use. Each document is freed when the last connection has sent it.
 using Texts = std::map<std::string, Text>;
 
 class Gatherer {
  public:
   using Gather = std::function<Documents()>;
-  /// `seconds`: a process that takes longer is ended. `part`: gathering takes at most this part of one core.
-  Gatherer(Gather gather, double seconds, double part) : gather_(std::move(gather)), patience_(seconds), part_(part) {}
+  /// `seconds` is the time limit of the process. Gathering uses at most `part` of one core.
+  Gatherer(Gather gather, double seconds, double part) : gather_(std::move(gather)), timeout_(seconds), part_(part) {}
 
-  /// Returns the documents if they are recent enough; otherwise null, and starts a process. They are kept for a second,
-  /// or for up to five minutes if gathering took long.
+  /// Returns the documents if they are recent enough. Otherwise returns null and starts a process. Documents are kept
+  /// for a second, or for up to five minutes if gathering took long.
   std::shared_ptr<const Texts> documents();
 
-  /// Readable when read() has something to read; -1: no process runs.
+  /// Returns a descriptor that is readable when read() has something to read; -1 if no process runs.
   int descriptor() const noexcept { return pipe_.get(); }
-  /// Reads the bytes that have arrived. Returns true when all have: then answer with latest(), however old it is.
+  /// Reads the bytes that have arrived. Returns true when all have arrived: then answer with latest(), however old it
+  /// is.
   bool read();
   std::shared_ptr<const Texts> latest() const noexcept { return latest_; }
-  /// When the process is given up; 0: there is none.
+  /// Returns when the process must end; 0 if there is no process.
   double deadline() const noexcept { return child_ != 0 ? deadline_ : 0; }
-  /// Ends the process. latest() has an error then.
+  /// Ends the process. latest() then has an error.
   void give_up();
 
  private:
@@ -55,7 +57,7 @@ class Gatherer {
   void finish();
 
   Gather gather_;
-  double patience_;
+  double timeout_;
   double part_;
   std::shared_ptr<const Texts> latest_;
   double fresh_until_ = 0;

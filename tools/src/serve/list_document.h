@@ -1,4 +1,4 @@
-// A JSON document that is a list: it takes items while there is room.
+// A JSON document with a list, to which items are added while there is room.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 
 namespace holdfast::serve {
 
-/// Bytes of a document. A server keeps at most two generations of eight documents, and older ones that slow readers
-/// have not finished reading.
+/// The most bytes of a document. A server keeps at most two generations of eight documents, and older ones that slow
+/// readers have not finished reading.
 inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
-/// Bytes of a key in it.
+/// The most bytes of a key in a document.
 inline constexpr std::size_t kKeyShown = 1024;
 
 class ListDocument {
  public:
-  /// `head`: the fields before the list.
+  /// `head` contains the fields before the list.
   ListDocument(const inspect::Json& head, const char* name) : text_(inspect::to_text(head, inspect::Layout::line)) {
-    text_.back() = ',';  // replaces the brace
+    text_.back() = ',';  // replaces the closing brace
     text_ += inspect::to_text(name, inspect::Layout::line) + ":[";
   }
 
-  /// If there is no room, leaves out this item and all that follow.
+  /// Adds an item. If there is no room, omits this item and all that follow.
   void add(const inspect::Json& item) {
     if (truncated_) return;
     const std::string text = inspect::to_text(item, inspect::Layout::line);

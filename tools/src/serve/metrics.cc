@@ -13,7 +13,7 @@ namespace {
 
 #include "serve/families.inc"
 
-/// The counts that agents of clusters are asked for.
+/// The counts to request from agents of clusters.
 const std::vector<Family> kAgentFamilies{
     {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
     {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
@@ -40,7 +40,7 @@ std::vector<Family> families() {
   return all;
 }
 
-/// Returns the counts up to each bound. A bucket of the library that spans a bound counts with the next one.
+/// Returns the counts up to each bound. A bucket of the library that spans a bound counts towards the next bound.
 Folded fold(const holdfast_histogram& histogram) {
   Folded folded;
   std::uint32_t at = 0;
@@ -76,8 +76,15 @@ void add_counts(const DictionaryView& view, Metrics& metrics) {
   };
   const Labels labels{{"dictionary", view.dictionary.name}};
   for (const auto& [name, value] : values) metrics.add(std::string("holdfast_") + name, labels, value);
-  // An incomplete list would give a wrong number.
-  if (view.locks_listed) metrics.add("holdfast_lock_waiters", labels, as_double(view.waiters));
+}
+
+void add_locks(const DictionaryView& view, Metrics& metrics) {
+  if (!view.locks_listed) return;  // the numbers would be wrong
+  const std::string& name = view.dictionary.name;
+  metrics.add("holdfast_lock_waiters", {{"dictionary", name}}, as_double(view.waiters));
+  metrics.add("holdfast_lock_longest_wait_seconds", {{"dictionary", name}}, view.longest_wait);
+  metrics.add("holdfast_lock_longest_hold_seconds", {{"dictionary", name}, {"waiters", "no"}}, view.longest_hold[0]);
+  metrics.add("holdfast_lock_longest_hold_seconds", {{"dictionary", name}, {"waiters", "yes"}}, view.longest_hold[1]);
 }
 
 void add_kinds(const DictionaryView& view, Metrics& metrics) {
@@ -130,7 +137,7 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
   if (!agent.answered) return;
   for (const auto& [name, value] : agent.fields) {
     const double number = std::strtod(value.c_str(), nullptr);
-    // A family that the answer lacks is left out.
+    // A family that is missing from the answer is omitted.
     if (name == "up_ms")
       metrics.add("holdfast_agent_uptime_seconds", labels, number * kMilli);
     else if (name.starts_with("locks_"))
@@ -145,11 +152,12 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
 
 std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format) {
   Metrics metrics;
-  const holdfast_stats* world = nullptr;  // counts of the whole world, the same in each dictionary
+  const holdfast_stats* world = nullptr;  // counts of the whole world, which are the same in each dictionary
   for (const DictionaryView& one : view.dictionaries) {
     if (!one.dictionary.trouble.empty()) continue;
     world = &one.dictionary.counts;
     add_counts(one, metrics);
+    add_locks(one, metrics);
     add_kinds(one, metrics);
     add_keys(one, keys, metrics);
     add_cluster(one, metrics);

@@ -1,4 +1,4 @@
-// The page: files of tools/src/serve/page, compiled into the program.
+// The page: the files of tools/src/serve/page, compiled into the program.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ struct PageFile {
   std::string_view text;
 };
 
-/// Returns null if there is none.
+/// Returns null if there is no such file.
 const PageFile* find_page(std::string_view path) noexcept;
 
 }  // namespace holdfast::serve

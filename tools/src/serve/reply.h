@@ -1,4 +1,4 @@
-// Replies to requests, and where their documents come from.
+// Makes replies to requests, and finds the source of their documents.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace holdfast::serve {
 
 enum class Source { none, page, world, doctor };
-/// The source of the document for a path, and its name there; none: there is no such path.
+/// The source of the document for a path, and the document's name there. none: the path does not exist.
 struct Place {
   Source source = Source::none;
   std::string document{};
@@ -18,7 +18,7 @@ struct Place {
 };
 Place find(const Request& request);
 
-/// Returns why the request is refused; status 200: it is not.
+/// Returns why the request is refused; status 200 if it is not.
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);

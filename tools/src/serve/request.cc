@@ -33,7 +33,7 @@ std::string_view next_line(std::string_view& rest) noexcept {
   return line;
 }
 
-/// Returns the target without "http://HOST", which clients send to a proxy; nothing if it is invalid.
+/// Returns the target without "http://HOST", which clients send to a proxy. Returns nothing if the target is invalid.
 std::string_view path_of(std::string_view target, std::string& host) {
   constexpr std::string_view kScheme = "http://";
   if (!is_same_word(target.substr(0, kScheme.size()), kScheme)) return target;
@@ -108,7 +108,7 @@ bool is_authorized(std::string_view authorization, std::string_view token) noexc
   const std::string_view given = trimmed(authorization.substr(blank));
   unsigned different = is_same_word(authorization.substr(0, blank), "Bearer") ? 0U : 1U;
   different |= given.size() == token.size() ? 0U : 1U;
-  // Always compares as many bytes as the token has, to take constant time.
+  // Always compare as many bytes as the token has, so that the comparison takes constant time.
   for (std::size_t i = 0; i < token.size(); ++i) {
     const char c = i < given.size() ? given[i] : '\0';
     different |= static_cast<unsigned>(static_cast<unsigned char>(c) ^ static_cast<unsigned char>(token[i]));

@@ -1,4 +1,4 @@
-// A request of HTTP/1.0 or 1.1, as much of it as a read-only server needs: the request line and four fields.
+// Parses the part of an HTTP/1.0 or 1.1 request that a read-only server needs: the request line and four fields.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace holdfast::serve {
 
-/// Bytes of a request, up to the empty line that ends its fields.
+/// The most bytes of a request, up to the empty line that ends its fields.
 inline constexpr std::size_t kRequestMax = 8192;
 
 struct Request {
@@ -21,15 +21,14 @@ struct Request {
 
 /// Returns whether the empty line has arrived.
 bool is_complete(std::string_view received) noexcept;
-/// Returns nothing for an invalid request, such as one with two Host fields or anything else that could be read in two
-/// ways.
+/// Returns nothing for an invalid or ambiguous request, such as a request with two Host fields.
 std::optional<Request> parse_request(std::string_view received);
 
-/// Returns whether a Host field names loopback: localhost, 127.x.x.x or [::1], with any port. Prevents DNS rebinding: a
-/// page with another name that resolves to 127.0.0.1 cannot read our data.
+/// Returns whether a Host field names the loopback: localhost, 127.x.x.x or [::1], with any port. Prevents DNS
+/// rebinding: a page with a different name that resolves to 127.0.0.1 cannot read our data.
 bool names_loopback(std::string_view host) noexcept;
 
-/// Returns whether an Authorization field has that token, in time that does not depend on how much of it is right.
+/// Returns whether an Authorization field has this token. The time does not depend on how much of it is right.
 bool is_authorized(std::string_view authorization, std::string_view token) noexcept;
 
 }  // namespace holdfast::serve

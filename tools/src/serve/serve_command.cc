@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDefaultAddress = "127.0.0.1:9145";
 
-// There is nothing to clean up: this process holds nothing, and its children end with it.
+// There is nothing to clean up: this process holds nothing, and its children end when it ends.
 void end_at_once(int /*signal*/) { ::_exit(exit_status::kYes); }
 
 void end_by_signals() {
@@ -40,7 +40,7 @@ struct Wanted {
 [[noreturn]] void serve(const Wanted& wanted, WorldOptions& world) {
   auto address = value_or_fail(serve::Address::parse(wanted.listen));
   serve::Settings settings{address.is_loopback(), {}, wanted.keys};
-  // Read the token and listen while still root, before switching to another user.
+  // Read the token and listen while still root, before switching to a different user.
   if (!wanted.token_file.empty()) settings.token = value_or_fail(serve::read_token(wanted.token_file));
   if (!settings.is_loopback && settings.token.empty())
     fail("other machines can reach {}: require a token with --token-file, or listen on 127.0.0.1",
@@ -76,7 +76,7 @@ const Subcommand kServe{
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
 The server only reads, as these commands do, and uses at most 1 % of a core.
 
-By default, only programs on this machine can connect. Any address but loopback needs a token.)",
+By default, only programs on this machine can connect. Any other address requires a token.)",
     run_serve};
 
 }  // namespace holdfast::cli

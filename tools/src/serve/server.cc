@@ -22,22 +22,22 @@ namespace holdfast::serve {
 namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
-// Seconds for a request to arrive, for a reply to be taken, and for the other side to close.
-constexpr double kReadPatience = 5;
-constexpr double kWritePatience = 30;
-constexpr double kClosePatience = 1;
-// For reading the world, and for the doctor, which reads all memory.
-constexpr double kWorldPatience = 10;
-constexpr double kDoctorPatience = 120;
-// Parts of a core; together with the requests less than 1 %.
+// Seconds for a request to arrive, for the client to receive a reply, and for the client to close.
+constexpr double kReadTimeout = 5;
+constexpr double kWriteTimeout = 30;
+constexpr double kCloseTimeout = 1;
+// Seconds for reading the world, and for the doctor, which reads all memory.
+constexpr double kWorldTimeout = 10;
+constexpr double kDoctorTimeout = 120;
+// Parts of a core. Together with the requests, they are less than 1 %.
 constexpr double kWorldPart = 0.008;
 constexpr double kDoctorPart = 0.001;
-/// How long to wait with the next accept if there are no descriptors left.
+/// Pause before the next accept if there are no descriptors left, in seconds.
 constexpr double kPause = 0.1;
-/// Send buffer in bytes: by default the kernel takes megabytes for each reader that does not read.
+/// Send buffer in bytes. By default, the kernel takes megabytes for each client that does not read.
 constexpr int kSendBuffer = 32768;
 
-/// One copy for all connections.
+/// Returns the text of the file, of which all connections share one copy.
 Text text_of(const PageFile& file) {
   static std::map<const PageFile*, Text> texts;
   Text& text = texts[&file];
@@ -50,11 +50,11 @@ Text text_of(const PageFile& file) {
 Server::Server(Settings settings, inspect::Descriptor listener)
     : settings_(std::move(settings)),
       listener_(std::move(listener)),
-      world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldPatience, kWorldPart),
-      doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {
+      world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldTimeout, kWorldPart),
+      doctor_(ask_doctor, kDoctorTimeout, kDoctorPart) {
 #ifdef __GLIBC__
-  // Return memory of large texts to the system at once. By default malloc raises this limit with the sizes that are
-  // freed.
+  // Return the memory of large texts to the system immediately. By default, malloc raises this limit when large texts
+  // are freed.
   constexpr int kLargeText = 1 << 17;
   ::mallopt(M_MMAP_THRESHOLD, kLargeText);
 #endif
@@ -103,11 +103,11 @@ void Server::accept_all() {
     if (connections_.size() >= kConnectionsMax) make_room();
     if (connections_.size() >= kConnectionsMax) return;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
-    connections_.push_back({std::move(socket), holdfast_now() + kReadPatience});
+    connections_.push_back({std::move(socket), holdfast_now() + kReadTimeout});
   }
 }
 
-/// Closes the connection that has been silent for longest, or takes its reply most slowly.
+/// Closes the connection that has been silent longest, or that receives its reply most slowly.
 void Server::make_room() {
   auto found = std::find_if(connections_.begin(), connections_.end(),
                             [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });
@@ -116,7 +116,7 @@ void Server::make_room() {
 }
 
 std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new) {
-  // Count from the last: the newest connections stay.
+  // Count from the end, so that the newest connections remain.
   std::set<Text> kept;
   std::size_t size = 0;
   for (std::size_t i = texts.size(); i > 0; --i) {
@@ -206,14 +206,14 @@ void Server::answer_from(Connection& connection, const Texts& texts) {
 void Server::answer_waiting(const Gatherer& source) {
   for (Connection& one : connections_)
     if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
-  drop_readers_of_old_texts();  // the texts before these are old now
+  drop_readers_of_old_texts();  // the previous texts are now old
 }
 
 void Server::send(Connection& connection, const Reply& reply) {
   connection.head = head_of(reply);
   if (connection.request.method != "HEAD") connection.body = reply.body;
   connection.step = Step::writes;
-  connection.deadline = holdfast_now() + kWritePatience;
+  connection.deadline = holdfast_now() + kWriteTimeout;
   write(connection);
 }
 
@@ -230,12 +230,12 @@ void Server::write(Connection& connection) {
     if (sent < 0) return connection.socket.reset();
     connection.written += static_cast<std::size_t>(sent);
   }
-  // Read the rest of the input before closing: closing earlier would discard the reply.
+  // Read the rest of the input before closing, because closing earlier would discard the reply.
   ::shutdown(connection.socket.get(), SHUT_WR);
   connection.head = {};
   connection.body = {};
   connection.step = Step::closes;
-  connection.deadline = holdfast_now() + kClosePatience;
+  connection.deadline = holdfast_now() + kCloseTimeout;
 }
 
 void Server::drain(Connection& connection) {

@@ -1,6 +1,6 @@
-// The server: one thread, one poll. Connections, their input and their time are limited, and no connection waits for
-// another. A silent connection keeps its slot until its time is over or the slot is needed. All connections send from
-// one copy of a text.
+// The server: one thread with one poll. Connections, their input and their time are limited, and no connection waits
+// for another. A silent connection keeps its slot until its time is over or the slot is needed. All connections send
+// from one copy of a text.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace holdfast::serve {
 
 struct Settings {
   bool is_loopback = true;
-  std::string token;       // empty: none is required
-  std::uint32_t keys = 0;  // contended keys of each dictionary, among the metrics
+  std::string token;       // empty if none is required
+  std::uint32_t keys = 0;  // how many contended keys of each dictionary are in the metrics
 };
 
 struct Reply {
@@ -28,10 +28,12 @@ struct Reply {
   Text body;
 };
 
-/// The limit for old texts that connections still send: otherwise slow readers would keep one for each second.
+/// The limit for old texts that connections still send. Without a limit, slow readers would keep one text for each
+/// second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Takes the texts that connections still have to send, in the order in which they connected; null: none. Returns how
-/// many connections, from the first on, must be closed so that texts for which `is_new` is false stay within the limit.
+/// Takes the texts that connections still have to send, in the order in which they connected; null means no text.
+/// Returns how many connections, counted from the first, must be closed so that texts for which `is_new` is false stay
+/// within the limit.
 std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new);
 
 class Server {

@@ -1,4 +1,4 @@
-// The secret that requests must send.
+// Reads the secret that requests must send.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace holdfast::serve {
 
-/// Reads the token without the newline after it: 16 to 512 printable characters without blanks. Returns an error with a
-/// message if anyone but its owner may read or write the file.
+/// Reads the token without its trailing newline: 16 to 512 printable characters without blanks. Returns an error with a
+/// message if anyone except the file's owner may read or write the file.
 Expected<std::string> read_token(const std::string& path);
 
 }  // namespace holdfast::serve

@@ -34,7 +34,7 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
-/// Keeps the locks with most waiters, then those that are held longest.
+/// Keeps the locks with the most waiters, then those that have been held longest.
 void keep_some(View& view) {
   const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
   std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
@@ -43,8 +43,8 @@ void keep_some(View& view) {
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
 }
 
-/// Counts the dictionary's locks, without waiters that died, and adds them to the view. Returns false if it was removed
-/// in the meantime.
+/// Counts the dictionary's locks, without waiters that have died, and adds them to the view. Returns false if the
+/// dictionary was removed in the meantime.
 bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
@@ -56,6 +56,10 @@ bool read_locks(DictionaryView& of, View& view) {
   for (inspect::Lock& lock : locks) {
     of.locks_listed = of.locks_listed && lock.trouble.empty();
     of.waiters += lock.waiter_count;
+    const inspect::WaitsNow waits = inspect::waits_now(lock);
+    of.longest_wait = std::max(of.longest_wait, waits.longest);
+    double& hold = of.longest_hold[waits.count != 0 ? 1 : 0];
+    hold = std::max(hold, lock.holders.empty() ? 0 : lock.holders.front().held);
     if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
     view.locks.push_back(std::move(lock));
   }
@@ -70,6 +74,9 @@ bool read_locks(DictionaryView& of, View& view) {
 Expected<View> gather_view() {
   View view;
   auto directory = inspect::observe();
+  view.is_used = directory || !inspect::is_unused_yet(directory.status());
+  if (!view.is_used) view.directory = inspect::directory_to_be();
+  if (!view.is_used) return view;
   if (!directory) return directory.status();
   view.directory = *directory;
   auto processes = inspect::Processes::read();

@@ -16,26 +16,28 @@
 
 namespace holdfast::serve {
 
-inline constexpr std::size_t kKinds = 3;  // holdfast_held
+inline constexpr std::size_t kKinds = 3;  // kinds of holdfast_held
 inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "semaphore"};
-/// How many locks are described; further ones are only counted. Locks with waiters come first.
+/// The most locks to describe; further locks are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// The data about one dictionary beyond `holdfast stat`.
+/// The data about one dictionary that `holdfast stat` does not have.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};
   std::array<holdfast_histogram, kKinds> held{};
   std::vector<holdfast_contended> contended;  // the worst first
-  bool locks_listed = false;                  // the next two are complete
+  bool locks_listed = false;                  // the next four are complete
   std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
   std::uint64_t waiters = 0;
+  double longest_wait = 0;               // of those that wait now, in seconds
+  std::array<double, 2> longest_hold{};  // of locks that nobody waits for, and of those with waiters
   bool in_cluster = false;
   bool is_available = false;  // the cluster grants new locks
   holdfast_cluster cluster{};
 };
 
-/// The counts of a cluster's agent, by name; silent: it did not answer.
+/// The counts of a cluster's agent, by name. They are empty if the agent did not answer.
 struct AgentView {
   bool answered = false;
   std::map<std::string, std::string> fields;
@@ -43,19 +45,20 @@ struct AgentView {
 
 struct View {
   std::string directory;
-  double time = 0;  // seconds since 1970
+  bool is_used = true;  // false: no program has used it yet
+  double time = 0;      // seconds since 1970
   std::vector<DictionaryView> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
   std::vector<inspect::Lock> locks;  // at most kLocksShown
-  std::uint64_t lock_count = 0;      // of all
+  std::uint64_t lock_count = 0;      // number of all locks
   std::map<std::string, AgentView> agents;
   std::size_t unreadable = 0;  // dictionaries that new programs cannot open
 };
 
 Expected<View> gather_view();
 
-/// Asks the agents of all clusters that have dictionaries here, and waits at most a second in total.
+/// Asks the agents of all clusters that have dictionaries here. Waits for at most a second in total.
 void ask_agents(View& view);
 
 }  // namespace holdfast::serve

@@ -1,4 +1,4 @@
-// Tests reading dictionaries that are removed or damaged while they are read.
+// Tests reading dictionaries that are removed or damaged during the read.
 #include <gtest/gtest.h>
 
 #include <filesystem>

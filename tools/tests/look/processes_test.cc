@@ -56,7 +56,7 @@ TEST_F(ProcessesThatComeAndGo, AProcessThatEnteredLaterIsKnownAndAlive) {
   EXPECT_EQ(holder.pid(), process.pid_here);
   EXPECT_EQ(Life::alive, process.life);
   EXPECT_NE(nullptr, living_holder(locks.front(), *processes));
-  // The same holds for waiters.
+  // The same is true for waiters.
   locks.front().waiters.push_back({.owner = process.token, .waited = 1, .want = 1, .watches = 0});
   locks.front().waiter_count = 1;
   drop_dead_waiters(locks, *processes);

@@ -36,14 +36,14 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const Text other = text_of_size(kOldTextsMax / 2);
   const Text one = text_of_size(1);
   const std::vector<Text> within{latest, half, nullptr, half, latest, other, half, other};
-  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new one does not";
+  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new text does not";
   const std::vector<Text> beyond{one, half, latest, other, half};
   EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest is dropped";
   const std::vector<Text> longest{half, text_of_size(kOldTextsMax + 1), one};
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }
 
-TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
+TEST(ListDocument, TakesItemsUpToItsLimitAndReportsThat) {
   inspect::Json head{{"time", 1}};
   ListDocument small(head, "items");
   small.add({{"a", 1}});
@@ -57,7 +57,7 @@ TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
   EXPECT_GT(text.size(), kDocumentMax - 20'000);
   const inspect::Json json = inspect::Json::parse(text);
   EXPECT_TRUE(json["truncated"].get<bool>());
-  EXPECT_TRUE(json["items"].back().is_string()) << "no item follows an omitted one";
+  EXPECT_TRUE(json["items"].back().is_string()) << "no item may follow an omitted one";
 }
 
 TEST(ListDocument, CutsKeysBetweenCharacters) {
@@ -88,11 +88,17 @@ TEST(Metrics, OmitLockCountsIfNotAllLocksAreListed) {
   DictionaryView view = view_of("a");
   view.holds[0] = 3;
   view.waiters = 2;
+  view.longest_wait = 0.5;
+  view.longest_hold = {7, 4000};
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_locks_held{dictionary=\"a\",kind=\"lock\"} 3\n"));
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_waiters{dictionary=\"a\"} 2\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_wait_seconds{dictionary=\"a\"} 0.5\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_hold_seconds{dictionary=\"a\",waiters=\"no\"} 7\n"));
+  EXPECT_THAT(text_of(view), HasSubstr("holdfast_lock_longest_hold_seconds{dictionary=\"a\",waiters=\"yes\"} 4000\n"));
   view.locks_listed = false;
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_locks_held")));
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_lock_waiters")));
+  EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_lock_longest")));
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_dictionary_capacity_bytes{dictionary=\"a\"} 65536\n"));
 }
 

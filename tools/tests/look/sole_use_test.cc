@@ -1,4 +1,4 @@
-// Tests proving that no process uses a dictionary, and keeping others out in the meantime.
+// Tests how the command proves that no process uses a dictionary, and how it keeps other processes out in the meantime.
 #include "inspect/sole_use.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace holdfast::inspect {
 namespace {
 
-/// A child that opens the dictionary, reports whether it could, and stays until it is killed.
+/// A child that tries to open the dictionary, reports the result, and stays until it is killed.
 class User : public test::Child {
  public:
   User() : Child(open_and_stay) {}
@@ -27,7 +27,7 @@ class User : public test::Child {
 
  private:
   static int open_and_stay(test::Channel& parent) {
-    // A forked child would inherit a sole use that the parent holds.
+    // A forked child would inherit the parent's sole use.
     const auto [first, last] = std::minmax({parent.read_fd(), parent.write_fd()});
     close_between(STDERR_FILENO + 1, static_cast<unsigned>(first) - 1);
     close_between(static_cast<unsigned>(first) + 1, static_cast<unsigned>(last) - 1);
@@ -67,7 +67,7 @@ TEST_F(SoleUseOfADictionary, KeepsOthersOutUntilItEnds) {
   SoleUse use = take();
   ASSERT_GE(use.held.get(), 0);
   User user;
-  // The child waits 5 s, then gives up. If this process was stopped for that long, the child reported failure.
+  // The child waits 5 s, then gives up. If this process was stopped for that long, the child has reported failure.
   const bool has_answered = user.has_answered(100);
   use.held.reset();
   const bool opened = user.opened();

@@ -12,7 +12,7 @@ local function take(key)
 end
 """
 
-# Each worker but the first waits for a lock of the worker before it.
+# Each worker except the first waits for the previous worker's lock.
 CHAIN = LOCKS + """
 take("step " .. worker)
 scheduler.sleep(1)
@@ -21,7 +21,7 @@ scheduler.run()
 while true do scheduler.sleep(1) end
 """
 
-# 20 tasks of one process take turns with three locks; none waits for ever.
+# 20 tasks of one process take turns with three locks. None waits for ever.
 TASKS = LOCKS + """
 for i = 1, 20 do
     scheduler.spawn(function ()
@@ -39,10 +39,10 @@ end
 scheduler.run()
 """
 
-# As two lines of a crontab would run them.
+# Commands as in two lines of a crontab.
 COMMANDS = ["sleep 1; exec '{0}' lock jobs mail -- true", "sleep 1; exec '{0}' lock jobs reports -- true"]
 
-# Each worker holds two keys, and waits in tasks for both keys of every other worker.
+# Each worker holds two keys, and its tasks wait for both keys of every other worker.
 TANGLE = LOCKS + """
 take("a " .. worker)
 take("b " .. worker)

@@ -1,9 +1,9 @@
--- Methods for a dictionary as a whole: its keys, the holders and waiters of its locks, its counts. Manual:
+-- Methods for a whole dictionary: its keys, the holders and waiters of its locks, its counts. Manual:
 -- docs/resty.shdict.md.
 --
--- They do not yield, except holder() in a cluster. They delay no other process unless the comment says so. A failure
--- returns nil and a string, "dictionary not found" if the dictionary was removed. A wrong argument raises at the line
--- of the call.
+-- The methods do not yield, except holder() in a cluster. They delay no other process unless the comment says
+-- otherwise. On failure they return nil and a string; "dictionary not found" means that the dictionary was removed. A
+-- wrong argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -35,20 +35,20 @@ local STATS = {
 }
 
 local KINDS = lock_info.KINDS
--- By holdfast_time.
+-- Field names, indexed by holdfast_time.
 local TIMES = { [0] = "waited", "held" }
 
 local methods = {}
 
 
--- Expires all entries at one instant, also held locks. Returns true. The memory is reclaimed later.
+-- Expires all entries at the same instant, including held locks. Returns true. The memory is reclaimed later.
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     return answer(code, true)
 end
 
 
--- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns their number.
+-- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns how many it freed.
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
@@ -57,7 +57,7 @@ function methods.flush_expired(zone, max_count)
 end
 
 
--- Returns a table of counts; its fields are STATS.
+-- Returns a table of counts with the fields in STATS.
 function methods.stats(zone)
     local counts = ffi_new(stats_type)
     local code = C.holdfast_dict_stats(check_zone(zone, "stats"), counts)
@@ -89,14 +89,14 @@ function methods.capacity(zone)
 end
 
 
--- Returns the bytes of the largest value that fits under a key of up to 256 bytes; 0 if the dictionary was removed.
+-- Returns the size in bytes of the largest value that fits under a key of up to 256 bytes; 0 if the dictionary was
+-- removed.
 function methods.largest_value(zone)
     return tonumber(C.holdfast_largest_value(check_zone(zone, "largest_value")))
 end
 
 
--- Returns the bytes that no value occupies. Expired values and released locks count as occupied until their memory is
--- needed.
+-- Returns the number of free bytes. Expired values and released locks count as occupied until their memory is needed.
 function methods.free_space(zone)
     return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
 end
@@ -112,7 +112,7 @@ local function keys_in(frame, code)
 end
 
 
--- Returns an array of at most `max_count` keys (default 1024; 0: all), in no order.
+-- Returns an array of at most `max_count` keys (default 1024; 0: all), in no particular order.
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     max_count = read_max(max_count, 1024)
@@ -131,7 +131,7 @@ local function is_cursor(number)
 end
 
 
--- Returns some of the keys, by holdfast_scan or holdfast_scan_locks; nil and the reason.
+-- Returns some of the keys, read by holdfast_scan or holdfast_scan_locks; nil and the reason.
 local function scan(call, handle, cursor, count, prefix)
     local frame = enter()
     local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
@@ -151,9 +151,9 @@ local function check_prefix(prefix)
 end
 
 
--- Iterates over the keys in steps: pass 0 first, then the cursor that it returned last. Returns the next cursor, 0 at
--- the end, and an array of about `count` (1000) keys that begin with `prefix` (""). A key that exists during the whole
--- iteration is returned exactly once.
+-- Iterates over the keys in steps. The first call gets cursor 0; each further call gets the cursor that the previous
+-- call returned. Returns the next cursor (0 at the end) and an array of about `count` (1000) keys that begin with
+-- `prefix` (""). A key that exists during the whole iteration is returned exactly once.
 function methods.scan(zone, cursor, count, prefix)
     local handle = check_zone(zone, "scan")
     if not is_cursor(cursor) then
@@ -175,8 +175,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds a description of each key to `locks`. Returns true; nil and the reason at the first key that cannot be read,
--- because the others of its shard would take as long.
+-- Adds a description of each key to `locks`. Returns true, or nil and the reason at the first key that cannot be read:
+-- the remaining keys of its shard would take as long.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -192,9 +192,9 @@ local function describe_locks(handle, keys, locks, lives)
 end
 
 
--- Returns an array, in no order, of { key, kind, holders, waiters } for each key with the prefix (default "") that
--- somebody holds or waits for. Holders are at most 100 for each key. nil and "timeout" if a key changes too often to be
--- read.
+-- Returns an array, in no particular order, of { key, kind, holders, waiters } for each key that is held or waited for
+-- and begins with `prefix` (""). Lists at most 100 holders per key. Returns nil and "timeout" if a key changes too
+-- often to be read.
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)
@@ -213,8 +213,8 @@ function methods.locks(zone, prefix)
 end
 
 
--- Return the holder, the holders (at most `max`; default 100) and the number of waiters of a key, as the methods of
--- resty.lock do.
+-- Return the holder, the holders (at most `max`; default 100) or the number of waiters of a key, like the methods of
+-- resty.lock.
 function methods.holder(zone, key)
     return lock_info.find(check_zone(zone, "holder"), key)
 end
@@ -234,9 +234,9 @@ function methods.waiters(zone, key)
 end
 
 
--- --- how long locks and permits were waited for and held, and which keys had contention ---
+-- --- how long locks and permits were waited for and held; which keys had contention ---
 
--- Describes a histogram: the buckets that are not empty, and their statistics.
+-- Describes a histogram: its nonempty buckets, and their statistics.
 local function describe(counts)
     local buckets = {}
     for i = 0, BUCKETS - 1 do
@@ -253,8 +253,8 @@ local function describe(counts)
 end
 
 
--- Returns histograms in seconds of the waits and holds since the dictionary was created: fields lock, rwlock and
--- semaphore, each with `waited` and `held`, each with count, sum, max, p50, p90, p99 and buckets { le, count }.
+-- Returns histograms, in seconds, of the waits and holds since the dictionary was created. The fields lock, rwlock and
+-- semaphore each have `waited` and `held`, which have count, sum, max, p50, p90, p99 and buckets { le, count }.
 function methods.histograms(zone)
     local handle = check_zone(zone, "histograms")
     local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
@@ -274,8 +274,8 @@ function methods.histograms(zone)
 end
 
 
--- Returns an array of the keys with the most contention, the worst first, at most `max_count` (default and limit: 64).
--- Each has key (cut to 72 bytes), key_length, kind, waits, wait_time (s), timeouts and refused.
+-- Returns an array of the keys with the most contention, worst first, at most `max_count` (default and limit: 64). Each
+-- element has key (truncated to 72 bytes), key_length, kind, waits, wait_time (s), timeouts and refused.
 function methods.contention(zone, max_count)
     local handle = check_zone(zone, "contention")
     max_count = min(read_max(max_count, CONTENDED_MAX), CONTENDED_MAX)

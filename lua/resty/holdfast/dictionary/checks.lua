@@ -1,5 +1,5 @@
--- Checks of the arguments of a dictionary's methods. Only a method calls them, or a function that it tail-calls,
--- because they blame the method's caller.
+-- Checks of the arguments of a dictionary's methods. Only a method, or a function that it tail-calls, may call them,
+-- because they blame the caller of the method.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -14,9 +14,9 @@ local KEY_MAX, TOO_LARGE = core.KEY_MAX, core.TOO_LARGE
 
 local handle_type = ffi.typeof("holdfast_dict *")
 
--- From here on, a Lua number no longer represents every whole number.
+-- From this number on, a Lua number cannot represent every integer.
 local FIRST_INEXACT = 2 ^ 53
--- The processor's result for NaN or for a number that is too large for 32 bits.
+-- The processor's result for NaN and for a number that does not fit into 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -38,8 +38,8 @@ function _M.check_zone(zone, method)
 end
 
 
--- Returns the C handle of a dictionary and the key as a string; nil and the reason for a bad key. One call checks both,
--- because most keys are strings.
+-- Returns the C handle of a dictionary and the key as a string; nil and the reason for a bad key. Checks both in one
+-- call, because most keys are strings.
 local function locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
@@ -57,8 +57,8 @@ end
 _M.locate = locate
 
 
--- Makes a method for one key of body(handle, key, value). For methods that need not be the fastest; get, set and the
--- like call locate() themselves.
+-- Makes a method for one key from body(handle, key, value). The fastest methods, such as get and set, call locate()
+-- themselves.
 function _M.on_key(method, body)
     return function (zone, key, value)
         local handle
@@ -71,7 +71,7 @@ function _M.on_key(method, body)
 end
 
 
--- Returns a scalar value for the library: type, bytes, length, number. Returns nothing for other types.
+-- Returns a scalar value as the library's type, bytes, length and number. Returns nothing for other types.
 function _M.scalar(value)
     local kind = type(value)
     if kind == "string" then
@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- Returns the results of a method that stored nothing, with a message if the value can never fit.
+-- Returns the results of a method that stored nothing. If the value can never fit, they include a message.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)
@@ -95,10 +95,10 @@ function _M.not_stored(code, forcible)
 end
 
 
--- The next functions read times, flags and counts that ngx.shared accepts though they are not plain numbers. They
--- return nil for what it refuses.
+-- The next functions read times, flags and counts that ngx.shared accepts although they are not plain numbers. They
+-- return nil for values that ngx.shared refuses.
 
--- Reads a time. An infinite time, or NaN, means never.
+-- Reads a time. Infinity and NaN mean never.
 function _M.loose_duration(given)
     if type(given) == "cdata" then
         given = tonumber(given)
@@ -110,7 +110,7 @@ function _M.loose_duration(given)
 end
 
 
--- Flags: the low 32 bits of a C integer.
+-- Reads flags: the low 32 bits of a C integer.
 function _M.loose_flags(given)
     if given == true then
         return 1
@@ -125,7 +125,7 @@ function _M.loose_flags(given)
 end
 
 
--- Returns a count; 0 means all.
+-- Reads a count; 0 means all.
 function _M.loose_count(given)
     given = type(given) ~= "cdata" and tonumber(given) or nil
     if not given then
@@ -140,8 +140,8 @@ function _M.is_whole(number)
 end
 
 
--- Raises for a bad argument. `accepted`: what is expected. `level`: of the line to blame, if the caller is not the
--- method itself.
+-- Raises for a bad argument. `accepted` says what is expected. `level` selects the line to blame if the caller is not
+-- the method itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), level or 3)
 end

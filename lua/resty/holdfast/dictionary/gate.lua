@@ -1,14 +1,14 @@
--- The gate of a dictionary decides whether this machine may grant a lock that other machines may want as well. See
--- src/dict/gate.h.
+-- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may also
+-- want; see src/dict/gate.h.
 --
--- A plain dictionary has no gate, and no cost for it. The only gate belongs to cluster/. Its module is loaded when the
--- first dictionary with a gate is opened, and has these fields:
+-- A plain dictionary has no gate and pays nothing for gates. The only gate belongs to cluster/. Its module is loaded
+-- when the first dictionary with a gate is opened. The module has these fields:
 --
---   NO_HOLDER                       for a log: why a lock that nobody on this machine holds may still be held
+--   NO_HOLDER                       log text: why a lock without a holder on this machine may be held
 --   FAMILIES                        families of metrics, as in prometheus.lua
---   holder(handle, key, block)      as lock_info.find_here, for all machines
---   measure(handle, add)            calls add(family, label, value of the label, value) for each sample
---   reason_of_timeout(handle, key)  returns the error for a wait that ended at its timeout without the lock
+--   holder(handle, key, block)      like lock_info.find_here, for all machines
+--   measure(handle, add)            calls add(family, label, label value, value) for each sample
+--   reason_of_timeout(handle, key)  returns the error for a wait that timed out
 --   refusal(handle)                 returns why no lock of the dictionary can be granted now; nil if locks can
 --   state(handle)                   returns what dict:cluster() returns
 --   verify(lock, grant, key)        returns what lock:verify() returns
@@ -25,7 +25,7 @@ local OK, UNAVAILABLE = core.OK, core.UNAVAILABLE
 
 local MODULE = "resty.holdfast.cluster.gate"
 
--- The result of the present call. No other Lua code runs before it is read.
+-- Result of the current call. No other Lua code runs before it is read.
 local state = ffi.new("holdfast_cluster")
 
 local _M = {}
@@ -44,7 +44,7 @@ local function search_beside()
 end
 
 
--- Loads the gate. Raises the reason if it cannot be loaded; the next call tries again.
+-- Loads the gate. Raises the reason on failure; the next call tries again.
 local function load_gate()
     search_beside()
     local loaded, result = pcall(later.load, MODULE)
@@ -57,8 +57,8 @@ local function load_gate()
 end
 
 
--- Returns the gate of the dictionary; nil and the library's code if it has none. A dictionary that was removed may be
--- created again with a gate.
+-- Returns the dictionary's gate; nil and the library's code if it has none. A dictionary that was removed and created
+-- again may have gained a gate.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
@@ -69,8 +69,8 @@ function _M.find(handle)
 end
 
 
--- Checks the option `cluster` of an object, true or a name. Returns true; nil and the reason why it does not fit the
--- dictionary.
+-- Checks the option `cluster` of an object: true or a name. Returns true, or nil and the reason why the option does not
+-- fit the dictionary.
 function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
         return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua; "

@@ -1,5 +1,5 @@
--- The dictionaries that this Lua state has opened, by name; how a lock finds its dictionary; the metatable of all
--- dictionaries.
+-- The dictionaries that this Lua state has opened, by name. Also contains the metatable of all dictionaries, and finds
+-- the dictionary of a lock.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -19,9 +19,9 @@ local handle_ptr = ffi_new("holdfast_dict *[1]")
 
 local _M = {}
 
--- In nginx, times of values count from the time of the event loop, as in ngx.shared and timers; elsewhere from the
--- system's clock. The symbol is absent outside nginx. Before nginx 1.13.10 it is another clock, which the library
--- refuses.
+-- In nginx, values expire by the clock of the event loop, like those of ngx.shared and like timers; elsewhere by the
+-- system's clock. The symbol does not exist outside nginx. Before nginx 1.13.10 it is a different clock, which the
+-- library refuses.
 pcall(function ()
     C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec)
 end)
@@ -30,15 +30,15 @@ end)
 
 local PARTS = { "values", "admin" }
 
--- The metatable of all dictionaries, with their methods. It is its own __index, as for ngx.shared.DICT; libraries patch
--- it.
+-- The metatable of all dictionaries, with their methods. It is its own __index, as the metatable of ngx.shared.DICT is,
+-- because libraries patch it.
 local methods = {}
 methods.__index = methods
 
 local is_filled = false
 
 
--- Adds the methods. Methods that a library has patched stay.
+-- Adds the methods. Keeps methods that a library has patched.
 function _M.fill()
     if is_filled then
         return
@@ -55,7 +55,8 @@ function _M.fill()
 end
 
 
--- A lock in a Lua state that lasts for one request calls no method of a dictionary.
+-- A lock in a Lua state that lasts for one request calls no dictionary methods, so there they are added at their first
+-- use.
 if not later.call(_M.fill) then
     setmetatable(methods, { __index = function (_, name)
         _M.fill()
@@ -64,7 +65,7 @@ if not later.call(_M.fill) then
 end
 
 
--- --- the zones that nginx.conf declares by lua_shared_dict, for a lock that names one ---
+-- --- the zones that lua_shared_dict declares in nginx.conf, for a lock that names one ---
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096
@@ -77,36 +78,36 @@ local function index(from, name)
 end
 
 
--- A stand-in for nginx may raise for a missing field.
+-- Reads a field. A stand-in for nginx may raise for a missing field.
 local function field(from, name)
     local known, value = pcall(index, from, name)
     return known and value or nil
 end
 
 
--- Returns the zone of ngx.shared with this name, if this is nginx.
+-- Returns the zone of ngx.shared with this name, if the process is nginx.
 local function find_zone(name)
     local zones = type(ngx) == "table" and field(ngx, "shared")
     return type(zones) == "table" and field(zones, name) or nil
 end
 
 
--- Returns the declared bytes of a zone. nginx's smallest size is 12k, as ours is. lua-resty-core provides the method; a
--- stand-in may lack it, or return nothing.
+-- Returns the declared size of a zone in bytes. The smallest size is 12k, both in nginx and here. lua-resty-core
+-- provides the method; a stand-in may lack it, or return nothing.
 local function size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
 end
 
 
--- Returns whether this is init_by_lua: nginx has not forked its workers, and often runs as another user.
+-- Returns whether this is init_by_lua: nginx has not forked its workers yet, and often runs as a different user.
 local function is_before_workers()
     local get_phase = field(ngx, "get_phase")
     return type(get_phase) == "function" and get_phase() == "init"
 end
 
 
--- Returns the process id of the master, if this is a worker.
+-- Returns the process id of the master, if this process is a worker.
 local function master()
     local known, process = pcall(require, "ngx.process")
     if not known or type(process) ~= "table" or not process.get_master_pid or process.type() == "single" then
@@ -116,8 +117,8 @@ local function master()
 end
 
 
--- Keeps the values of this worker's dictionaries until the master ends, as nginx keeps those of its zones. INVALID: the
--- master has ended. NOT_FOUND: the process that kept them before was killed.
+-- Keeps the values of this worker's dictionaries until the master exits, as nginx keeps the values of its zones.
+-- INVALID: the master has exited. NOT_FOUND: the process that kept the values was killed.
 local function keep_values()
     local asked, pid = pcall(master)
     if not asked or not pid then
@@ -132,7 +133,7 @@ local function keep_values()
 end
 
 
--- Logs that lua_shared_dict has another size, which counts only when the dictionary is created.
+-- Logs that lua_shared_dict declares a different size, which counts only when the dictionary is created.
 local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
@@ -162,8 +163,8 @@ end
 local is_noticed = not program.is_nginx
 
 
--- Logs the version, the first dictionary and the runtime directory, once per start and reload. Workers inherit
--- `is_noticed` from a master that has opened a dictionary. In a state that lasts for one request it logs nothing.
+-- Logs the version, the first dictionary and the runtime directory once per start and reload. Workers inherit
+-- `is_noticed` from a master that has opened a dictionary. Logs nothing in a state that lasts for one request.
 local function notice(name)
     if not is_noticed then
         is_noticed = true
@@ -174,13 +175,13 @@ end
 
 -- --- dictionaries by name ---
 
--- Every dictionary that this Lua state has opened, by name: one table per dictionary.
+-- Every dictionary that this Lua state has opened, by name. Each dictionary has one table.
 local shared = {}
 -- Dictionaries that are opened at their first use; see `unopened`.
 local promised = {}
 
 
--- Returns the dictionary of the handle; nil and the reason if it has a gate that cannot be loaded.
+-- Returns the dictionary of the handle; nil and the reason if its gate cannot be loaded.
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
@@ -219,10 +220,10 @@ local function is_dictionary(given)
 end
 
 
--- Opens the dictionary for a lua_shared_dict: creates it, or takes the one that is in use, whatever its size.
+-- Opens the dictionary for a lua_shared_dict. Creates it, or uses the existing one, whatever its size.
 local function open_declared(name, zone)
     local options = ffi_new("holdfast_options")
-    options.size, options.persist = size_of(zone), core.TEMPORARY  -- the life of nginx, as its own zones
+    options.size, options.persist = size_of(zone), core.TEMPORARY  -- lasts as long as nginx, like nginx's own zones
     local code = C.holdfast_open(name, #name, options, handle_ptr)
     if code == OK then
         return remember(name, handle_ptr[0])
@@ -238,8 +239,8 @@ local function open_declared(name, zone)
 end
 
 
--- The metatable of a dictionary that init_by_lua must not open: workers of another user could not use what root has
--- opened, and the master would join the runtime directory for nothing. The first use opens it.
+-- The metatable of a dictionary that init_by_lua must not open. Workers of a different user could not use what root has
+-- opened, and the master would join the runtime directory needlessly. The first use opens the dictionary.
 local unopened = {}
 
 function unopened.__index(dict, member)
@@ -252,10 +253,10 @@ function unopened.__index(dict, member)
     if not opened then
         error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
-    if zone == dict then  -- installed in its place
+    if zone == dict then  -- the dictionary was installed instead of a zone
         keep_values()
     end
-    if opened ~= dict then  -- ngx.shared has another by now, or it is open already
+    if opened ~= dict then  -- ngx.shared has a different one now, or this one is already open
         promised[name] = nil
         rawset(dict, 1, opened[1])
         setmetatable(dict, methods)
@@ -264,7 +265,7 @@ function unopened.__index(dict, member)
 end
 
 
--- Returns one table per name, so that opening it once is enough for all objects.
+-- Returns one table per name, so that one opening is enough for all objects.
 local function promise(name, zone)
     local dict = promised[name]
     if not dict then
@@ -285,7 +286,7 @@ local function find_by_name(name)
         return dict
     end
     if zone and promised[name] == zone then
-        zone = rawget(zone, "zone")  -- it is in ngx.shared itself
+        zone = rawget(zone, "zone")  -- the dictionary itself is in ngx.shared
     end
     if zone and is_before_workers() then
         return promise(name, zone)
@@ -302,7 +303,7 @@ local function find_by_name(name)
 end
 
 
--- Returns the dictionary of a lock object, given by its name or as a table; nil and the reason.
+-- Returns the dictionary of a lock object, given by name or as a table; nil and the reason.
 function _M.find(name)
     if type(name) == "string" then
         return find_by_name(name)

@@ -1,7 +1,7 @@
 -- Tables as values: converts them to bytes and back by LuaJIT's string.buffer.
 --
--- The decoder trusts the lengths in the bytes: ten bytes can make it allocate gigabytes. The bytes come from other
--- processes, so they are checked first.
+-- The decoder trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. The bytes come from other
+-- processes, so they are checked before they are decoded.
 
 local bit = require "bit"
 local core = require "resty.holdfast.core"
@@ -25,9 +25,10 @@ local _M = {}
 _M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
 
 
--- Makes a pcall of fn that never runs in compiled code. There, errors of string.buffer overwrite the frames of the
--- callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar). The caller is compiled up to
--- gsub, which never is, and again after it. A finaliser may call this during another call, so each frame has a slot.
+-- Makes a pcall of fn that never runs in compiled code. In compiled code, an error of string.buffer overwrites the
+-- frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar). gsub is never
+-- compiled: its caller is compiled up to the call, and again after it. A finaliser may call this function during
+-- another call, so each frame has a slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 
@@ -39,7 +40,7 @@ local function pcall_uncompiled(fn)
         slots[frame] = slot
         return slot
     end
-    jit.off(make_slot, true)  -- also for the functions that it creates; in a finaliser it would be too late
+    jit.off(make_slot, true)  -- also for the functions that it creates; doing this in a finaliser would be too late
 
     return function (value)
         local frame = enter()
@@ -58,19 +59,19 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- The format is documented with LuaJIT's string.buffer. An object is a tag followed by its data.
-local NULL_TAG = 0x03  -- and smaller: nil, false, true; without data
+-- The format is documented with LuaJIT's string.buffer. An object is a tag and its data.
+local NULL_TAG = 0x03  -- this tag and smaller ones (nil, false, true) have no data
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
-local STRING_TAG = 0x20  -- and larger: the length is added to the tag
+local STRING_TAG = 0x20  -- this tag and larger ones: the length is added to the tag
 
--- The number of bytes after each tag: int, double, int64, uint64, complex. Pointers and indexes of dictionaries are not
+-- The number of bytes after each tag: int, double, int64, uint64, complex. Pointers and dictionary indexes are not
 -- allowed.
 local FIXED = { [0x06] = 4, [0x07] = 8, [0x10] = 8, [0x11] = 8, [0x12] = 16 }
 
 
--- Reads a number of 1, 2 or 5 bytes at `at`. Returns the number and its end, which is beyond `size` if bytes are
--- missing.
+-- Reads a number of 1, 2 or 5 bytes at `at`. Returns the number and the position after it, which exceeds `size` if
+-- bytes are missing.
 local function read_number(data, at, size)
     local first = at < size and data[at] or 0xff
     if first < 0xe0 then
@@ -89,7 +90,7 @@ local function read_header(data, tag, at, size)
     local count, pairs_ = 0, 0
     if tag ~= 0x09 then
         count, at = read_number(data, at, size)
-        if tag >= 0x0c and count > 0 then  -- from index 1
+        if tag >= 0x0c and count > 0 then  -- the array begins at index 1
             count = count - 1
         end
     end
@@ -100,9 +101,9 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Returns whether the bytes are one object, of which no part claims more parts than there are bytes left.
+-- Returns whether the bytes are one object, in which no part claims to have more parts than there are bytes left.
 local function is_sound(data, size)
-    local at, missing = 0, 1  -- missing: objects, each of at least one byte
+    local at, missing = 0, 1  -- missing: the number of objects still to come, each of at least one byte
     while missing > 0 and missing <= size - at do
         local tag = data[at]
         missing = missing - 1
@@ -134,7 +135,7 @@ function _M.encode(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
-    -- Pointers, which mean nothing in another process, have the tags 4 and 5.
+    -- Pointers mean nothing in another process. Their tags are 4 and 5.
     if (find(bytes, "\4", 1, true) or find(bytes, "\5", 1, true))
         and not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table: cannot serialize 'userdata'"
@@ -143,7 +144,7 @@ function _M.encode(value)
 end
 
 
--- Returns the table; nil and the reason if the bytes are not those of a table.
+-- Returns the table; nil and the reason if the bytes do not encode a table.
 function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad bytes of a table: string.buffer did not write them"

@@ -1,10 +1,10 @@
 -- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
 --
--- They are those of ngx.shared.DICT, except cas. None yields. exptime is in seconds, default 0: never. flags default to
--- 0. A failure returns nil and a string, set and its variants, delete and cas return false, a string and forcible.
--- Common errors: "nil key", "empty key", "key too long", "bad key type", "dictionary not found"; from changes also
--- "timeout" (for a second a stopped process was in the middle of a change; nothing was changed). A wrong receiver,
--- exptime or flags raise at the line of the call.
+-- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never. flags
+-- default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other methods
+-- return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not
+-- found". Changes may also fail with "timeout": a stopped process was in the middle of a change for a second, and
+-- nothing was changed. A wrong receiver, exptime or flags raise an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -80,9 +80,9 @@ end
 
 
 -- set, add, replace, safe_set, safe_add (key, value [, exptime [, flags]]) store a value; set with nil deletes the key.
--- add fails with "exists", replace with "not found". Without room set, add and replace evict values, and the safe ones
--- fail with "no memory". Returns true, nil and whether unexpired values were evicted; false, the error, the same, and a
--- message if the value is too large.
+-- add fails with "exists", replace with "not found". If there is no room, set, add and replace evict values, and the
+-- safe methods fail with "no memory". Returns true, nil and whether unexpired values were evicted. On failure returns
+-- false, the error, the same flag, and a message if the value is too large.
 for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SAFE_SET, safe_add = SAFE_ADD } do
     methods[method] = function (zone, key, value, exptime, flags)
         return store(zone, op, method, key, value, exptime, flags)
@@ -90,7 +90,7 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
--- Removes the key; this releases a lock. Returns true, also if there was no key.
+-- Removes the key, and so releases a lock. Returns true, even if the key did not exist.
 methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
@@ -116,7 +116,7 @@ local function read_value(zone, value)
 end
 
 
--- Reads a value into the frame. No tail calls: those of C functions are not compiled.
+-- Reads a value into the frame. Has no tail calls, because LuaJIT does not compile tail calls of C functions.
 local function read(handle, key, value, expired)
     local code
     if expired then
@@ -128,7 +128,7 @@ local function read(handle, key, value, expired)
 end
 
 
--- Reads again a value that did not fit into the buffer. It may have grown or gone in the meantime.
+-- Repeats a read whose value did not fit into the buffer. The value may have grown or vanished in the meantime.
 local function read_long(handle, key, value, expired)
     local code
     repeat
@@ -139,8 +139,8 @@ local function read_long(handle, key, value, expired)
 end
 
 
--- Makes get and get_stale. get(key) returns the value and its flags, nil if they are 0; nil if there is no value.
--- get_stale(key) also finds expired values, and returns whether the value has expired as third result.
+-- Makes get and get_stale. get(key) returns the value and its flags (nil for 0); nil if there is no value.
+-- get_stale(key) also finds expired values; its third result says whether the value has expired.
 local function getter(method, stale)
     return function (zone, key)
         local handle
@@ -194,9 +194,9 @@ local function to_number(name, given)
 end
 
 
--- Adds `value` to the number of the key and returns the sum. If there is none: stores init + value, which lives
--- init_ttl seconds (default 0: for ever), and returns the sum, nil and forcible; without init returns nil and "not
--- found". Other errors: "not a number", "no memory". Raises for arguments that are not numbers.
+-- Adds `value` to the number under the key and returns the sum. If there is no value but `init` is given, stores init +
+-- value for init_ttl seconds (default 0: forever), and returns the sum, nil and forcible. Without init returns nil and
+-- "not found". Other errors: "not a number", "no memory". Raises for arguments that are not numbers.
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -211,7 +211,7 @@ function methods.incr(zone, key, value, init, init_ttl)
         has_init = 1
     end
     if init_ttl == nil then
-        init_ttl = 0  -- and not a null pointer, which is nil, too
+        init_ttl = 0  -- also instead of a null pointer, which equals nil
     else
         init_ttl = to_number("init_ttl", init_ttl)
         if not is_duration(init_ttl) then
@@ -236,14 +236,14 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
--- Returns the seconds until the value expires, 0 if never, negative if it has expired; nil and "not found".
+-- Returns the seconds until the value expires: 0 if never, negative if it has expired. Otherwise nil and "not found".
 methods.ttl = on_key("ttl", function (handle, key)
     local seconds = enter().double
     return leave_with(seconds, C.holdfast_ttl(handle, key, #key, seconds))
 end)
 
 
--- Returns the number of elements of a list, 0 without one; nil and "value not a list".
+-- Returns the number of elements of a list; 0 if there is no value. Otherwise nil and "value not a list".
 methods.llen = on_key("llen", function (handle, key)
     local count = enter().count
     return leave_with(count, C.holdfast_llen(handle, key, #key, count))
@@ -256,7 +256,7 @@ local expire = on_key("expire", function (handle, key, exptime)
 end)
 
 
--- Makes the value expire `exptime` seconds from now; 0: never. Returns true; nil and "not found".
+-- Makes the value expire `exptime` seconds from now; 0 means never. Returns true; nil and "not found".
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
         -- A negative time means never, as in ngx.shared.
@@ -329,7 +329,7 @@ local function put_desired(desired, zone, value)
 end
 
 
--- Returns the code and forcible; nil and the reason for a bad value.
+-- Calls the library. Returns the code and forcible; nil and the reason for a bad value.
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then
@@ -345,9 +345,9 @@ local function swap(frame, zone, handle, key, old, new, exptime, flags)
 end
 
 
--- Compares and swaps: stores `new` if the value of the key is `old`. nil for `old`: no value; nil for `new`: delete the
--- key. Returns true, nil and forcible; false and "not found", "exists", "value differs" or an error of set. Flags and
--- times are not compared. Raises for a bad exptime or bad flags.
+-- Compares and swaps: stores `new` if the value of the key is `old`. nil as `old` means no value; nil as `new` deletes
+-- the key. Flags and times are not compared. Returns true, nil and forcible. Otherwise returns false and "not found",
+-- "exists", "value differs" or an error of set. Raises for a bad exptime or bad flags.
 function methods.cas(zone, key, old, new, exptime, flags)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then
@@ -391,8 +391,9 @@ local function push(handle, key, side, value)
     return answer(code, count)
 end
 
--- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create it if the key has no
--- value. They return the length; nil and "value not a list", "bad value type" or "no memory". No value is evicted.
+-- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create the list if the key
+-- has no value. They return the length; nil and "value not a list", "bad value type" or "no memory". They evict no
+-- value.
 methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
 methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 
@@ -417,8 +418,8 @@ local function pop(handle, key, side)
     return nil, reason(code)
 end
 
--- lpop and rpop (key) remove the element at the head or tail of a list and return it; nil if there is none; nil and
--- "value not a list".
+-- lpop and rpop (key) remove the element at the head or tail of a list and return it; nil if there is no element; nil
+-- and "value not a list".
 methods.lpop = on_key("lpop", function (handle, key) return pop(handle, key, LEFT) end)
 methods.rpop = on_key("rpop", function (handle, key) return pop(handle, key, RIGHT) end)
 

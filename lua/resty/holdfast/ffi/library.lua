@@ -1,4 +1,4 @@
--- Finds and loads libholdfast, checks that it fits these Lua files, and declares it for the FFI.
+-- Finds and loads libholdfast, checks that it matches these Lua files, and declares it to the FFI.
 
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.program").getenv
@@ -10,7 +10,7 @@ local getinfo = debug and debug.getinfo
 
 local ABI = header.constants.ABI
 
--- Declarations of libc, and of nginx's clock. Their names are ours, so they conflict with no other declaration.
+-- Declarations of libc, and of nginx's clock. The names are ours, so they conflict with no other declaration.
 local OTHERS = [[
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };
@@ -23,7 +23,7 @@ int holdfast_clock_gettime(int clock, struct holdfast_timespec *time) __asm__("c
 extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 
--- A second load in one Lua state (package.loaded cleared) finds the types declared.
+-- If this file is loaded again in one Lua state (package.loaded was cleared), the types are already declared.
 if not pcall(ffi.typeof, "holdfast_lease") then
     ffi.cdef(header.declarations .. OTHERS)
 end
@@ -38,7 +38,7 @@ local function readable(path)
 end
 
 
--- Raises unless the library fits these Lua files.
+-- Raises an error unless the library matches these Lua files.
 local function check_abi(library, path)
     local known, abi = pcall(function ()
         return tonumber(library.holdfast_abi())
@@ -61,12 +61,12 @@ local function load_named(path)
 end
 
 
--- Adds the paths of libholdfast by package.cpath. Templates without "?" (…/loadall.so) are skipped.
+-- Adds the paths of libholdfast that package.cpath implies. Skips templates without "?" (…/loadall.so).
 local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- The dynamic loader searches the system's folders for a name without a slash.
+            -- For a name without a slash, the dynamic loader would search the system's folders.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
@@ -134,8 +134,8 @@ end
 local C, path = load_library()
 
 
--- Names the process after its script, unless the program has named itself, because all scripts have the interpreter's
--- name. nginx and Neovim keep their names.
+-- Names the process after its script, because otherwise every script has the interpreter's name. A program that has
+-- named itself keeps its name, and so do nginx and Neovim.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

@@ -1,11 +1,12 @@
 -- The host of coroutines of copas 4 or newer: only the coroutine waits. For copas 1.x this module returns copas1.lua.
 --
--- A wait is a pause that wakeup() ends. copas knows only descriptors of sockets. So the post, an object that looks like
--- a listening socket, is in its select while there are waiters or locks to renew. The post has the parker's
--- descriptor; when that is readable, and by the parker's timer every STEP, copas calls accept() of the post.
+-- A wait is a pause that wakeup() ends. copas polls only the descriptors of sockets. So while there are waiters or
+-- locks to renew, its select includes the post: an object that looks like a listening socket and has the parker's
+-- descriptor. copas calls accept() of the post when that descriptor is readable; the parker's timer makes it readable
+-- every STEP.
 --
--- copas.loop() ends when it has nothing to do, and nothing of ours may prevent it. accept() is called when all work is
--- in the lists of copas: there finished() tells whether there is anything but the post.
+-- copas.loop() returns when it has nothing to do, and we must not prevent that. By the time accept() is called, all
+-- work is in the lists of copas, so finished() then says whether anything but the post is left.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
@@ -19,8 +20,8 @@ local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.r
 local ipairs, max, min, next, require = ipairs, math.max, math.min, next, require
 local setmetatable, tostring, type = setmetatable, tostring, type
 
--- Functions that this file uses. Before copas 4.0, which has addnamedthread, coroutines started before the loop ran and
--- could not be distinguished from others.
+-- Functions that this file uses. Before copas 4.0, which introduced addnamedthread, coroutines that had started before
+-- the loop could not be distinguished from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "a copas of unknown version")
@@ -61,28 +62,28 @@ local POLL_EVERY = parker.POLL_EVERY
 -- wait for one lock, and nothing happens; From release to resume.
 local STEP = 0.1
 local SOON = 0.001
--- A waiter that has not returned this many seconds after its time will never be resumed.
+-- A waiter that has not returned this many seconds after its deadline will never be resumed.
 local GRACE = 0.05
 
 local _M = { name = "copas", now = none.now }
 
--- Without LuaSocket copas polls no descriptor.
+-- Without LuaSocket, copas polls no descriptors.
 local has_select = package.loaded.socket ~= nil
 
 -- Waits by coroutine: { waiter, due, called }.
 local waiting = {}
--- Coroutines that the program has removed. They are never resumed.
+-- Coroutines that the program has removed, which are never resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- How often accept() was called, and the latest time of the next call.
+-- The number of calls of accept(), and the latest time of the next call.
 local accepts, next_accept = 0, 0
 local is_up = false
 
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- Any coroutine may be one of the loop's: they look like any others.
+-- Any coroutine may belong to the loop; the loop's coroutines look like any others.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end
@@ -90,8 +91,8 @@ end
 
 -- --- what copas and LuaSocket call ---
 
--- In a forked child the descriptor is closed, and accept() gets another one. LuaSocket treats a "dirty" object as
--- readable, whatever its descriptor.
+-- Makes copas call accept() in a forked child, where the descriptor is closed; accept() then gets a new one. LuaSocket
+-- treats a "dirty" object as readable, whatever its descriptor.
 function post:dirty()
     return not parker.is_mine(self.parker)
 end
@@ -126,7 +127,7 @@ end
 -- Adds the post to copas. accept() is called after `seconds`, or earlier if a job is due.
 local function put_up(fd, seconds)
     post.fd, post.parker = fd, parker.get()
-    copas.addserver(post, never)  -- does nothing if it is there
+    copas.addserver(post, never)  -- does nothing if the post is already there
     is_up = true
     local now = C.holdfast_now()
     local time = min(now + seconds, jobs.next())
@@ -157,14 +158,14 @@ local function drop(co)
 end
 
 
--- Returns whether a waiter is gone. A waiter that was woken two calls of accept() ago would have run by now, and one
--- past its time would have been resumed.
+-- Returns whether a waiter is gone. If a waiter was woken two calls of accept() ago, it would have run by now. If its
+-- deadline has passed, it would have been resumed.
 local function is_gone(me, time)
     return me.called and accepts >= me.called + 2 or time > me.due + GRACE
 end
 
 
--- Drops waiters that are gone. Returns whether the next call must decide about others.
+-- Drops waiters that are gone. Returns whether the next call must decide about other waiters.
 local function drop_gone(all)
     local time = C.holdfast_now()
     local unsure = false
@@ -182,8 +183,8 @@ local function drop_gone(all)
 end
 
 
--- Returns whether copas has nothing left to do. Starts copas' exit first, as copas.loop() does, for coroutines that
--- wait for it.
+-- Returns whether copas has nothing left to do. First starts copas' exit, as copas.loop() does, for the coroutines that
+-- wait for the exit.
 local function is_over()
     if not copas.finished() then
         return false
@@ -251,8 +252,8 @@ function _M.wait(waiter, seconds)
 end
 
 
--- A removed coroutine leaves its wait at once, not when its time is over. Some versions of copas notice the removal
--- only when they resume the coroutine.
+-- Makes a removed coroutine leave its wait immediately instead of at its deadline. Some versions of copas notice the
+-- removal only when they resume the coroutine.
 local remove = copas.removethread
 if remove then
     function copas.removethread(co)

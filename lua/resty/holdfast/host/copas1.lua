@@ -1,9 +1,9 @@
 -- The host of coroutines of copas 1.x: only the coroutine waits.
 --
--- This copas can neither sleep nor wake coroutines, only read from sockets. So each wait reads from an object that
--- looks like a socket. The object has no descriptor; when the wait may end it is "dirty", which LuaSocket's select
--- treats as readable. Only the first object, the leader, has the parker's descriptor. The parker's timer makes this
--- descriptor readable at the first deadline.
+-- This version of copas can neither sleep nor wake coroutines; it only reads from sockets. So each wait reads from an
+-- object that looks like a socket. The object has no descriptor. When the wait may end, the object is "dirty", which
+-- LuaSocket's select treats as readable. Only the first object, the leader, has the parker's descriptor. The parker's
+-- timer makes this descriptor readable at the first deadline.
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"
@@ -18,9 +18,10 @@ local _M = { name = "copas", now = none.now }
 
 local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
--- The largest descriptor for select(2). Dirty objects return it too: LuaSocket wants a number, but does not use it.
+-- The largest descriptor for select(2). Dirty objects return it too: LuaSocket requires a number but does not use it.
 local LARGEST_DESCRIPTOR = 1023
--- How long the whole loop sleeps at a time without a descriptor, in seconds. No benchmark covers it: all have one.
+-- How long the whole loop sleeps at a time if it has no descriptor, in seconds. No benchmark covers it: all have a
+-- descriptor.
 local STEP = 0.001
 
 local Sleeper = {}
@@ -29,11 +30,11 @@ Sleeper.__index = Sleeper
 local deadlines = queues.timers.new()
 local leader, leader_fd
 local timer_at
--- The parker of that descriptor. In a forked child it is another parker, and the descriptor is closed.
+-- The parker that owns the leader's descriptor. A forked child has a different parker, and the descriptor is closed.
 local armed_parker
 
 
--- Any coroutine may be one of the loop's: they look like any others.
+-- Any coroutine may belong to the loop; the loop's coroutines look like any others.
 function _M.is_yieldable()
     return co_isyieldable()
 end
@@ -69,7 +70,7 @@ function Sleeper.getfd(me)
 end
 
 
--- Called also when the leader's descriptor is readable.
+-- copas also calls this method when the leader's descriptor is readable.
 function Sleeper.receive(me)
     if not leader_fd then
         parker.sleep(STEP)
@@ -94,7 +95,7 @@ end
 
 -- ---
 
--- Chooses the leader and sets the timer, so that the descriptor becomes readable when a waiter's time is over.
+-- Chooses the leader and sets the timer, so that the descriptor becomes readable at the first deadline.
 function _M.arm()
     local first = deadlines:first()
     leader = first
@@ -139,7 +140,7 @@ function _M.wait(waiter, seconds)
 end
 
 
--- --- renewals, by a coroutine that exists while there is something to renew ---
+-- --- renewals, run by a coroutine that exists while there is something to renew ---
 
 local jobs, runner
 
@@ -164,7 +165,7 @@ jobs = queues.new_jobs(function ()
 end)
 
 
--- addthread passes a socket as first argument; here there is none.
+-- copas passes a socket as first argument. This coroutine has no socket.
 local function spawn(fn, ...)
     copas.addthread(function (_, ...) fn(...) end, ...)
 end

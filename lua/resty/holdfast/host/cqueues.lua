@@ -1,9 +1,9 @@
 -- The host of coroutines of a cqueues controller: only the coroutine waits.
 --
--- One waiter of a controller, the leader, polls the parker's descriptor; the others poll only conditions of their own.
--- Whoever finds wake-ups wakes the others. When the leader leaves, it makes another waiter the leader, so nothing
--- remains in the controller without waiters. Each controller has its own leader, because the program may stop running
--- the other controllers.
+-- One waiter of a controller, the leader, polls the parker's descriptor; the other waiters poll only conditions of
+-- their own. Whoever finds wake-ups wakes the other waiters. When the leader leaves, it makes a different waiter the
+-- leader, so nothing stays in a controller without waiters. Each controller has its own leader, because the program may
+-- stop running any controller.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -20,14 +20,14 @@ local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 local _M = { name = "cqueues", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- A leader that has not returned this many seconds after its time will never be resumed.
+-- A leader that has not returned this many seconds after its deadline will never be resumed.
 local GRACE = 0.05
--- How often a job runner checks whether its controller ends. No benchmark covers it: none has jobs.
+-- How often a job runner checks whether its controller is about to end. No benchmark covers it: none has jobs.
 local STEP = 0.1
 
 local INFINITY = math.huge
 
--- By controller: { waiting, leader }, and the job runner, which must not keep the controller alive.
+-- { waiting, leader } by controller, and the job runner by controller, which must not keep the controller alive.
 local groups = setmetatable({}, { __mode = "k" })
 local runners = setmetatable({}, { __mode = "k" })
 
@@ -69,7 +69,7 @@ local function group_here()
 end
 
 
--- Polls the descriptor as the leader. cqueues accepts such an object as a descriptor.
+-- Polls the descriptor as the leader. cqueues polls any object with a field pollfd.
 local function poll_descriptor(group, me, fd, now, left)
     group.leader = me
     me.back = now + left + GRACE
@@ -112,14 +112,14 @@ function _M.wait(waiter, seconds)
 end
 
 
--- --- renewals, by one coroutine in each controller with something to renew ---
+-- --- renewals, run by one coroutine in each controller with something to renew ---
 
 local function spawn(fn, ...)
     cqueues.running():wrap(fn, ...)
 end
 
 
--- Runs jobs. A controller ends when its coroutines have ended and notifies nobody, so this coroutine checks every STEP
+-- Runs jobs. A controller ends without notice when its coroutines have ended, so this coroutine checks every STEP
 -- whether it is the last one.
 local function run_jobs(runner)
     local controller = cqueues.running()

@@ -1,7 +1,7 @@
--- The host of Neovim. In a coroutine only the coroutine waits; a wait that begins in the main loop, where all of
--- Neovim's functions may be called, goes on there. Elsewhere in the main loop vim.wait() lets the user interface,
--- timers and scheduled callbacks go on. A fast event, a callback of libuv's, must not call vim.wait(): some versions
--- end the editor then.
+-- The host of Neovim. In a coroutine, only the coroutine waits. A wait that begins in the main loop, where all of
+-- Neovim's functions may be called, is resumed there. Outside of coroutines, vim.wait() keeps the user interface,
+-- timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(), which then ends
+-- the editor in some versions.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -26,8 +26,8 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
--- The timer runs in a fast event, where locks can be renewed. on_lost may call functions of the editor, so it is
--- scheduled.
+-- Starts a function. The timer runs in a fast event, where locks can be renewed. on_lost may call functions of the
+-- editor, so it is scheduled.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
@@ -44,7 +44,7 @@ function _M.is_yieldable()
 end
 
 
--- Returns a job runner everywhere: outside of coroutines, locks are renewed while their objects live.
+-- Returns a job runner everywhere. Outside of coroutines, locks are renewed while their objects live.
 function _M.job_runner()
     return runner
 end

@@ -1,10 +1,10 @@
--- The host of a worker of nginx. Only the light thread waits, for its own semaphore. The wake timer posts it;
--- without the wake timer the waiter polls.
+-- The host of an nginx worker. Only the light thread waits, for its own semaphore. The wake timer posts the semaphore;
+-- without the wake timer, the waiter polls.
 --
--- The wake timer runs in a timer of nginx and reads from a connection to the wake thread, which sends a byte when there
--- are wake-ups to deliver. It ends soon after the last waiter has left, because a running timer would keep the worker
--- from exiting. No wait may rely on it: nginx may drop the timer, and an error may end it. So each wait is short, and
--- the next one starts the timer again.
+-- The wake timer is a timer of nginx that reads from a connection to the wake thread, which sends a byte when there are
+-- wake-ups to deliver. The timer ends soon after the last waiter has left, because a running timer would keep the
+-- worker from exiting. No wait may rely on the timer: nginx may drop it, and an error may end it. So each wait is
+-- short, and the next wait starts the timer again.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -24,7 +24,7 @@ local POLL_EVERY = parker.POLL_EVERY
 -- The shortest wait, in seconds: nginx's timers count milliseconds.
 local SHORTEST = 0.001
 
--- Phases of http { } and stream { } that can wait. For other phases, nginx itself is asked.
+-- Phases of http { } and stream { } that can wait. can_phase_wait() asks nginx about other phases.
 local YIELDABLE = {
     access = true, content = true, precontent = true, preread = true, rewrite = true, server_rewrite = true,
     timer = true, proxy_ssl_cert = true, proxy_ssl_verify = true, ssl_cert = true, ssl_client_hello = true,
@@ -40,8 +40,8 @@ local idle, idle_count = {}, 0
 local probe
 
 
--- Returns whether the running phase can wait, and nginx's reason if not. ngx.sleep(0) would log an error in an nginx
--- without OpenResty's patch.
+-- Returns whether the current phase can wait, and nginx's reason if it cannot. ngx.sleep(0) would log an error in an
+-- nginx without OpenResty's patch.
 local function can_phase_wait()
     probe = probe or semaphore.new(0)
     local _, err = probe:wait(0)
@@ -77,23 +77,23 @@ end
 -- The longest wait that relies on the wake timer, in seconds. Benchmark: nginx, of 100 coroutines wait for one lock,
 -- and nothing happens.
 local LONGEST = 1
--- How long it stays without waiters, in seconds (benchmark: nginx, held for longer), and how often it checks for that
--- in a worker that is about to exit (no benchmark covers it).
+-- How long the timer stays without waiters, in seconds (benchmark: nginx, held for longer), and how often it checks for
+-- waiters in a worker that is about to exit (no benchmark covers it).
 local LINGER = 0.25
 local EXITING_STEP = 0.05
--- How late the wake timer and a waiter may notice that their time is over, in seconds.
+-- How late the wake timer and a waiter may notice a deadline, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
 -- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a timer that
--- has not started by then was dropped. Nobody requests another one for REST seconds, because nginx writes an alert each
--- time.
+-- has not started by then was dropped. No other timer is requested for REST seconds, because nginx logs an alert for
+-- each dropped timer.
 local START_TIMEOUT = 0.05
 local REST = 1
--- Expires only if the wake thread is gone, because nginx logs an error each time.
+-- Expires only if the wake thread is gone, because nginx logs an error for each expiry.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Whether the wake timer runs, whether it was requested, and until when nobody requests it again.
+-- Whether the wake timer runs, whether it was requested, and until when it is not requested again.
 local armed = false
 local coming = false
 local rest_until = 0
@@ -101,7 +101,7 @@ local asked_times = 0
 
 -- Waits by waiter number. The waits of killed light threads stay until sweep() finds them.
 local visits, count = {}, 0
--- How many waits were dropped.
+-- The number of dropped waits.
 local dropped = 0
 local idle_since = 0
 
@@ -132,7 +132,7 @@ local function forget_visit(waiter)
 end
 
 
--- Removes a waiter without a light thread from its queue. If the thread comes back after all, it queues again.
+-- Removes a waiter without a light thread from its queue. If the light thread returns after all, it queues again.
 local function drop(waiter)
     if visits[waiter] then
         forget_visit(waiter)
@@ -143,8 +143,8 @@ local function drop(waiter)
 end
 
 
--- Sets waiting.drop_gone. Delivering a wake-up to a waiter that is gone drops it, see wake(). Its grant then goes to
--- the next waiter, which may be gone too.
+-- Sets waiting.drop_gone. Delivering a wake-up to a waiter that is gone drops the waiter; see wake(). The waiter's
+-- grant then passes to the next waiter, which may be gone too.
 function waiting.drop_gone()
     local before = dropped
     local last
@@ -155,7 +155,7 @@ function waiting.drop_gone()
 end
 
 
--- Drops waiters that two checks find past their time: they were killed.
+-- Drops waiters that are past their deadline in two successive checks: their light threads were killed.
 local function sweep(now)
     for waiter, visit in pairs(visits) do
         if now > visit.over_at + GRACE then
@@ -257,7 +257,7 @@ end
 
 
 -- Begins a wait of at most `seconds`. Returns how long the waiter may rely on being woken, and the argument for
--- leave(); nil if it must poll.
+-- leave(). Returns nil if the waiter must poll.
 local function enter(waiter, seconds)
     if not armed and not coming and not ask_for_timer() then
         return nil
@@ -272,7 +272,7 @@ local function enter(waiter, seconds)
 end
 
 
--- Ends a wait, after a wake-up or when its time is over.
+-- Ends a wait after a wake-up or at its deadline.
 local function leave(waiter, visit, woken)
     if coming and visit.asked == asked_times and not woken then
         rest("nginx ran no timer; raise lua_max_running_timers")
@@ -285,8 +285,8 @@ end
 
 -- --- waits ---
 
--- Wakes a light thread. If it was killed or ended with its request, nginx has removed it from the waiters of the
--- semaphore; then the waiter must leave its queue.
+-- Wakes a light thread. nginx removes a light thread from the waiters of the semaphore if it was killed or its request
+-- has ended. The waiter must then leave its queue.
 local function wake(me)
     if me.woken then
         return
@@ -312,7 +312,7 @@ end
 
 local function give_back(me, heard)
     if me.woken and not heard then
-        me.semaphore:wait(0)  -- it was posted after the time was over
+        me.semaphore:wait(0)  -- the semaphore was posted after the deadline
     end
     me.woken = false
     idle_count = idle_count + 1
@@ -343,19 +343,19 @@ end
 
 -- --- phases that cannot yield ---
 
--- First and longest sleep of a wait, in seconds; each sleep is twice as long as the one before. A wake-up does not end
--- a sleep. No benchmark covers it: none waits there.
+-- The first and the longest sleep of a wait, in seconds; each sleep is twice as long as the previous one. A wake-up
+-- does not end a sleep. No benchmark covers them: none waits in such a phase.
 local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 
--- Creates the host for phases that cannot yield, for programs that have replaced ngx.sleep by a function that works
--- there: Kong's sleeps in init_worker_by_lua, where its workers wait for each other. lua-resty-lock calls that
--- function, so this host does too. It blocks the whole worker. `sleep_there` is ngx.sleep.
+-- Creates the host for phases that cannot yield. It serves programs that have replaced ngx.sleep by a function that
+-- works there: Kong's ngx.sleep works in init_worker_by_lua, where its workers wait for each other. lua-resty-lock
+-- calls that function, so this host does too. A wait blocks the whole worker. `sleep_there` is ngx.sleep.
 function _M.new_sleeping_host(sleep_there)
     local host = { name = "nginx", now = none.now, stops_all = true }
     local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is a C function
 
-    -- False without a reason: the next host is asked.
+    -- Returns false without a reason, so that the next host is asked.
     function host.is_yieldable()
         if not is_replaced then
             return false

@@ -11,14 +11,15 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- How often an exiting worker drops finished jobs, in seconds. No benchmark covers these two: none has jobs.
+-- How often an exiting worker drops finished jobs, in seconds. No benchmark covers this constant and the next: none has
+-- jobs.
 local EXITING_STEP = 0.2
--- The shortest sleep. A job may ask to run again at once, and ngx.sleep(0) would be a busy loop that writes a line to
--- the log each time.
+-- The shortest sleep. A job may ask to run again immediately, and ngx.sleep(0) would be a busy loop that writes a log
+-- line each time.
 local LEAST_SLEEP = 0.005
 
--- nginx's timers run up to this much early, in seconds. Without the margin a timer would be set again and again until
--- the job is due.
+-- nginx's timers run up to this much early, in seconds. Without the margin, a timer would be set repeatedly until the
+-- job is due.
 local TICK = 0.001
 
 local _M = {
@@ -32,7 +33,7 @@ local _M = {
     use_of = threads.use_of,
 }
 
--- When the timer runs. Earlier timers find nothing to do.
+-- The time at which the timer runs. Earlier timers find nothing to do.
 local due = INFINITY
 
 

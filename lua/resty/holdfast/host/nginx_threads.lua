@@ -1,4 +1,4 @@
--- The coroutines of nginx's light threads. nginx reuses them, and only LuaJIT's functions can inspect them.
+-- Inspects the coroutines of nginx's light threads. nginx reuses them, and only LuaJIT's C functions can inspect them.
 
 local ffi = require "ffi"
 
@@ -24,7 +24,7 @@ for _, declaration in ipairs(DECLARATIONS) do
 end
 
 
--- Makes a function that calls a function of LuaJIT for a coroutine. It returns `otherwise` if LuaJIT lacks the
+-- Makes a function that calls LuaJIT's C function `name` for a coroutine. It returns `otherwise` if LuaJIT lacks the C
 -- function.
 local function ask(name, otherwise)
     local known = pcall(function () return ffi.C[name] end)
@@ -42,7 +42,7 @@ local status = ask("lua_status", SUSPENDED)
 local request = ask("lua_getexdata", nil)
 
 
--- Returns whether a yield of the caller reaches nginx. nginx hides coroutine.isyieldable.
+-- Returns whether a yield of the caller reaches nginx, which hides coroutine.isyieldable.
 function _M.can_yield()
     return is_yieldable(co_running()) ~= 0
 end
@@ -52,8 +52,8 @@ end
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. The table of the request tells apart the uses of one coroutine, and of its
--- address.
+-- Identifies the caller for task_ids.lua. A coroutine and its address may be used again; the table of the request
+-- distinguishes the uses.
 function _M.identify()
     local context
     if has_context then
@@ -68,7 +68,7 @@ function _M.identify()
 end
 
 
--- The list in the registry that has nginx's light threads until they end or are killed.
+-- The list in the registry that keeps nginx's light threads until they end or are killed.
 local kept
 
 
@@ -82,7 +82,7 @@ local function position_in(list, co)
 end
 
 
--- Returns the position of a light thread in that list; nil for a coroutine that runs inside a light thread.
+-- Returns the light thread's position in the kept list; nil for a coroutine that runs inside a light thread.
 local function position_of(co)
     if kept then
         return position_in(kept, co)
@@ -103,7 +103,7 @@ function _M.use_of(co)
 end
 
 
--- Returns whether another coroutine will be resumed for the same use.
+-- Returns whether a coroutine other than the running one will be resumed for the same use.
 function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false
@@ -112,7 +112,7 @@ function _M.is_alive(co, use)
 end
 
 
--- Returns whether a coroutine will never run again for the same use. The running coroutine may now run for another
+-- Returns whether a coroutine will never run again for the same use. The running coroutine may now serve a different
 -- request. A coroutine that has resumed the running one has frames but no status.
 function _M.is_gone(co, use)
     if co == co_running() then
@@ -126,7 +126,7 @@ end
 
 
 -- Returns whether a function of the coroutine has the value in a local variable. nginx reuses coroutines and the memory
--- of requests, so the same coroutine may run another request at the same address.
+-- of requests, so the same coroutine may run a different request at the same address.
 function _M.has_local(co, value)
     local level = 0
     while getinfo(co, level, "f") do

@@ -1,11 +1,10 @@
--- The host of a program without an event loop: the process sleeps.
+-- The host of a program without an event loop: a wait blocks the process.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 
--- A wait here blocks the whole Lua state.
 local _M = { name = "none", stops_all = true }
 
 
@@ -14,7 +13,7 @@ function _M.is_yieldable()
 end
 
 
--- No tail call: LuaJIT does not compile tail calls of C functions.
+-- Has no tail call, because LuaJIT does not compile tail calls of C functions.
 function _M.now()
     local time = C.holdfast_now()
     return time

@@ -2,7 +2,7 @@
 -- resumes it.
 --
 -- Each wait has a timer. One poll handle watches the parker's descriptor while there are waiters, so that a loop
--- without waiters can end. A program may close all handles of its loop (uv.walk) during a wait; that wait is then never
+-- without waiters can end. If a program closes all handles of its loop (uv.walk) during a wait, the wait is never
 -- resumed.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
@@ -27,9 +27,9 @@ local function resume(co)
 end
 
 
--- Creates the job runner. It has one timer, which does not keep the loop from ending. If the program closes all handles
--- of its loop, the next lock creates another timer. The timer is never closed here, because luv crashes the process if
--- a Lua state is closed before the loop has run once more.
+-- Creates the job runner. Its one timer does not keep the loop from ending. If the program closes all handles of its
+-- loop, the next lock creates a new timer. The timer is never closed here, because luv crashes the process if a Lua
+-- state is closed before the loop has run once more.
 local function new_job_runner(uv, spawn)
     local jobs, timer
     local due = INFINITY  -- the time of the timer
@@ -73,9 +73,9 @@ local function new_job_runner(uv, spawn)
 end
 
 
--- Returns a host for `uv`, the module of libuv's functions, without name and is_yieldable, and its job runner. defer()
--- returns a function that calls its argument later, or nil if any callback may resume coroutines. spawn(fn, ...) starts
--- a coroutine.
+-- Returns a host for `uv`, the module of libuv's functions, and its job runner. The host has no name and no
+-- is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may resume coroutines.
+-- spawn(fn, ...) starts a coroutine.
 return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd

@@ -1,5 +1,5 @@
--- Takes locks and permits that are not free: waits for the holder, or for a process that is stopped inside the
--- dictionary. Also has the method wait of resty.lock, which waits for the holder and takes nothing.
+-- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped inside the
+-- dictionary. Also has resty.lock's method wait, which waits for the holder but takes no lock.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -24,7 +24,7 @@ local ALL_PERMITS, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.RWLOCK, core.SEMAP
 local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
--- Seconds that trylock and the like wait for an answer of the gate.
+-- How long trylock and similar methods wait for an answer of the gate, in seconds.
 local ASKS_FOR = 1
 
 local _M = {}
@@ -37,8 +37,8 @@ function _M.is_final(code, timeout)
 end
 
 
--- Creates a request (wait/wait.lua) for the key of the grant. It sets one field at a time, because an initialiser costs
--- three times as much.
+-- Creates a request (wait/wait.lua) for the key of the grant. Sets one field at a time, because an initialiser takes
+-- three times as long.
 local function new_request(self, grant, exptime, timeout, step)
     local request = ffi_new(request_type)
     request.handle, request.key_id = grant.dict, grant.key_id
@@ -49,8 +49,8 @@ end
 _M.new_request = new_request
 
 
--- Sets the coroutine that will hold what is requested. Called when the caller's host is known. Permits of a semaphore
--- have no such coroutine.
+-- Sets the coroutine that will hold the requested lock. Called when the caller's host is known. Permits of a semaphore
+-- are held by no particular coroutine.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
         request.holder = holder_of(self.settings.holder, request.certain)
@@ -71,7 +71,8 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. A gate admits a lock only for a waiter in its queue, so there polling would not work.
+-- Returns how the object waits. A gate admits a lock only for a waiter in its queue, so polling does not work with a
+-- gate.
 local function way_of(self, request)
     if self.settings.wait == "poll" and not request.tries and not find_gate(request.handle) then
         return poll
@@ -80,7 +81,7 @@ local function way_of(self, request)
 end
 
 
--- Returns the reason for a wait that ended at its timeout without the lock.
+-- Returns the error for a wait that timed out.
 local function reason_of_timeout(handle, key)
     local found = find_gate(handle)
     return found and found.reason_of_timeout(handle, key) or "timeout"
@@ -88,9 +89,9 @@ end
 
 
 -- Waits for what the object requested. Returns the results of keep(self, request, grant, seconds waited, why), which
--- then owns the grant; nil and the reason, and the keys after a deadlock.
+-- then owns the grant. On failure returns nil, the reason and, after a deadlock, the keys.
 --
--- A waiting coroutine keeps the stack frames of all functions between it and the sleep, and its stack grows by
+-- A waiting coroutine keeps the stack frames of all functions between this one and the sleep, and its stack grows by
 -- doubling. So these functions are few and have few variables, which are declared where they are assigned.
 local function wait(self, request, grant, keep, why)
     if request.timeout <= 0 then
@@ -122,7 +123,7 @@ _M.wait = wait
 
 
 -- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds that the
--- answer took; nil and "held", or the reason why that is unknown.
+-- answer took. Returns nil and "held", or nil and why the answer is unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -139,7 +140,7 @@ local function ask(self, request, grant, keep, why)
 end
 
 
--- Stores a grant that was waited for in the object. Returns what lock() returns.
+-- Stores a grant in the object after the wait. Returns what lock() returns.
 local function keep(self, request, grant, elapsed, why)
     local key = memo[request.key_id]
     if self.cdata then
@@ -171,13 +172,13 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The number of the grant that the present call found. No other Lua code runs before it is read.
+-- The number of the grant that the current call found. No other Lua code runs before it is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }
 
 
--- Waits as the object's settings say. Returns the seconds waited; nil and the reason, and the keys after a deadlock.
+-- Waits as the object's settings say. Returns the seconds waited; nil, the reason and, after a deadlock, the keys.
 local function wait_watching(self, request)
     if request.timeout <= 0 then
         return nil, "timeout"
@@ -204,8 +205,8 @@ local function finish(grant, ...)
 end
 
 
--- The method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil and the reason, and the keys after a
--- deadlock.
+-- Implements the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
+-- deadlock, the keys.
 function _M.wait_for_release(self, key, opts)
     held_lock.check(self, "wait")
     local timeout, err, _
@@ -223,12 +224,12 @@ function _M.wait_for_release(self, key, opts)
     if code == OK then
         return 0
     elseif code == ELSEWHERE then
-        return nil, "held"  -- maybe by another machine, whose release nobody here notices
+        return nil, "held"  -- maybe by another machine, and nothing here notices its release
     elseif _M.is_final(code, timeout) then
         return nil, reason(code)
     end
     local number = watched[0]
-    local grant = take_grant(handle, key)  -- holds no lock, only the key
+    local grant = take_grant(handle, key)  -- contains only the key and holds no lock
     local request = new_request(self, grant, 0, timeout, self.step)
     request.watches, request.fair, request.watched[0] = true, false, number
     return finish(grant, wait_watching(self, request))

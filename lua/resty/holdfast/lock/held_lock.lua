@@ -1,5 +1,5 @@
--- Methods of objects that hold one lock at a time: resty.lock and resty.rwlock. The field `cdata` has the object's
--- grant (lease_pool.lua), or false while it holds nothing.
+-- Methods of objects that hold one lock at a time: resty.lock and resty.rwlock. The field `cdata` is the object's grant
+-- (lease_pool.lua), or false while the object holds nothing.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -31,8 +31,8 @@ local methods = {}
 local _M = { methods = methods }
 
 
--- Defaults of the options `ratio` and `max_step`. They are in the class, because a table of more than eight fields
--- takes twice the memory.
+-- Defaults of the options `ratio` and `max_step`. They are fields of the class, because an object with more than eight
+-- fields takes twice the memory.
 local RATIO, MAX_STEP = 2, 0.5
 
 
@@ -50,7 +50,7 @@ end
 function _M.new(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     local self = setmetatable({
         cdata = false, dict = dict, settings = settings, exptime = exptime, timeout = timeout, step = step,
-        key = nil,  -- reserves its place: a table that grows with its first lock costs three times as much
+        key = nil,  -- reserves the field: growing the table at the first lock costs three times as much
     }, mt)
     if ratio ~= RATIO or max_step ~= MAX_STEP then
         self.ratio, self.max_step = ratio, max_step
@@ -65,7 +65,7 @@ local function bad_receiver(self, method)
 end
 
 
--- Raises for a receiver that is no lock object, at the line that called the method. Every lock object has the field
+-- Raises, at the line that called the method, for a receiver that is not a lock object. Every lock object has the field
 -- cdata.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
@@ -76,7 +76,7 @@ end
 local check = _M.check
 
 
--- Returns the key as a string; nil and the reason if it is not valid or the object holds something.
+-- Returns the key as a string; nil and the reason if the key is not valid or the object holds something.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -95,8 +95,8 @@ function _M.free_key(self, key, method)
 end
 
 
--- Returns the grant of an object and its key; nil if it holds nothing. In a finaliser the collector may have released
--- the grant already.
+-- Returns the grant of an object and its key; nil if the object holds nothing. In a finaliser, the collector may
+-- already have released the grant.
 local function held_by(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -113,14 +113,14 @@ local function held_by(self, method)
 end
 
 
--- Stores the grant in the object. The library already has `task_id` as its holder.
+-- Stores the grant in the object. The library has already recorded `task_id` as holder.
 function _M.settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
     if self.settings.watched then
         begin_watch(self, exptime)
     end
-    if why then  -- lost if there is no memory for it
+    if why then  -- dropped if there is no memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end
@@ -147,9 +147,9 @@ local function conclude(self, grant, key, code)
 end
 
 
--- Releases the lock of this object and wakes a waiter. Does not yield. Returns 1; nil and "unlocked", "not owner" (the
--- lock was lost), "dictionary not found", or "timeout" (a process is stopped in the middle of a change: the lock is
--- still held, unlock again).
+-- Releases the lock of this object and wakes a waiter. Does not yield. Returns 1, or nil and "unlocked", "not owner"
+-- (the lock was lost), "dictionary not found" or "timeout". After "timeout" (a process is stopped in the middle of a
+-- change), the lock is still held: call unlock() again.
 function methods.unlock(self)
     local grant, key = held_by(self, "unlock")
     if not grant then
@@ -160,7 +160,7 @@ function methods.unlock(self)
 end
 
 
--- Returns the reason for the caller. Calls on_lost if it means that the lock is lost.
+-- Returns the error for the caller. Calls on_lost if the lock is lost.
 local function failure(self, key, code)
     local err = reason(code)
     if self.settings.watched and (code == NOT_OWNER or code == NOT_FOUND or code == REMOVED) then
@@ -183,14 +183,14 @@ _M.outcome = outcome
 -- --- hand-over ---
 --
 -- A program may pass an object to another coroutine, which then releases the lock. The library records one coroutine as
--- the holder (tasks/task_ids.lua). The search for deadlocks relies on it being the one that will release the lock.
+-- the holder (tasks/task_ids.lua). The search for deadlocks relies on this coroutine to release the lock.
 --
--- The holder is the coroutine that took the lock or, after hand_over(), the next one that uses the object. If two use
--- an object without hand_over(), either may release the lock, so none is recorded any more. `with` releases its own
--- lock, whichever coroutines use the object; after hand_over() none is recorded.
+-- The holder is the coroutine that took the lock or, after hand_over(), the next coroutine that uses the object. If two
+-- coroutines use an object without hand_over(), either may release the lock, so no holder is recorded any more. `with`
+-- releases its own lock, whichever coroutines use the object; after hand_over(), no holder is recorded for this lock.
 --
--- Two fields of an object have the token of a grant: `scoped` if `with` holds it, `handed` if it was handed over and
--- not used since.
+-- Two fields of an object contain the token of a grant: `scoped` if `with` holds it, `handed` if it was handed over and
+-- has not been used since.
 
 local function token_of(grant)
     return tonumber(grant.lease.sequence)
@@ -207,8 +207,8 @@ local function name_holder(grant, key, task_id)
 end
 
 
--- Changes the recorded holder for `user`, which is another coroutine. If the library cannot record it now, the next use
--- does.
+-- Changes the recorded holder to `user`, which is a different coroutine. If the library cannot record it now, the next
+-- use does.
 local function change_hands(self, grant, key, user)
     local token = token_of(grant)
     if self.handed == token then
@@ -221,7 +221,7 @@ local function change_hands(self, grant, key, user)
 end
 
 
--- Records that the calling coroutine uses an object that holds something. Background jobs must not call this.
+-- Records that the calling coroutine uses an object that holds something. Background jobs must not call this function.
 local function used(self, grant, key)
     local task_id = grant.task_id
     if task_id == NOBODY or task_id == base and not self.handed then
@@ -235,7 +235,7 @@ end
 _M.used = used
 
 
--- Records no coroutine as holder until one uses the object. Returns the code.
+-- Records no holder until a coroutine uses the object. Returns the code.
 local function hand_over(self, grant, key)
     local holder = self.settings.holder
     local code = name_holder(grant, key, holder == NOBODY and NOBODY or base)
@@ -248,9 +248,9 @@ end
 
 -- --- methods for the held lock ---
 
--- Makes the held lock expire `time` seconds from now; 0 and math.huge: never. Default: the exptime of new(). Does not
--- yield. Returns true; nil and "unlocked", "not found" (lost, and free now), "not owner" (lost, and held by another),
--- "dictionary not found" or "timeout".
+-- Makes the held lock expire `time` seconds from now; 0 and math.huge mean never. Default: the exptime of new(). Does
+-- not yield. Returns true; nil and "unlocked", "not found" (lost, and free now), "not owner" (lost, and held by someone
+-- else), "dictionary not found" or "timeout".
 function methods.expire(self, time)
     local grant, key = held_by(self, "expire")
     if not grant then
@@ -267,7 +267,7 @@ function methods.expire(self, time)
 end
 
 
--- Makes a method of body(self, grant, key). The method returns nil and "unlocked" if the object holds nothing.
+-- Makes a method from body(self, grant, key). The method returns nil and "unlocked" if the object holds nothing.
 local function on_held(method, body)
     return function (self)
         local grant, key = held_by(self, method)
@@ -280,14 +280,14 @@ end
 _M.on_held = on_held
 
 
--- Declares that another coroutine will release the lock of this object. Does not yield. Returns true; the errors are
--- those of expire().
+-- Declares that another coroutine will release the lock of this object. Does not yield. Returns true, or an error of
+-- expire().
 methods.hand_over = on_held("hand_over", function (self, grant, key)
     return outcome(self, key, hand_over(self, grant, key))
 end)
 
 
--- Returns the fencing token of the held lock, a whole number that grows with each grant of the key; nil and "unlocked".
+-- Returns the fencing token of the held lock, an integer that grows with each grant of the key; nil and "unlocked".
 -- Does not yield.
 methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
@@ -310,14 +310,14 @@ methods.remaining = on_held("remaining", function (self, grant, key)
 end)
 
 
--- Returns whether this object holds a lock that has not expired and was not taken from it. Does not yield.
+-- Returns whether this object holds a lock that has not expired and was not taken from the object. Does not yield.
 function methods.valid(self)
     check(self, "valid")
     return methods.remaining(self) ~= nil
 end
 
 
--- Raises unless `max` is nil or a whole number.
+-- Raises unless `max` is nil or an integer, at least 0.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
@@ -325,8 +325,8 @@ local function check_max(max)
 end
 
 
--- Adds the methods that describe a key, whichever object holds it, to a class. check_self(self, name) raises for a
--- wrong receiver.
+-- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises for a wrong
+-- receiver.
 function _M.add_queries(class, check_self)
     -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
     -- reason. Yields only in a cluster, for a lock that no process of this machine holds.
@@ -335,8 +335,8 @@ function _M.add_queries(class, check_self)
         return find_holder(self.dict[1], key, self.settings.block)
     end
 
-    -- Returns an array of such tables, at most `max` (default 100, limit 4096), the longest holder first; nil and a
-    -- reason. Does not yield.
+    -- Returns an array of such tables for all holders, at most `max` (default 100, limit 4096), the longest holder
+    -- first; nil and a reason. Does not yield.
     function class.holders(self, key, max)
         check_self(self, "holders")
         check_max(max)
@@ -353,8 +353,8 @@ end
 _M.add_queries(methods, check)
 
 
--- Releases only what `with` took, because the function may have unlocked it and locked another key. If the release is
--- refused now, the library tries again later.
+-- Releases only what `with` took, because the function may have unlocked that lock and taken the lock of another key.
+-- If the release is refused now, the library tries again later.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")
     if grant and token_of(grant) == token then
@@ -371,7 +371,7 @@ local function keep(self)
 end
 
 
--- Makes the method `with` for objects whose locks take(self, key, opts) takes.
+-- Makes the method `with` for objects whose locks are taken by take(self, key, opts).
 function _M.with(name, take, known)
     return later.fn("resty.holdfast.lock.with", function (with)
         return with.method(name, {

@@ -1,5 +1,5 @@
 -- Grants: the leases of lock objects, with finalisers. A grant may outlive its object, until the collector releases the
--- lock. Creating a grant costs ten times as much as creating the object, so an object has one only while it holds a
+-- lock. Creating a grant takes ten times as long as creating the object. So an object has a grant only while it holds a
 -- lock, and the pool reuses grants.
 --
 -- key_id is the number of the key in the memo, or 0 if nothing is held or requested. task_id is the recorded holder
@@ -16,7 +16,7 @@ local ffi_metatype, ffi_new = ffi.metatype, ffi.new
 local NOBODY = task_ids.NOBODY
 
 -- Lua values by number. A finaliser gets only its cdata, which can store a number but no Lua value. Free numbers form a
--- list from memo[FREE_LIST_REF]; 0 or nil ends it.
+-- list that begins at memo[FREE_LIST_REF] and ends with 0 or nil.
 local FREE_LIST_REF = 0
 local memo = {}
 
@@ -58,8 +58,8 @@ local function count(task_id, change)
 end
 
 
--- The finaliser. The library compares the lease with the holder's, so a lock of another holder or of a parent process
--- stays.
+-- Releases a grant; called as its finaliser. The library compares the lease with the holder's lease, so a lock of
+-- another holder or of a parent process stays.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -77,11 +77,11 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- Limit of the pool: more grants than a program uses between two collections waste memory. Benchmark: new + lock +
--- unlock.
+-- The most grants in the pool. A larger pool than a program uses between two collections would waste memory. Benchmark:
+-- new + lock + unlock.
 local MOST_SPARE = 1024
--- The count is a field, because compiled code reloads the other variables of this file after an assignment to one. The
--- nil makes LuaJIT keep the grants in the array part.
+-- The count is a field, because compiled code reloads the other variables of this file after an assignment to one of
+-- them. The nil makes LuaJIT keep the grants in the array part.
 local spare = { nil, count = 0 }
 
 
@@ -103,7 +103,7 @@ end
 
 
 -- Counts a grant that the library has filled, and its recorded holder. A stack overflow, here or in empty(), happens
--- before the count.
+-- before the counting.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then
@@ -123,8 +123,8 @@ function _M.pass(grant, task_id)
 end
 
 
--- Returns a grant that holds nothing to the pool. A grant that the collector has finalised is not reused, because its
--- finaliser is gone.
+-- Returns a grant that holds nothing to the pool. Does not reuse a grant that the collector has finalised, because its
+-- finaliser will not run again.
 local function give_back(grant)
     local key_id = grant.key_id
     if key_id > 0 then

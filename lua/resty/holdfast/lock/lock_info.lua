@@ -1,4 +1,4 @@
--- The holders of a key, why they hold it, and the number of waiters: for people, logs and metrics.
+-- The holders of a key, their reasons, and the number of waiters: for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -6,7 +6,7 @@ local find_gate = require("resty.holdfast.dictionary.gate").find
 local warn = require("resty.holdfast.program").warn
 
 local C, enter, grow, key_string, leave = core.C, core.enter, core.grow, core.key_string, core.leave
-local concat, format, min = table.concat, string.format, math.min
+local concat, format, maximum, min = table.concat, string.format, math.max, math.min
 local ffi_cast, ffi_new, ffi_sizeof, ffi_str = ffi.cast, ffi.new, ffi.sizeof, ffi.string
 local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
 local printable, quote, reason = core.printable, core.quote, core.reason
@@ -49,8 +49,8 @@ local function describe(found)
 end
 
 
--- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Looks
--- only at this machine.
+-- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Finds
+-- only holders on this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
     if not text then
@@ -68,8 +68,8 @@ function _M.find_here(handle, key)
 end
 
 
--- As find_here, but finds holders on other machines too. A gate may have to wait for an answer; `block` is the option
--- of a lock.
+-- Like find_here, but also finds holders on other machines. A gate may have to wait for an answer; `block` is the
+-- option of a lock.
 function _M.find(handle, key, block)
     local gate = find_gate(handle)
     if gate then
@@ -79,7 +79,7 @@ function _M.find(handle, key, block)
 end
 
 
--- Returns the numbers of holders and waiters of the key; nil and the reason. Writes at most `max` holders.
+-- Returns the number of holders and the number of waiters of the key; nil and the reason. Writes at most `max` holders.
 local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
@@ -117,7 +117,7 @@ function _M.find_all(handle, key, max)
 end
 
 
--- Returns whether the process is alive; nil if that is unknown. `lives` has earlier answers, by process.
+-- Returns whether the process is alive; nil if that is unknown. `lives` contains earlier answers, by process.
 local function is_alive(owner, lives)
     local id = tostring(owner)
     local code = lives[id]
@@ -135,7 +135,8 @@ end
 
 
 -- Returns the holders, at most `max`, and the number of waiters; nil and the reason. A process that is stopped in the
--- middle of a change delays this by about 20 ms at most. `lives`: a table that all keys of one listing share.
+-- middle of a change delays this function by about 20 ms at most. `lives` is a table that all keys of one listing
+-- share.
 function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
     local frame = enter()
@@ -163,12 +164,12 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a line about each wait that ends without the lock, with the holders ---
+-- --- the option log_timeouts: a log line, with the holders, for each wait that ends without the lock ---
 
 -- How many holders a line names.
 local NAMED = 3
 
--- By request.kind.
+-- Names by request.kind.
 local NAMES = { lock = "lock", [core.RWLOCK] = "rwlock", [core.SEMAPHORE] = "semaphore" }
 
 local function holder_text(holder)
@@ -179,7 +180,7 @@ local function holder_text(holder)
 end
 
 
--- Returns a text about the present holders.
+-- Returns a text about the current holders.
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
@@ -197,7 +198,7 @@ local function obstacle(handle, key)
 end
 
 
--- Writes the line. Raises nothing. `err`: the error that the method returns.
+-- Writes the log line. Never raises. `err` is the error that the method returns.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then
@@ -214,18 +215,20 @@ function _M.report_timeout(self, request, key, err)
 end
 
 
--- --- the numbers of held keys and of waiters in a dictionary ---
+-- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
--- Counting makes no table or string for a key, and is limited in time, because no other task of the process runs in the
+-- Counting creates no table or string per key. Its time is limited, because no other task of the process runs in the
 -- meantime. The limit is processor time, so a busy machine does not prevent the count.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
-local timespec_type = ffi.typeof("struct holdfast_timespec[1]")
+local timespec_type, waiters_type = ffi.typeof("struct holdfast_timespec[1]"), ffi.typeof("holdfast_waiter[?]")
 
 local CLOCK_THREAD_CPUTIME_ID = 3
 -- Keys between two checks of the time. No benchmark covers it: none counts held keys.
 local KEYS_AT_ONCE = 50
+-- Waiters of a key that are looked at. They queue in the order of their waits, so the first living one waits longest.
+local WAITERS_LOOKED_AT = 64
 
 
 -- Returns the processor time of this thread in seconds.
@@ -236,28 +239,46 @@ function _M.computed()
 end
 
 
+-- Returns how long the living waiter has waited that waits longest; nil if none wants the lock. Watchers do not.
+local function longest_wait(waiters, many, lives)
+    local longest
+    for i = 0, min(many, WAITERS_LOOKED_AT) - 1 do
+        local waiter = waiters[i]
+        if waiter.watches == 0 and waiter.waited > (longest or -1) and is_alive(waiter.owner, lives) ~= false then
+            longest = waiter.waited
+        end
+    end
+    return longest
+end
+
+
 -- Counts the keys that are packed in the frame. Returns OK, or the code of the first key that cannot be read.
-local function add_keys(handle, frame, found, held)
-    local counts, holder = ffi_new(counts_type), ffi_new(holder_type)
+local function add_keys(handle, frame, found, lives)
+    local counts, holder, waiters = ffi_new(counts_type), ffi_new(holder_type), ffi_new(waiters_type, WAITERS_LOOKED_AT)
+    local held, hold = found.held, found.longest_hold
     local key = frame.value.data
     for _ = 1, frame.count[0] do
         local length = ffi_cast(length_type, key)[0]
-        local code = C.holdfast_look(handle, key + 4, length, holder, 1, counts, nil, WAITER_SIZE, 0, counts + 1)
+        local code = C.holdfast_look(handle, key + 4, length, holder, 1, counts, waiters, WAITER_SIZE,
+                                     WAITERS_LOOKED_AT, counts + 1)
         if code ~= OK then
             return code
         end
+        local wait = longest_wait(waiters, counts[1], lives)
         if counts[0] > 0 then
-            local kind = KINDS[tonumber(holder[0].kind)]
+            local kind, contended = KINDS[tonumber(holder[0].kind)], wait and "yes" or "no"
             held[kind] = held[kind] + 1
+            hold[contended] = maximum(hold[contended], holder[0].held)
         end
         found.waiters = found.waiters + counts[1]
+        found.longest_wait = maximum(found.longest_wait, wait or 0)
         key = key + 4 + length
     end
     return OK
 end
 
 
-local function add_some(handle, cursor, found)
+local function add_some(handle, cursor, found, lives)
     local frame = enter()
     local code
     repeat
@@ -267,20 +288,22 @@ local function add_some(handle, cursor, found)
         end
     until code ~= BUFFER
     if code == OK then
-        code = add_keys(handle, frame, found, found.held)
+        code = add_keys(handle, frame, found, lives)
     end
     leave()
     return code
 end
 
 
--- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n }; nil and the reason, which is "timeout" after
+-- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n, longest_wait = seconds, longest_hold = { yes =
+-- seconds, no = seconds } }, the last for keys with and without waiters; nil and the reason, which is "timeout" after
 -- `seconds` of processor time.
 function _M.count_all(handle, seconds)
     local deadline = _M.computed() + seconds
-    local found, cursor = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0 }, ffi_new(cursor_type)
+    local found, cursor, lives = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0, longest_wait = 0,
+                                   longest_hold = { yes = 0, no = 0 } }, ffi_new(cursor_type), {}
     repeat
-        local code = add_some(handle, cursor, found)
+        local code = add_some(handle, cursor, found, lives)
         if code ~= OK then
             return nil, reason(code)
         end

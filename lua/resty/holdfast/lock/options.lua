@@ -1,5 +1,5 @@
--- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method: a method calls a
--- reader, and the reader calls its checks.
+-- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method. So only a method
+-- may call a reader, and only a reader may call the checks.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -17,7 +17,7 @@ local WHY_MAX = core.WHY_MAX
 -- The default timeout, in seconds.
 local DEFAULT_TIMEOUT = 5
 
--- Levels for error(). The line to blame comes after the check, the reader and the method.
+-- Levels for error(). The line to blame is the caller of the method, which calls the reader, which calls the check.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 
@@ -38,16 +38,16 @@ end
 local DEFAULT_WAIT = default_wait()
 
 -- The coroutine that is recorded as holder of an object's locks: task_ids.NOBODY, task_ids.base, or false for the
--- coroutine that takes the lock. In nginx the light thread that takes a lock may not be the one that releases it.
+-- coroutine that takes the lock. In nginx, a different light thread may release the lock.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: it blocks the process where the host allows no wait. `watched`: it
--- has a watch (lock/renewal.lua) for each lock.
+-- Settings of an object without options. `block`: a wait blocks the process where the host allows no wait. `watched`:
+-- each lock of the object has a watch (lock/renewal.lua).
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
                          renew = false, on_lost = false, log_timeouts = false }
 
 
--- --- checks: an option that is nil or acceptable -------------------------------------------------------
+-- --- checks: the option is nil or acceptable ----------------------------------------------------------
 
 local function refusal(name, method, accepted, given)
     return 'bad option "' .. name .. '" to ' .. method .. ": " .. accepted .. " expected, got " .. describe(given)
@@ -103,7 +103,7 @@ end
 
 -- --- readers -------------------------------------------------------------------------------------------
 
--- Sorts the names.
+-- Returns the names in order.
 local function accepted_names(names)
     sort(names)
     local count = #names
@@ -112,9 +112,9 @@ local function accepted_names(names)
 end
 
 
--- Returns the name of an unknown option; nil if all are known. It does not use pairs(): in a finaliser, a compiled loop
--- over pairs() never ends if it is entered with another table. LuaJIT then returns to the compiled code until it may
--- record more code, which it may not in a finaliser.
+-- Returns the name of an unknown option; nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
+-- over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled code until it
+-- may record more code, which it may not do in a finaliser.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do
@@ -124,7 +124,7 @@ local function unknown(opts, known)
 end
 
 
--- Reads a number as lua-resty-lock does: false counts as not given, and strings and cdata numbers are converted.
+-- Reads a number as lua-resty-lock does: false counts as absent, and strings and cdata numbers are converted.
 local function loose_number(given)
     if type(given) == "string" or type(given) == "cdata" then
         return tonumber(given) or given
@@ -138,7 +138,7 @@ local function is_number(given)
 end
 
 
--- Returns the value, or nil for a bad one, with a warning. lua-resty-lock notices bad values only during a wait, or
+-- Returns the value, or nil with a warning for a bad one. lua-resty-lock notices bad values only during a wait or
 -- never, so they must not raise.
 local function noticed(name, given, is_acceptable, method)
     if given == nil or is_acceptable(given) then
@@ -149,7 +149,7 @@ local function noticed(name, given, is_acceptable, method)
 end
 
 
--- Reads the argument of expire() like the option exptime.
+-- Reads the argument of expire() as the option exptime is read.
 function _M.read_time(given)
     local time = loose_number(given)
     if time == nil or is_number(time) then
@@ -160,7 +160,7 @@ function _M.read_time(given)
 end
 
 
--- Reads options as lua-resty-lock does: a negative timeout is 0.
+-- Reads options as lua-resty-lock does. A negative timeout counts as 0.
 local function as_the_original(opts, method)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
     local step = noticed("step", loose_number(opts.step), is_time, method)
@@ -176,8 +176,8 @@ local function as_the_original(opts, method)
 end
 
 
--- Returns the options. The modules that lua-resty-lock does not have refuse unknown options; its own methods log a
--- warning.
+-- Returns the options. Modules that lua-resty-lock does not have refuse unknown options; for its own methods, unknown
+-- options only log a warning.
 local function check_names(opts, method, known)
     if type(opts) ~= "table" then
         local text = "bad options to " .. method .. ": table expected, got " .. type(opts)
@@ -209,7 +209,7 @@ function _M.known(names, lenient)
 end
 
 
--- Modules newer than resty.lock refuse new(dictionary) for new(nothing, dictionary).
+-- Raises for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
         error("bad call of new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
@@ -225,7 +225,7 @@ local function holder_of(deadlock)
 end
 
 
--- Returns the times, the settings and the permits of a new object. `defaults` has values for absent options.
+-- Returns the times, the settings and the permits of a new object. `defaults` contains values for absent options.
 function _M.read_new(opts, known, defaults)
     opts = check_names(opts, "new", known)
     local times = {
@@ -254,7 +254,7 @@ function _M.read_new(opts, known, defaults)
 end
 
 
--- Returns exptime, timeout and why of a call that takes a lock; each may be nil.
+-- Returns exptime, timeout and why of a call that takes a lock. Each may be nil.
 function _M.read_call(opts, method, known)
     opts = check_names(opts, method, known)
     local why = typed(opts, "why", method, "string")

@@ -1,6 +1,6 @@
--- The options renew and on_lost. An object with one of them has a watch for each lock that it takes, in its field
--- `watch`. The watch is the background job that renews the lock, and has what on_lost needs. A lock behind a gate may
--- be lost at any time, so its watch also checks whether it is still held.
+-- The options renew and on_lost. An object with one of these options has a watch for each lock that it takes, in its
+-- field `watch`. The watch is the background job that renews the lock, and has what on_lost needs. A lock behind a gate
+-- may be lost at any time, so its watch also checks whether it is still held.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -20,8 +20,8 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime, and retries per exptime after a stopped process prevented one. No benchmark covers these three:
--- none renews.
+-- Renewals per exptime, and retries per exptime if a stopped process has prevented a renewal. No benchmark covers the
+-- next three constants: none renews.
 local RENEWALS = 3
 local RETRIES = 10
 -- How often the watch of a lock behind a gate checks it, in seconds.
@@ -29,8 +29,8 @@ local CHECK_EVERY = 0.15
 
 local INFINITY = math.huge
 
--- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. It has is_alive(co, use)
--- and use_of(co) if the status of a coroutine does not show whether it will run again.
+-- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. If the status of a
+-- coroutine does not show whether it will run again, the job runner also has is_alive(co, use) and use_of(co).
 hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
@@ -47,7 +47,7 @@ Watch.__index = Watch
 local WEAK = { __mode = "v" }
 
 
--- Returns the job runner for the caller's locks, and the caller's coroutine, if it is one. Renewals end with the
+-- Returns the job runner for the caller's locks, and the caller's coroutine if there is one. Renewals end with the
 -- coroutine.
 local function find_runner()
     local co, is_main = co_running()
@@ -65,7 +65,7 @@ function _M.can_renew()
 end
 
 
--- Returns the reason for on_lost. It is the same whether or not the lock has another holder now.
+-- Returns the reason for on_lost. The reason does not depend on whether the lock has a new holder.
 function _M.loss(code)
     return reason(code == NOT_FOUND and NOT_OWNER or code)
 end
@@ -79,18 +79,18 @@ local function tell(on_lost, lock, key, err)
 end
 
 
--- Returns on_lost, if it is set and was not called for this lock. In a forked child returns nil: the lock belongs to
--- the parent.
-local function to_be_told(watch, lock)
-    if watch.told or watch.pid ~= getpid() then
+-- Returns on_lost if it is set and was not yet called for this lock. Returns nil in a forked child, because the lock
+-- belongs to the parent.
+local function due_on_lost(watch, lock)
+    if watch.reported or watch.pid ~= getpid() then
         return nil
     end
-    watch.told = true
+    watch.reported = true
     return lock.settings.on_lost or nil
 end
 
 
--- Sets when the watch acts next.
+-- Sets the time of the watch's next action.
 local function wind(watch, now)
     local time = min(watch.renews_at, watch.checks and now + CHECK_EVERY or INFINITY)
     watch.acts_at = time
@@ -100,7 +100,7 @@ local function wind(watch, now)
 end
 
 
--- Sets when the next renewal is due.
+-- Sets the time of the next renewal.
 local function schedule(watch, parts)
     local now = C.holdfast_now()
     watch.renews_at = watch.renews and watch.exptime > 0 and now + watch.exptime / parts or INFINITY
@@ -135,7 +135,7 @@ end
 
 -- Starts a coroutine that calls on_lost.
 function Watch:tell(lock, key, code)
-    local on_lost = to_be_told(self, lock)
+    local on_lost = due_on_lost(self, lock)
     if on_lost then
         self.runner.spawn(tell, on_lost, lock, key, _M.loss(code))
     end
@@ -193,7 +193,7 @@ function _M.begin(lock, exptime)
         runner = runner or false,
         pid = getpid(),
         refs = setmetatable({ lock = lock, co = co }, WEAK),
-        told = false,
+        reported = false,
         use = co and runner and runner.use_of and runner.use_of(co),
     }, Watch)
     lock.watch = watch
@@ -226,7 +226,7 @@ end
 -- Calls on_lost for a lost lock. The caller must still unlock the object.
 function _M.lost(watch, lock, key, err)
     stop(watch)
-    local on_lost = to_be_told(watch, lock)
+    local on_lost = due_on_lost(watch, lock)
     if on_lost then
         tell(on_lost, lock, key, err)
     end

@@ -1,8 +1,8 @@
--- The method `with` of locks, rwlocks and semaphores: holds something while a function runs.
+-- The method `with` of locks, rwlocks and semaphores, which holds something while a function runs.
 --
--- In nginx the function may never return. If its request ends (ngx.exit, a client that goes away, ngx.thread.kill),
--- nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds scopes whose coroutine
--- is gone. Elsewhere a function always returns or raises.
+-- In nginx the function may never return. If its request is terminated (ngx.exit, a client that disconnects,
+-- ngx.thread.kill), nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds
+-- scopes whose coroutine is gone. Elsewhere a function always returns or raises.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -39,8 +39,8 @@ local function close(scope)
 end
 
 
--- Returns whether the coroutine of a scope is gone. The function that entered the scope has it in a local variable
--- while it runs.
+-- Returns whether the coroutine of a scope is gone. While the coroutine lives, the function that entered the scope has
+-- it in a local variable.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
@@ -63,15 +63,15 @@ function sweep:run()
 end
 
 
--- Called by drop_over(), which removes the job if this is true.
+-- Called by drop_over(), which removes the job if the result is true.
 function sweep:is_over()
     self.due = next(open) ~= nil
     return not self.due
 end
 
 
--- Arranges a call of give_back(owner, what) when the caller's coroutine is gone. Returns the argument for
--- leave_scope(); false outside of coroutines and requests, which nginx never abandons.
+-- Arranges a call of give_back(owner, what) for when the caller's coroutine is gone. Returns the argument for
+-- leave_scope(). Returns false outside of coroutines and requests, which nginx never abandons.
 local function enter_scope(owner, give_back, what)
     local co = runner and co_running()
     if not co or not runner.has_request() then
@@ -88,7 +88,7 @@ local function enter_scope(owner, give_back, what)
 end
 
 
--- Gives back what the object holds for a coroutine that is gone. Returns whether it did.
+-- Gives back what the object holds for a coroutine that is gone. Returns whether there was anything to give back.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then
@@ -124,8 +124,9 @@ local function run(self, how, key, opts, fn, ...)
 end
 
 
--- Makes the method obj:name(key, [opts,] fn, ...). It takes the lock, calls the function and returns its results. It
--- raises the function's errors unchanged. Without the lock it returns what take() returned. `how` has these functions:
+-- Makes the method obj:name(key, [opts,] fn, ...). The method takes the lock, calls the function and returns its
+-- results. It raises the function's errors unchanged. If it does not get the lock, it returns the results of take().
+-- `how` has these functions:
 --   check(self, name), check_options(opts, name)   raise an error at the line of the method's caller
 --   take(self, key, opts)                          takes the lock
 --   keep(self, key)                                returns `what`, the argument for give_back()

@@ -14,7 +14,7 @@ local _M = {}
 local methods
 
 
--- Raises for a receiver that is no task, at the line that called the method.
+-- Raises, at the line that called the method, for a receiver that is not a task.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
         error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as "
@@ -53,8 +53,8 @@ local function nothing()
 end
 
 
--- Adds the methods to the class Task. `scheduler` has these functions: waiting_task() returns the caller, if it may
--- wait; suspend(task, deadline, cause) lets other tasks run until a wake-up, and go_on(task) must follow;
+-- Adds the methods to the class Task. `scheduler` has these functions: waiting_task() returns the caller if it may
+-- wait. suspend(task, deadline, cause) lets other tasks run until a wake-up; go_on(task) must follow.
 -- loop_until(is_over) runs tasks.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
@@ -67,8 +67,8 @@ function _M.add_methods(Task, scheduler)
         return task.state
     end
 
-    -- name(text) sets the name of the task in error messages, and returns the task. name() returns the name, or nil.
-    -- Does not yield.
+    -- name(text) sets the task's name in error messages, and returns the task. name() returns the name, or nil. Does
+    -- not yield.
     function Task.name(task, text)
         check_receiver(task, "name")
         if text == nil then
@@ -111,7 +111,7 @@ function _M.add_methods(Task, scheduler)
         go_on(me)
     end
 
-    -- Waits until the task ends, at most `timeout` seconds (default: for ever). Yields in a task; elsewhere runs all
+    -- Waits until the task ends, at most `timeout` seconds (default: forever). Yields in a task; elsewhere runs all
     -- tasks in the meantime. Returns true and the results of the task; nil and its error if it failed or was cancelled;
     -- nil and "timeout". Raises where a task cannot wait, and for a cycle of joins.
     function Task.join(task, timeout)

@@ -1,21 +1,21 @@
--- The work of a process: tasks that are ready, tables with a deadline, and background jobs.
+-- The work of a process: ready tasks, tables with a deadline, and background jobs.
 --
--- A hook, as of a time limit, may raise an error between any two steps. The order of the steps makes sure that no task
--- and no item is lost then.
+-- A hook, for example of a time limit, may raise an error between any two steps. The steps are in such an order that
+-- this loses no task and no item.
 
 local floor, ipairs, setmetatable = math.floor, ipairs, setmetatable
 
 local INFINITY = math.huge
 
 
--- --- the tasks that can run, in order of becoming ready ---
+-- --- the tasks that can run, in the order in which they became ready ---
 --
--- They run in batches: a task that becomes ready in the meantime waits for the next batch. A task stays in a list until
--- it has run, and is in its position before it is counted.
+-- Tasks run in batches: a task that becomes ready during a batch waits for the next batch. A task stays in a list until
+-- it has run, and is stored in its position before it is counted.
 
 local ready = {}
 
--- `batch` is running or has run; tasks that have run leave false in their positions. `spare` has only such positions.
+-- `batch` is running or has run; a task that has run leaves false in its position. `spare` has only such positions.
 local queue, queued = {}, 0
 local batch, spare = {}, {}
 
@@ -62,7 +62,7 @@ local function take_all(from, to, known)
 end
 
 
--- Recovers from an error that has left run(). The rest of the batch comes first, then the other ready tasks. If the
+-- Recovers from an error that has left run(). Puts the rest of the batch first, then the other ready tasks. If the
 -- error came from outside the running task, returns this task, which is then in no list.
 function ready.recover()
     local tasks, known = {}, {}
@@ -85,9 +85,9 @@ end
 
 -- --- deadlines in order: a binary heap of tables ---
 --
--- A table is in one heap at most and has its position there, so removing it needs no search. Items with equal deadlines
--- stay in the order in which they were added. An error of a hook may leave an item twice in the heap, or one behind its
--- end; remove and take_first allow for that.
+-- A table is in at most one heap and has its position there, so removing it needs no search. Items with equal deadlines
+-- stay in the order in which they were added. An error of a hook may leave an item twice in the heap, or an item after
+-- the end of the heap; remove and take_first allow for that.
 
 local timers = {}
 timers.__index = timers
@@ -158,7 +158,7 @@ local function clear(heap, position)
 end
 
 
--- Removes the item, if it is in the heap.
+-- Removes the item if it is in the heap.
 local function remove(heap, item)
     local position = item.timer_position
     if not position then
@@ -172,7 +172,7 @@ end
 timers.remove = remove
 
 
--- Adds an item. If it is in this heap already, changes its deadline.
+-- Adds an item, or changes the deadline of an item that is already in this heap.
 function timers.add(heap, item, deadline)
     if item.timer_position then
         remove(heap, item)
@@ -205,14 +205,14 @@ end
 -- --- background jobs ---
 --
 -- A job is a table with a method run, which the loop of its list calls once, some time after the job's deadline. Jobs
--- do not keep a loop from ending. A job must not wait; if it has to, it starts a coroutine.
+-- do not keep a loop from ending. A job must not wait; if it has to wait, it starts a coroutine.
 
 -- Creates a list. It calls changed() when the first deadline may have changed.
 local function new_jobs(changed)
     local deadlines = timers.new()
     local list = {}
 
-    -- The job must not be in a list.
+    -- Adds a job, which must not be in a list.
     function list.add(job, deadline)
         deadlines:add(job, deadline)
         changed()
@@ -229,7 +229,7 @@ local function new_jobs(changed)
         return job and job.deadline or INFINITY
     end
 
-    -- Runs what is due at this time.
+    -- Runs the jobs that are due at this time.
     function list.run(time)
         local job = deadlines:first()
         while job and job.deadline <= time do
@@ -257,7 +257,7 @@ local function new_jobs(changed)
 end
 
 
--- The list of the scheduler; in nginx the list of the worker's timers (host/nginx_jobs.lua). Other loops have their own
+-- The list of the scheduler or, in nginx, of the worker's timers (host/nginx_jobs.lua). Other loops have their own
 -- lists.
 local background_jobs
 background_jobs = new_jobs(function ()

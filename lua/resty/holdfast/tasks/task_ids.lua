@@ -1,14 +1,14 @@
--- Task ids: the numbers by which the library knows the coroutine that waits for a lock and the coroutine that holds it.
--- The search for deadlocks follows them. No two coroutines get the same number.
+-- Task ids: the numbers by which the library identifies the coroutine that waits for a lock and the coroutine that
+-- holds it. The search for deadlocks uses these numbers. No two coroutines get the same number.
 --
--- `current` is the caller's number if it is known beforehand: the number of the running task, or `base` outside of
--- tasks. `base` stands for the whole Lua state, because a wait there blocks all of it. `current` is nil under a host
--- whose coroutines we do not start; get() then tells them apart.
+-- `current` is the caller's number if it is known in advance: the number of the running task, or `base` outside of
+-- tasks. `base` stands for the whole Lua state, because a wait there blocks the whole Lua state. `current` is nil under
+-- a host whose coroutines we do not start; get() then tells the coroutines apart.
 --
 -- As a holder, `base` means that any coroutine of this Lua state may release the lock. The search follows such a holder
 -- only where the whole Lua state waits.
 --
--- `named` counts the locks of this Lua state that have a coroutine as their holder, `unnamed` those with `base`. A
+-- `named` counts the locks of this Lua state that have a coroutine as holder; `unnamed` counts those with `base`. A
 -- waiter that holds nothing is not part of a deadlock.
 
 local C = require("resty.holdfast.core").C
@@ -18,7 +18,7 @@ local later = require "resty.holdfast.later"
 local co_running = coroutine.running
 local setmetatable = setmetatable
 
--- How many numbers the library gives at a time. Their lower bits are 0 for the number of the whole Lua state.
+-- How many numbers the library hands out at a time. Their lower bits are 0 for the number of the whole Lua state.
 local RANGE = 2 ^ 20
 
 -- The holder of locks that cannot be part of a deadlock.
@@ -36,13 +36,13 @@ local _M = {
     unnamed = 0,
 }
 
--- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` has the use that a number
+-- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` contains the use that a number
 -- belongs to.
 local numbers, runs, count
 local main_number
 
--- Keys that are not objects stay in these tables. When there are more than this, all are forgotten, and a deadlock
--- among the present holders may not be noticed.
+-- The most keys in these tables that are not objects and so stay there. When there are more, all are forgotten, and a
+-- deadlock among the present holders may stay unnoticed.
 local MOST = 2 ^ 16
 
 
@@ -54,8 +54,8 @@ end
 forget()
 
 
--- Returns the caller as a key of a table and, where a host reuses coroutines, an object that identifies this use. nil
--- outside of coroutines.
+-- Returns the caller as a key of a table and, where a host reuses coroutines, an object that identifies this use.
+-- Returns nil outside of coroutines.
 local function identify()
     local co = co_running()
     return co
@@ -66,7 +66,7 @@ if is_nginx then
 end
 
 
--- Returns a new number; 0, which stands for nobody, when none are left.
+-- Returns a new number; 0, which stands for nobody, if no numbers are left.
 local function new()
     if last == 0 then
         return 0
@@ -104,17 +104,17 @@ function _M.get()
 end
 
 
--- Returns the holder to record for a lock of the caller. `told`: the holder from options.lua; `certain`: the caller
+-- Returns the holder to record for a lock of the caller. `chosen` is the holder from options.lua. `certain`: the caller
 -- will release the lock.
-function _M.holder(told, certain)
-    if told and not (certain and told ~= NOBODY) then
-        return told
+function _M.holder(chosen, certain)
+    if chosen and not (certain and chosen ~= NOBODY) then
+        return chosen
     end
     return _M.current or _M.get()
 end
 
 
--- Returns how many locks a waiter may hold that count for a deadlock. `stops_all`: its wait blocks the whole Lua state.
+-- Returns how many of a waiter's locks count for a deadlock. `stops_all`: the wait blocks the whole Lua state.
 function _M.held(stops_all)
     return stops_all and _M.named + _M.unnamed or _M.named
 end

@@ -19,8 +19,8 @@ end
 _M.text_of = text_of
 
 
--- A message handler for xpcall that records the traceback and returns the error unchanged. An error that is raised
--- again keeps its first traceback.
+-- As message handler for xpcall, records the traceback and returns the error unchanged. An error that is raised again
+-- keeps its first traceback.
 function _M.note(err)
     local co = co_running()
     local last = co and noted[co]

@@ -1,6 +1,6 @@
--- The parker in which this Lua state sleeps, created when it is first needed; the listeners of its waiters; the
--- descriptors that tasks wait for. Each sleep here, of the scheduler or of a blocked process, delivers the wake-ups of
--- all waiters.
+-- The parker in which this Lua state sleeps, the listeners of its waiters, and the descriptors that tasks wait for. The
+-- parker is created when it is first needed. Each sleep in this module, of the scheduler or of a blocked process,
+-- delivers the wake-ups of all waiters.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -20,8 +20,8 @@ local POLLIN = EVENTS.r
 
 local _M = {
     EVENTS = EVENTS,
-    -- How often a host without a descriptor for wake-ups polls for them, in seconds. No benchmark covers it: all have
-    -- one.
+    -- How often a host without a descriptor for wake-ups polls for them, in seconds. No benchmark covers it: all have a
+    -- descriptor.
     POLL_EVERY = 0.005,
 }
 
@@ -43,7 +43,8 @@ local listeners = {}
 local before_free
 
 
--- The finaliser. When the Lua state is closed, it runs before or after the finalisers of objects with waiters here.
+-- Frees the parker; called as its finaliser. When the Lua state is closed, it runs before or after the finalisers of
+-- objects that have waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -56,7 +57,8 @@ local function free(old)
 end
 
 
--- Returns the parker; nil and the reason. A forked child creates its own, and gets no wake-ups of its parent's waiters.
+-- Returns the parker; nil and the reason. A forked child creates its own parker, and gets no wake-ups for its parent's
+-- waiters.
 local function get()
     local pid = getpid()
     if parker_pid ~= pid then
@@ -73,20 +75,20 @@ end
 _M.get = get
 
 
--- Sets a function that is called before the parker is freed, when the Lua state is closed. It is the last chance to
+-- Sets a function that is called when the Lua state is closed, before the parker is freed. It is the last chance to
 -- leave queues.
 function _M.before_free(fn)
     before_free = fn
 end
 
 
--- Returns whether a parker from get() is still in use: not freed, and not a parent process's.
+-- Returns whether a parker from get() is still usable: it was not freed, and does not belong to a parent process.
 function _M.is_mine(other)
     return other == parker and parker_pid == getpid()
 end
 
 
--- Calls listener:wake() for each wake-up of the waiter from now on.
+-- Makes each wake-up of the waiter call listener:wake() from now on.
 function _M.listen(waiter, listener)
     listeners[waiter] = listener
 end
@@ -97,8 +99,8 @@ function _M.forget(waiter)
 end
 
 
--- Makes a function that calls fn(parker, argument), and creates the parker if there is none. It returns nil and the
--- reason if that fails.
+-- Makes a function that calls fn(parker, argument), and first creates the parker if necessary. On failure it returns
+-- nil and the reason.
 local function of_parker(fn)
     return function (argument)
         local here, err = _M.get()
@@ -126,9 +128,9 @@ _M.timer = of_parker(function (here, seconds)
 end)
 
 
--- Listens at a path, for loops that can wait for a connection of their own but for no other descriptor. Replaces an
--- earlier path and its connection. Returns the path; nil and the reason. After connecting and accept(), the connection
--- receives a byte whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
+-- Listens at a path, for loops that can wait for no descriptor except their own connections. Replaces an earlier path
+-- and its connection. Returns the path; nil and the reason. After connecting and accept(), the connection receives a
+-- byte whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
 _M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)
     local code = C.holdfast_parker_listen(here, path, PATH_MAX)
@@ -156,7 +158,7 @@ local function note(listener)
 end
 
 
--- Creates a listener. Its field `woken` becomes true when it is woken.
+-- Creates a listener, whose field `woken` becomes true when it is woken.
 function _M.new_listener()
     return { wake = note, woken = false }
 end
@@ -171,7 +173,7 @@ function _M.outcome(is_woken)
 end
 
 
--- A host's wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and
+-- Implements wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and
 -- signals end a sleep but not the wait.
 function _M.wait(waiter, seconds, step)
     local listener = _M.new_listener()
@@ -206,8 +208,8 @@ function _M.has_listeners()
 end
 
 
--- The next two functions have no loop, so that they are compiled. After a sleep, with cold caches, an interpreted
--- access to a C object takes a microsecond.
+-- The next two functions have no loops, so that LuaJIT compiles them. After a sleep, when caches are cold, an
+-- interpreted access to a C object takes a microsecond.
 
 local function sleep_and_collect(here, seconds)
     local count = C.holdfast_parker_sleep(here, seconds, woken, MAX_WOKEN)
@@ -223,8 +225,8 @@ local function tell(position)
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, then calls the listeners. 0: does not
--- sleep.
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, then calls the listeners. Does not sleep
+-- if `seconds` is 0.
 function _M.sleep(seconds)
     local here, err = get()
     if not here then
@@ -246,17 +248,19 @@ end
 
 -- --- tasks that wait for a descriptor ---
 --
--- While there are any, the process sleeps in poll(2), and the parker's own descriptor reports wake-ups.
+-- While any task waits for a descriptor, the process sleeps in poll(2), and the parker's own descriptor reports
+-- wake-ups.
 
--- Position 0 of the set is the parker's; each wait has its own. A hook, as of a time limit, may raise an error between
--- any two steps. So a wait is stored in its position before it is counted, and a wait may remain that nothing removes.
+-- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example of a time limit, may
+-- raise an error between any two steps. So a wait is stored in its position before it is counted, and a wait that
+-- nothing removes may remain.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
 local timeout = ffi_new("struct holdfast_timespec")
 
--- The most positions for one call of poll: as many as the process may have descriptors. There may be more waits,
--- because several may be for one descriptor and some for closed ones.
+-- The most positions for one call of poll: the most descriptors that the process may have. There may be more waits,
+-- because several waits may share a descriptor and some may be for closed descriptors.
 local most = INT_MAX
 
 
@@ -273,8 +277,8 @@ function _M.has_no_descriptors()
 end
 
 
--- Adds a wait for a descriptor and returns it; it must be the cause of the task's wait. When the descriptor is ready,
--- task:wake() is called, and the field `events` of the wait has what it is ready for.
+-- Adds a wait for a descriptor and returns it; it must become the cause of the task's wait. When the descriptor is
+-- ready, task:wake() is called, and the wait's field `events` says what the descriptor is ready for.
 function _M.add_descriptor(task, fd, events)
     if count + 1 == room then
         grow()
@@ -309,7 +313,8 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- Waits for one descriptor without a task. Returns what it is ready for, or 0. A signal does not end the wait.
+-- Waits for one descriptor without a task. Returns what the descriptor is ready for, or 0. A signal does not end the
+-- wait.
 function _M.wait_for_descriptor(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")
     one[0].fd, one[0].events = min(fd, INT_MAX), events
@@ -333,7 +338,7 @@ local function poll_all(number, seconds)
         local found = poll(set + first, part, first == 0 and ready == 0 and seconds or 0)
         if found < 0 and part > 1 and errno() == EINVAL then
             most = floor(part / 2)
-            return ready  -- the rest is polled by the next call
+            return ready  -- the next call polls the rest
         end
         ready = ready + max(found, 0)
     end
@@ -341,7 +346,8 @@ local function poll_all(number, seconds)
 end
 
 
--- Runs backwards, because removing a wait moves the last one into its position.
+-- Wakes the tasks whose descriptors are ready. Runs backwards, because removing a wait moves the last wait into its
+-- position.
 local function wake_ready()
     for position = count, 1, -1 do
         local wait = waits[position]
@@ -375,7 +381,7 @@ function _M.sleep_with_descriptors(seconds)
 end
 
 
--- Returns whether the events mean that there is no such descriptor.
+-- Returns whether the events mean that the descriptor does not exist.
 function _M.is_closed(events)
     return band(events, POLLNVAL) ~= 0
 end

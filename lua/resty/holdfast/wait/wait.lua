@@ -1,16 +1,16 @@
--- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited; nil and the reason,
--- and the keys after a deadlock. Two codes may pass, so a wait continues after them: TIMEOUT (a process is stopped
--- inside the dictionary) and, in a forked child, BUSY (another process is joining the runtime directory).
+-- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited; nil, the reason and,
+-- after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT (a process is stopped inside the
+-- dictionary) and, in a forked child, BUSY (another process is joining the runtime directory).
 --
--- A request describes what is requested and how. Each waiting coroutine has one. It is a struct, because a table takes
--- three times the memory. Its fields:
+-- A request describes what is requested and how. Each waiting coroutine has a request. It is a struct, because a table
+-- takes three times the memory. Its fields:
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches            only waits for the end of the grant with the number in `watched`; lease, exptime, holder and
---                      fair are not used
+--   watches            only waits until the grant with the number in `watched` ends; lease, exptime, holder and fair
+--                      are not used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
---                      machine holds it; the reason is then "held"
+--                      machine holds the lock; the reason is then "held"
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
@@ -30,12 +30,12 @@ local INVALID, LOCKED, OK, SYSTEM, TIMEOUT = core.INVALID, core.LOCKED, core.OK,
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
--- A reason that no host can return, for a process that was forked during the wait.
+-- A reason that no host can return. It means that the process was forked during the wait.
 local FORKED = {}
--- Seconds until another attempt to join the runtime directory. No benchmark covers it: none forks.
+-- Pause before the next attempt to join the runtime directory, in seconds. No benchmark covers it: none forks.
 local BUSY_SLEEP = 0.05
 
--- Arguments and results of the present call. Every call sets all of them, and no other Lua code runs before the results
+-- Arguments and results of the current call. Every call sets all of them, and no other Lua code runs before the results
 -- are read.
 local wait, holder = ffi_new("holdfast_wait"), ffi_new("holdfast_holder")
 
@@ -68,22 +68,22 @@ end
 _M.try = try
 
 
--- A host whose waiting coroutines may vanish sets this function. drop_gone() removes such waiters from their queues,
--- and returns whether there were any.
+-- A function that removes vanished waiters from their queues and returns whether there were any. A host whose waiting
+-- coroutines may vanish sets it.
 _M.drop_gone = false
 
 
--- Returns whether a waiter was found to be gone. A caller that does not wait checks this before it gives up, because a
--- free lock may be reserved for such a waiter.
+-- Returns whether there were vanished waiters. A caller that does not wait checks this before it fails, because a free
+-- lock may be reserved for a vanished waiter.
 function _M.find_gone()
     local drop_gone = _M.drop_gone
     return drop_gone and drop_gone()
 end
 
 
--- Makes one attempt. Returns the code, and the seconds to sleep. It has no tail calls, because LuaJIT does not compile
--- tail calls of C functions, and no loop, so that it is compiled as a whole. After a sleep, with cold caches, an
--- interpreted access to a C object takes a microsecond.
+-- Makes one attempt. Returns the code, and the seconds to sleep. Has no tail calls, because LuaJIT does not compile
+-- tail calls of C functions, and no loop, so that LuaJIT compiles it as a whole. After a sleep, when caches are cold,
+-- an interpreted access to a C object takes a microsecond.
 local function wait_once(request, lease, slot, task, holds, timeout)
     wait.parker, wait.waiter, wait.task, wait.holds = slot.parker, slot.waiter, task, holds
     wait.holder_task, wait.fair, wait.timeout = request.holder, request.fair and 1 or 0, timeout
@@ -117,8 +117,8 @@ local function gives_up(answer, why)
 end
 
 
--- Polls: sleeps, tries, sleeps longer. Returns the sum of the sleeps, not the elapsed time; attempts that a stopped
--- process blocked count with their duration. `way`: an object with the fields ratio and max_step.
+-- Polls: sleeps, tries, sleeps longer. Returns the sum of the sleeps, not the elapsed time; an attempt that a stopped
+-- process blocked counts with its duration. `way` is an object with the fields ratio and max_step.
 function _M.poll(host, request, lease, way)
     local timeout, step = request.timeout, request.step
     local elapsed = 0
@@ -152,12 +152,12 @@ function _M.poll(host, request, lease, way)
 end
 
 
--- A slot has a waiter of this Lua state, and the dictionary of the lock that it queues for; NULL if it is in no queue.
--- Slots are reused, because creating one costs as much as the rest of a wake-up. They are structs, because each waiting
--- coroutine has one.
+-- A slot contains a waiter of this Lua state, and the dictionary of the lock that it queues for: NULL if it is in no
+-- queue. Slots are reused, because creating one costs as much as the rest of a wake-up. They are structs, because each
+-- waiting coroutine has one.
 local idle_slots, idle_count = {}, 0
 
--- All slots and the keys that they queue for, by waiter number.
+-- All slots, and the keys that they queue for, by waiter number.
 local slots = setmetatable({}, { __mode = "v" })
 local key_of = {}
 
@@ -173,14 +173,14 @@ local function leave(slot)
 end
 
 
--- The finaliser, for a coroutine that is never resumed and so returns no slot. A forked child may have a slot of its
--- own with this number.
+-- Finalises the slot of a coroutine that is never resumed and so never returns its slot. A forked child may have its
+-- own slot with this number.
 local function collect(slot)
     leave(slot)
     local here, waiter = slot.parker, slot.waiter
     if waiter ~= 0 and is_mine(here) then
         key_of[waiter] = nil
-        parker.forget(waiter)  -- its host may have left it listening
+        parker.forget(waiter)  -- the host may have left it listening
         C.holdfast_waiter_close(here, waiter)
     end
 end
@@ -191,7 +191,7 @@ local slot_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict 
 
 
 local function make_slot(here)
-    local slot = ffi_new(slot_type)  -- first, so that no waiter is lost if there is no memory
+    local slot = ffi_new(slot_type)  -- first, so that a lack of memory loses no waiter
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
@@ -202,8 +202,8 @@ local function make_slot(here)
 end
 
 
--- For a host that notices an abandoned wait before the collector does. If the coroutine is resumed nevertheless, it
--- queues again.
+-- Leaves the queue, for a host that notices an abandoned wait before the collector does. If the coroutine is resumed
+-- nevertheless, it queues again.
 function _M.abandon(waiter)
     local slot = slots[waiter]
     if slot then
@@ -212,9 +212,9 @@ function _M.abandon(waiter)
 end
 
 
--- Waiters leave their queues before the parker is freed: a closing Lua state runs finalisers in any order.
+-- Waiters leave their queues before the parker is freed, because a closing Lua state runs finalisers in any order.
 parker.before_free(function ()
-    local waiter, slot = next(slots)  -- not by pairs: see lock/options.lua
+    local waiter, slot = next(slots)  -- not with pairs(): see lock/options.lua
     while waiter do
         leave(slot)
         waiter, slot = next(slots, waiter)
@@ -237,7 +237,7 @@ local function open_slot()
         end
         idle_slots[idle_count] = nil
         idle_count = idle_count - 1
-    until slot.parker == here  -- false: a parent process's
+    until slot.parker == here  -- a different parker belongs to a parent process
     return slot
 end
 
@@ -249,7 +249,7 @@ local function close_slot(slot, granted)
     else
         code = leave(slot)
     end
-    -- A granted waiter is still in the process of its parker.
+    -- A waiter with a grant is still in the process of its parker.
     if granted or is_mine(slot.parker) then
         idle_count = idle_count + 1
         idle_slots[idle_count] = slot
@@ -258,7 +258,7 @@ local function close_slot(slot, granted)
 end
 
 
--- Returns the keys of the cycle that the library found, beginning with the key waited for here.
+-- Returns the keys of the cycle that the library found, beginning with the key that this waiter waits for.
 local function deadlock_keys(here, waiter)
     local frame = core.enter()
     local code
@@ -274,7 +274,7 @@ local function deadlock_keys(here, waiter)
 end
 
 
--- Waits in the queue. Returns true for a granted lock; nil and the reason, and the keys after a deadlock.
+-- Waits in the queue. Returns true for a granted lock; nil, the reason and, after a deadlock, the keys.
 local function wait_in_queue(slot, host, request, deadline, lease)
     local waiter = slot.waiter
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
@@ -290,7 +290,7 @@ local function wait_in_queue(slot, host, request, deadline, lease)
             key_of[waiter] = memo[request.key_id]
             slot.handle = request.handle
             if request.tries and is_held_here(request.handle, key_of[waiter]) then
-                code = wait_once(request, lease, slot, task, holds, left)  -- it may be held on behalf of this waiter
+                code = wait_once(request, lease, slot, task, holds, left)  -- it may be granted to this waiter
                 return code == OK or nil, "held"
             end
         elseif code == ELSEWHERE then
@@ -298,7 +298,7 @@ local function wait_in_queue(slot, host, request, deadline, lease)
         elseif code == DEADLOCK then
             return nil, reason(code), deadlock_keys(slot.parker, waiter)
         elseif code == INVALID and not is_mine(slot.parker) then
-            return nil, FORKED  -- the library knows no waiters of a parent process
+            return nil, FORKED  -- the library does not know the waiters of a parent process
         elseif code == BUSY then
             seconds = BUSY_SLEEP
         elseif code ~= TIMEOUT then
@@ -328,12 +328,12 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         local ok, granted, err, keys = pcall(wait_in_queue, slot, host, request, deadline, lease)
-        -- Report that it is unknown whether the holder is alive, rather than the timeout.
+        -- Report that the holder's state is unknown instead of the timeout.
         if close_slot(slot, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
         if not ok and is_mine(slot.parker) then
-            parker.forget(slot.waiter)  -- the host that failed may have left it listening
+            parker.forget(slot.waiter)  -- a host that failed may have left it listening
         end
         if not ok then
             error(granted, 0)

@@ -1,4 +1,4 @@
-// Bars, lines over time, and the heat map.
+// Draws bars, lines over time, and the heat map.
 
 import { html, percent, seconds, svg } from "./dom.js";
 
@@ -62,7 +62,7 @@ export function chart(points) {
 // Upper bounds of the rows, in seconds.
 export const BOUNDS = [1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, Infinity];
 const COLUMNS = 80;
-// Waits per second from which each colour starts.
+// The number of waits per second at which each colour starts.
 const STEPS = [1e-9, 1, 10, 100, 1000];
 
 const shade = rate => STEPS.filter(step => rate >= step).length;

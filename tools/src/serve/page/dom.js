@@ -1,4 +1,4 @@
-// Creates elements. All text is set as text, because names and keys come from shared memory and may be anything.
+// Creates elements. All content is set as text, because names and keys come from shared memory and may be anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 

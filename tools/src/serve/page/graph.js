@@ -1,15 +1,15 @@
 // Draws which process waits for which: holders on the left, then the locks that they hold, then the waiters. A process
-// that a command started is to the left of the command, which waits for its end.
+// that a command started is to the left of the command, because the command waits for the end of the process.
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
 const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30;
 const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, CHANNEL = 56, LANE = 7;
-const SMALLEST = 0.6;  // scale at which it is still readable
+const SMALLEST = 0.6;  // the smallest readable scale
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
-// Returns each process once, however many of its tasks wait.
+// Returns each process once, even if several of its tasks wait.
 function byProcess(waiters) {
   const found = new Map();
   for (const waiter of waiters) {
@@ -21,7 +21,7 @@ function byProcess(waiters) {
 }
 
 // Nodes: { name, of: the process, label, title, kind, before: edges from the right, after: edges to the left }. Tasks
-// that wait for a lock of their own process have a node of their own: they wait for a task, not for the process.
+// that wait for a lock of their own process have a separate node, because they wait for a task and not for the process.
 function build(locks) {
   const nodes = new Map();
   const node = (name, make) => {
@@ -65,8 +65,8 @@ function build(locks) {
   return [...nodes.values()];
 }
 
-// Marks the edges of a cycle of two processes or more: "certain" if each of them waits once. A process that waits more
-// than once has several tasks, and others may proceed. Waits between tasks of one process are ignored.
+// Marks the edges of a cycle of two or more processes; they are "certain" if each process waits only once. A process
+// that waits more than once has several tasks, and some may proceed. Waits between tasks of one process are ignored.
 function markCycles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
@@ -99,7 +99,7 @@ function markCycles(nodes, locks) {
   }
 }
 
-// Assigns columns from the left, and rows so that each node is beside the nodes that wait for it.
+// Assigns columns from the left, and assigns rows so that each node is beside the nodes that wait for it.
 function arrange(nodes) {
   let rows = 0;
   const place = (node, column) => {
@@ -120,7 +120,7 @@ function arrange(nodes) {
   return rows;
 }
 
-// Returns the positions of the columns: each is as wide as its longest label.
+// Returns the positions of the columns. Each column is as wide as its longest label.
 function measure(nodes) {
   const columns = [];
   for (const node of nodes) {
@@ -136,8 +136,8 @@ function measure(nodes) {
   return { columns, width: x };
 }
 
-// Draws an edge. An edge to the next column is a curve. Any other leaves its column, runs below all boxes, and comes up
-// before its target column, so it crosses no box.
+// Draws an edge. An edge to the next column is a curve. Any other edge leaves its column, runs below all boxes, and
+// comes up before its target column, so it crosses no box.
 function path(edge, columns, y, lanes) {
   const from = columns[edge.from.column], to = columns[edge.to.column];
   const x1 = from.x, y1 = y(edge.from), x2 = to.x + to.wide + 2, y2 = y(edge.to);
@@ -165,7 +165,7 @@ function draw(nodes, rows) {
   });
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
     markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "arrow", d: "M0 0L8 4L0 8z" }));
-  // Without edges that run below the boxes, the first and the last channel are empty.
+  // Without edges below the boxes, the first and the last channel are empty.
   const side = lanes.count > 0 ? 0 : CHANNEL - MARGIN;
   const height = lanes.top + lanes.count * LANE + MARGIN / 2;
   const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
@@ -176,7 +176,7 @@ function draw(nodes, rows) {
   return picture;
 }
 
-// Returns the picture, and how much it leaves out; nothing if nobody waits.
+// Returns the picture, and how much is omitted from it. Returns nothing if nobody waits.
 export function graph(locks) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;

@@ -1,4 +1,4 @@
-// Polls the server, keeps the points over time, and shows everything.
+// Polls the server, keeps the points over time, and displays everything.
 
 import { bar, BOUNDS, chart, heat, legend, rowsOf, trend } from "./charts.js";
 import { bytes, count, find, html, percent, processInWords, row, seconds, show } from "./dom.js";
@@ -153,7 +153,7 @@ function showLocks(locks) {
     holder.why ?? ""])), "no lock is held");
 }
 
-// Contention counts a wait when it has ended.
+// Contention counts a wait when the wait ends.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
@@ -189,7 +189,7 @@ function showDoctor(doctor) {
     one.advice ? html("p", { class: "advice" }, one.advice) : null)));
 }
 
-// --- asking ---
+// --- requests ---
 
 const shown = { dictionaries: [], doctor: "", graph: null };
 
@@ -210,7 +210,8 @@ async function refresh() {
   showHot(contention, dictionaries.dictionaries);
   showTimes(histograms);
   showTiles(dictionaries.dictionaries, locks, shown.doctor);
-  say(`as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`);
+  const time = `as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`;
+  say(dictionaries.note ? `${dictionaries.note}, ${time}` : time);
 }
 
 async function askDoctor() {

@@ -1,4 +1,4 @@
--- The gate of dictionaries that belong to a cluster (dictionary/gate.lua): answers the library's questions from this
+-- The gate of dictionaries that belong to a cluster, for dictionary/gate.lua. Answers the library's questions from this
 -- machine's session. The C library decides which machine has a lock.
 
 local later = require "resty.holdfast.later"

@@ -1,4 +1,4 @@
--- Reads this machine's session in a dictionary that belongs to a cluster.
+-- Reads the state of this machine's session with the cluster of a dictionary.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -11,14 +11,15 @@ local tohex = bit.tohex
 
 local ASK_STATUS, NOT_FOUND, OK, UNAVAILABLE = core.ASK_STATUS, core.NOT_FOUND, core.OK, core.UNAVAILABLE
 
--- Used within one call: nothing else runs before it is read.
+-- Result of the current call. No other Lua code runs before it is read.
 local state = ffi_new("holdfast_cluster")
 local descriptor = ffi_new("int[1]")
 
 local _M = {}
 
 
--- Returns whether an agent listens here. It serves a new dictionary as soon as it has noticed it.
+-- Returns whether an agent listens on this machine. An agent serves a new dictionary as soon as the agent has noticed
+-- it.
 local function is_listened_to(handle)
     local code = C.holdfast_ask(handle, ASK_STATUS, nil, 0, 0, descriptor)
     if code == OK then
@@ -28,8 +29,8 @@ local function is_listened_to(handle)
 end
 
 
--- Returns why this machine cannot get locks of the dictionary's cluster now: it has no session at the store, and none
--- is about to begin. nil if it can.
+-- Returns why this machine cannot get locks of the dictionary's cluster: it has no session with the store, and no
+-- session is about to begin. Returns nil if it can get locks.
 function _M.refusal(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and state.seconds == 0 and (state.epoch ~= 0 or not is_listened_to(handle)) then
@@ -39,8 +40,8 @@ function _M.refusal(handle)
 end
 
 
--- Returns why a wait ended at its timeout: the store may be out of reach. A wait for a process of this machine is not
--- the store's fault.
+-- Returns why a wait ended at its timeout: the store may be unreachable. The store is not to blame if a process of this
+-- machine holds the lock.
 function _M.reason_of_timeout(handle, key)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and (state.seconds == 0 or not is_held_here(handle, key)) then
@@ -50,7 +51,7 @@ function _M.reason_of_timeout(handle, key)
 end
 
 
--- Returns a machine's number at the store in the digits that the store's own tools show; nil for 0.
+-- Returns a machine's number as the store's own tools print it; nil for 0.
 local function digits(number)
     if number == 0 then
         return nil
@@ -60,8 +61,8 @@ local function digits(number)
 end
 
 
--- Returns a table about the session, or nil and the reason. `machine` identifies this machine at the store; nil if it
--- has had no session yet.
+-- Returns a table about the session, or nil and the reason. The field `machine` identifies this machine at the store;
+-- it is nil before the first session.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
@@ -81,7 +82,7 @@ function _M.find(handle)
 end
 
 
--- Calls add(family, label, value of the label, value) for a sample of each metric family of the gate.
+-- Calls add(family, label, label value, value) for a sample of each metric family of the gate.
 function _M.measure(handle, add)
     local found = _M.find(handle)
     if found then

@@ -1,5 +1,5 @@
--- Asks the cluster's store about a lock, through this machine's agent: who holds it, and whether this machine still has
--- it. Only the caller waits for the answer, in the way of its host.
+-- Asks the cluster's store, through this machine's agent, who holds a lock and whether this machine still has it. Only
+-- the caller waits for the answer; its host does the waiting.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -22,21 +22,22 @@ local TIMEOUT, UNSUPPORTED = core.TIMEOUT, core.UNSUPPORTED
 local CLOCK_REALTIME = 0
 local HOST_MAX = 256
 
--- How long an agent may take, in seconds: it asks each server of the store for a second at most.
+-- Timeout for the agent's answer, in seconds. The agent asks each server of the store, for a second at most.
 local ANSWER_TIMEOUT = 5
--- Pauses between polls for the answer, in seconds: the first, and the longest. No benchmark asks questions.
+-- Pauses between polls for the answer, in seconds: the first and the longest. No benchmark covers them, because none
+-- asks questions.
 local FIRST_POLL, LONGEST_POLL = 0.001, 0.01
 
 local descriptor_type, lease_type = ffi.typeof("int[1]"), ffi.typeof("holdfast_lease")
 
--- Used within one call: nothing else runs before they are read.
+-- Results of the current call. No other Lua code runs before they are read.
 local text = ffi_new("char[?]", ANSWER_MAX)
 local size = ffi_new("size_t[1]")
 
 local _M = {}
 
 
--- Closes the descriptor if the caller is ended while it waits.
+-- Closes the descriptor if the caller is terminated while it waits.
 local function give_up(descriptor)
     close(descriptor[0])
 end
@@ -60,7 +61,7 @@ local function await(host, descriptor)
         size[0] = ANSWER_MAX
         local code = C.holdfast_answer(descriptor[0], text, size)
         if code ~= TIMEOUT then
-            ffi_gc(descriptor, nil)  -- it is closed
+            ffi_gc(descriptor, nil)  -- already closed
             return code
         end
         pause = min(pause * 1.5, LONGEST_POLL)
@@ -82,8 +83,8 @@ local function send(handle, question, key)
 end
 
 
--- Asks about a key. Returns the fields of the answer, of which `code` is "yes" or "no"; or nil and the reason:
--- "unavailable" if the agent or the store does not answer, or why the caller may not wait here.
+-- Asks about a key. Returns the fields of the answer; the field `code` is "yes" or "no". Returns nil and the reason if
+-- the agent or the store does not answer ("unavailable"), or if the caller may not wait here.
 local function ask(handle, question, key, block)
     local host, refusal = current_host(block)
     if not host then
@@ -137,7 +138,7 @@ local function describe_remote(answer)
 end
 
 
--- As lock_info.find_here. If no process of this machine has the lock, waits for the store's answer.
+-- Like lock_info.find_here. If no process of this machine has the lock, waits for the store's answer.
 function _M.find_holder(handle, key, block)
     local found, err = find_here(handle, key)
     if err then
@@ -154,7 +155,7 @@ function _M.find_holder(handle, key, block)
     if not answer then
         return nil, err
     end
-    -- This machine may keep a lock for a moment after its last holder.
+    -- This machine may keep a lock for a moment after the last holder has released it.
     if answer.code ~= "yes" or answer.machine == machine then
         return nil
     end
@@ -164,9 +165,9 @@ end
 
 -- --- the method verify of resty.lock ---
 
--- Asks the store first, then checks the lease. While the lease is valid, this machine has the lock without a gap, so a
--- lease that is valid after the answer was valid when the store was read. Other coroutines may use the object in the
--- meantime.
+-- Asks the store, then checks the lease. A valid lease means that this machine has had the lock without a gap. So a
+-- lease that is valid after the answer was also valid when the store was read. Other coroutines may use the object in
+-- the meantime.
 function _M.verify(self, grant, key)
     local handle, lease = grant.dict, lease_type(grant.lease)
     local answer, err = ask(handle, ASK_VERIFY, key, self.settings.block)

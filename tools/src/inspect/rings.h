@@ -1,0 +1,30 @@
+// Rings of waits: processes that cannot go on because each waits for the next one.
+//
+// A command waits for the end of a command that it started, so a ring of such waits lasts until one of them ends. Other
+// processes may have further tasks: a wait of theirs counts only if it is long.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "inspect/ancestors.h"
+#include "inspect/locks.h"
+
+namespace holdfast::inspect {
+
+/// A process that waits, itself or in a child. The next link's process holds the lock.
+struct RingLink {
+  std::uint64_t owner = 0;
+  const holdfast_waiter* waiter = nullptr;
+  const Lock* lock = nullptr;
+
+  bool is_in_child() const noexcept { return waiter->owner != owner; }
+};
+/// The last link waits for the first one's process, and for the first of the locks.
+using Ring = std::vector<RingLink>;
+
+/// Returns the rings, with no process in two of them. Waits of at least `long_wait` seconds are long. `locks` must stay
+/// in place while the rings are used.
+std::vector<Ring> find_rings(const std::vector<Lock>& locks, const Ancestors& ancestors, double long_wait);
+
+}  // namespace holdfast::inspect

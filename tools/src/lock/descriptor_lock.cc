@@ -1,0 +1,246 @@
+#include "lock/descriptor_lock.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/name.h"
+#include "cli/descriptor.h"
+#include "cli/message.h"
+#include "inspect/proc.h"
+#include "inspect/text.h"
+#include "lock/file_lock.h"
+#include "lock/lock_taker.h"
+#include "run/title.h"
+#include "run/worker.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+/// A keeper locks one of the bytes from kBytes on; the number of the byte, modulo kPids, is the keeper's pid. The rest
+/// is random, because keepers in different pid namespaces may have the same pid. No file is that large.
+constexpr off_t kBytes = off_t{1} << 62;
+constexpr off_t kPids = off_t{1} << 23;
+constexpr off_t kKinds = off_t{1} << 30;
+/// How often the keeper asks, in case it was not told.
+constexpr int kAskEveryMs = 1000;
+constexpr int kEndSeconds = 5;
+
+struct flock bytes(short type, off_t first, off_t count) {
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = first;
+  range.l_len = count;
+  return range;
+}
+
+/// Opens the file of the descriptor again, with whatever access is allowed.
+Descriptor open_again(int fd) {
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  for (const int access : {O_RDONLY, O_WRONLY})
+    if (Descriptor again(::open(path.c_str(), access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)); again.get() >= 0)
+      return again;
+  return {};
+}
+
+/// Adds the pids of all keepers of the file, whatever descriptor they watch.
+void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
+  if (first >= end) return;
+  struct flock found = bytes(F_WRLCK, first, end - first);
+  if (::fcntl(own, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return;
+  keepers.insert(static_cast<pid_t>((found.l_start - kBytes) % kPids));
+  find_keepers(own, first, found.l_start, keepers);
+  find_keepers(own, found.l_start + std::max<off_t>(found.l_len, 1), end, keepers);
+}
+
+std::set<pid_t> keepers_of(int own) {
+  std::set<pid_t> keepers;
+  find_keepers(own, kBytes, kBytes + kPids * kKinds, keepers);
+  return keepers;
+}
+
+/// Returns the descriptors of this process except the standard ones.
+std::vector<int> open_descriptors() {
+  std::vector<int> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = ::readdir(folder.get())) {
+    const auto number = inspect::whole_number_of(entry->d_name);
+    if (number && *number > STDERR_FILENO && static_cast<int>(*number) != ::dirfd(folder.get()))
+      found.push_back(static_cast<int>(*number));
+  }
+  return found;
+}
+
+void await_end(pid_t keeper) {
+  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
+  pollfd ended{process.get(), POLLIN, 0};
+  if (process.get() >= 0) ::poll(&ended, 1, kEndSeconds * 1000);
+}
+
+class Keeper {
+ public:
+  Keeper(const LockOptions& options, int channel) : taker_(options), options_(options), channel_(channel) {}
+
+  [[noreturn]] void run() {
+    const int status = start();
+    [[maybe_unused]] const ssize_t told = ::write(channel_, &status, sizeof status);
+    if (status != 0) std::_Exit(status);
+    keep();
+    taker_.give_back();
+    std::exit(0);
+  }
+
+ private:
+  int start() {
+    own_ = open_again(options_.fd);
+    if (own_.get() < 0) return refuse("cannot be opened again");
+    if (const auto refused = taker_.take()) return *refused;
+    const bool writes = (::fcntl(options_.fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+    byte_ = kBytes + static_cast<off_t>(std::random_device()() % kKinds) * kPids + ::getpid();
+    struct flock byte = bytes(writes ? F_WRLCK : F_RDLCK, byte_, 1);
+    if (::fcntl(options_.fd, F_OFD_SETLK, &byte) != 0) return refuse("cannot be watched");
+    ::prctl(PR_SET_PDEATHSIG, 0);
+    return 0;
+  }
+
+  int refuse(const char* what) const {
+    say("descriptor {} {}: {}", options_.fd, what, std::strerror(errno));
+    return lock_status::kSystem;
+  }
+
+  void keep() {
+    const std::string path = fmt::format("/proc/self/fd/{}", own_.get());
+    const Descriptor events(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+    ::inotify_add_watch(events.get(), path.c_str(), IN_CLOSE);  // without it, the keeper asks each second
+    leave_caller();
+    std::array<char, 4096> ignored;
+    while (is_open()) {
+      pollfd closed{events.get(), POLLIN, 0};
+      ::poll(&closed, 1, kAskEveryMs);
+      while (::read(events.get(), ignored.data(), ignored.size()) > 0) continue;
+    }
+  }
+
+  /// Keeps no descriptor and no signal of the caller, so that no pipe and no terminal waits for the keeper.
+  void leave_caller() const {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    ::setsid();
+    set_title(fmt::format("holdfast: keeper of {}", options_.key));
+    ::prctl(PR_SET_NAME, "holdfast-keeper");
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, fd);
+    for (const int fd : inherited_) ::close(fd);
+    if (::chdir("/") != 0) return;
+  }
+
+  bool is_open() const {
+    struct flock byte = bytes(F_WRLCK, byte_, 1);
+    return ::fcntl(own_.get(), F_OFD_GETLK, &byte) != 0 || byte.l_type != F_UNLCK;
+  }
+
+  LockTaker taker_;
+  const LockOptions& options_;
+  const int channel_;
+  const std::vector<int> inherited_ = open_descriptors();
+  Descriptor own_;  // of the same file
+  off_t byte_ = 0;
+};
+
+int start_keeper(const LockOptions& options) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  const Descriptor answer(ends[0]);
+  Descriptor channel(ends[1]);
+  const pid_t self = ::getpid();
+  const pid_t keeper = ::fork();
+  if (keeper < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (keeper == 0) {
+    follow_master(self, SIGKILL);
+    Keeper(options, channel.get()).run();
+  }
+  channel.reset();
+  int status = lock_status::kSystem;
+  if (::read(answer.get(), &status, sizeof status) == sizeof status) return status;
+  // The keeper has ended without an answer.
+  int ended = 0;
+  ::waitpid(keeper, &ended, 0);
+  return WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : status;
+}
+
+/// Returns whether the descriptor holds a flock(2) already, which another call changes.
+bool holds_flock(int fd) {
+  const auto info = inspect::read_whole(fmt::format("/proc/self/fdinfo/{}", fd));
+  return info && info->find("FLOCK ") != std::string::npos;
+}
+
+/// Changes the kind of a flock(2) that is held. A process that waits for it with our visible lock would wait for us if
+/// we waited for the visible lock; so that is taken only if it is free.
+int change_flock(const LockOptions& options) {
+  const double deadline =
+      options.timeout == kForEver ? std::numeric_limits<double>::infinity() : holdfast_now() + options.timeout;
+  if (const int error = take_flock(options.fd, options.shared, deadline, [] {}); error != 0)
+    return refuse_flock(options, error);
+  unlock_descriptor(options.fd);
+  LockOptions visible = options;
+  visible.file = -1;
+  visible.timeout = 0;
+  visible.quiet = true;
+  start_keeper(visible);
+  return 0;
+}
+
+}  // namespace
+
+int lock_descriptor(const LockOptions& options) {
+  if (::fcntl(options.fd, F_GETFD) < 0) {
+    say("{}: {}", options.fd, std::strerror(errno));
+    return lock_status::kData;
+  }
+  return options.file >= 0 && holds_flock(options.fd) ? change_flock(options) : start_keeper(options);
+}
+
+int unlock_descriptor(int fd) {
+  Descriptor own = open_again(fd);
+  if (own.get() < 0) return 0;
+  const std::set<pid_t> before = keepers_of(own.get());
+  struct flock all = bytes(F_UNLCK, kBytes, kPids * kKinds);
+  ::fcntl(fd, F_OFD_SETLK, &all);
+  const std::set<pid_t> after = keepers_of(own.get());
+  own.reset();  // wakes the keepers
+  int ended = 0;
+  for (const pid_t keeper : before) {
+    if (after.contains(keeper)) continue;
+    await_end(keeper);
+    ++ended;
+  }
+  return ended;
+}
+
+}  // namespace holdfast::cli

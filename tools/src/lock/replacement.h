@@ -1,0 +1,30 @@
+// Ends the jobs that hold a lock, for `holdfast lock --replace`: TERM, and KILL after the time of grace.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "holdfast.h"
+#include "lock/job.h"
+#include "lock/lock_options.h"
+
+namespace holdfast::cli {
+
+class Replacement {
+ public:
+  explicit Replacement(const LockOptions& options) : options_(options) {}
+
+  /// Ends the jobs that hold the lock now, except the process `own`. Call it again and again until the lock is free:
+  /// another waiter may get the lock first. Returns why a holder cannot be ended, before it has signalled any;
+  /// otherwise an empty string.
+  std::string end_holders(holdfast_dict* dict, pid_t own);
+
+ private:
+  void end(std::uint64_t sequence, pid_t command, const FoundJob& job);
+
+  const LockOptions& options_;
+  std::map<std::uint64_t, double> kill_at_;  // by the fencing number of the holder's grant
+};
+
+}  // namespace holdfast::cli

@@ -1,0 +1,29 @@
+// The line with which `holdfast lock` says on a terminal that it waits, and for whom. Every second it is written again
+// in its place. A terminal that accepts no output does not delay the wait.
+#pragma once
+
+#include <string>
+
+namespace holdfast::cli {
+
+class WaitNotice {
+ public:
+  /// `wanted`: false shows nothing. Neither does a standard error that is no terminal.
+  explicit WaitNotice(bool wanted);
+  ~WaitNotice() { clear(); }
+  WaitNotice(const WaitNotice&) = delete;
+  WaitNotice& operator=(const WaitNotice&) = delete;
+
+  /// Returns the seconds until the line is due, given the seconds that the wait has taken; infinity: never.
+  double due_in(double waited) const noexcept;
+  void show(double waited, const std::string& what);
+  /// Removes the line.
+  void clear();
+
+ private:
+  bool enabled_;
+  bool visible_ = false;
+  double next_ = 1;  // seconds of waiting after which the line is due
+};
+
+}  // namespace holdfast::cli

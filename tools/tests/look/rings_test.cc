@@ -1,0 +1,95 @@
+// Tests which waits are rings: those in which no process can go on.
+#include "inspect/rings.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace holdfast::inspect {
+namespace {
+
+/// Returns a lock with that key, these holders, and waiters that have waited for a second.
+Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders, const std::vector<std::uint64_t>& waiters,
+          std::uint32_t kind = HOLDFAST_HELD_LOCK) {
+  Lock made;
+  made.key = key;
+  for (const std::uint64_t owner : holders) {
+    made.holders.emplace_back().owner = owner;
+    made.holders.back().kind = kind;
+  }
+  for (const std::uint64_t owner : waiters) {
+    made.waiters.emplace_back().owner = owner;
+    made.waiters.back().waited = 1;
+  }
+  made.holder_count = static_cast<std::uint32_t>(holders.size());
+  made.waiter_count = static_cast<std::uint32_t>(waiters.size());
+  return made;
+}
+
+/// Returns the rings as "1>b 2>a": process 1 waits for b.
+std::vector<std::string> drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {}, double long_wait = 1) {
+  std::vector<std::string> texts;
+  for (const Ring& ring : find_rings(locks, ancestors, long_wait)) {
+    std::string text;
+    for (const RingLink& link : ring)
+      text += (text.empty() ? "" : " ") + std::to_string(link.owner) + ">" + link.lock->key;
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Rings, AreOfProcessesThatWaitForEachOther) {
+  EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
+  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {2}), lock("b", {2}, {3})})) << "a chain has an end";
+}
+
+TEST(Rings, AreOfParentsWhoseChildrenWait) {
+  const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
+  EXPECT_EQ((Texts{}), drawn(locks));
+  EXPECT_EQ((Texts{"1>b 2>a"}), drawn(locks, {{10, {1}}, {20, {2}}}));
+  EXPECT_EQ((Texts{"1>a"}), drawn({lock("a", {1}, {10})}, {{10, {1}}})) << "of a child and its own parent";
+}
+
+TEST(Rings, CountOnceHoweverManyWait) {
+  std::vector<Lock> locks;
+  for (std::uint64_t i = 1; i <= 51; ++i) locks.push_back(lock(std::to_string(i), {i}, {i % 51 + 1, 100, 101}));
+  ASSERT_EQ(1U, find_rings(locks, {}, 1).size());
+  EXPECT_EQ(51U, find_rings(locks, {}, 1).front().size());
+  std::vector<std::uint64_t> children;
+  Ancestors ancestors;
+  for (std::uint64_t i = 100; i < 151; ++i) children.push_back(i), ancestors[i] = {1};
+  EXPECT_EQ((Texts{"1>a"}), drawn({lock("a", {1}, children)}, ancestors));
+}
+
+TEST(Rings, AreFoundBehindAChain) {
+  EXPECT_EQ((Texts{"2>c 3>b"}), drawn({lock("a", {1}, {4}), lock("b", {2}, {1, 3}), lock("c", {3}, {2})}));
+  EXPECT_EQ((Texts{"1>b 2>a", "3>d 4>c"}),
+            drawn({lock("a", {1}, {2}), lock("b", {2}, {1}), lock("c", {3}, {4}), lock("d", {4}, {3})}));
+}
+
+TEST(Rings, DoNotCountTasksThatMayGoOn) {
+  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {1}), lock("b", {1}, {1})})) << "tasks of one process";
+  const std::vector<Lock> locks{lock("a", {1}, {2}), lock("b", {2}, {1})};
+  EXPECT_EQ((Texts{}), drawn(locks, {}, 1.5)) << "short waits, perhaps of two tasks each";
+  EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {20}), lock("b", {2}, {10})}, {{10, {1}}, {20, {2}}}, 1.5))
+      << "commands wait for the end of their children, so the time does not matter";
+}
+
+TEST(Rings, OfPermitsNeedAllHolders) {
+  const Ancestors ancestors{{10, {1}}, {20, {2}}};
+  const auto with = [](std::uint32_t kind) { return lock("a", {1, 3}, {20}, kind); };
+  EXPECT_EQ((Texts{}), drawn({with(HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10})}, ancestors)) << "3 may post";
+  EXPECT_EQ((Texts{"1>b 2>a"}), drawn({with(HOLDFAST_HELD_RWLOCK), lock("b", {2}, {10})}, ancestors));
+  EXPECT_EQ((Texts{"1>b 2>a"}),
+            drawn({with(HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10, 30})}, {{10, {1}}, {20, {2}}, {30, {3}}}));
+  std::vector<Lock> cut{lock("a", {1}, {20}, HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10})};
+  EXPECT_EQ((Texts{"1>b 2>a"}), drawn(cut, ancestors));
+  cut[0].holder_count = 2;
+  EXPECT_EQ((Texts{}), drawn(cut, ancestors)) << "a holder that was not read may post";
+}
+
+}  // namespace
+}  // namespace holdfast::inspect
