@@ -311,12 +311,13 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
   {
     const ShardGuard guard(shard, kReclaimTimeoutNs);
     if (!guard.held()) return guard.code();
-    const bool damaged = needed && !rests && !audit(shard, segment.seed());
-    if (damaged) repair(shard);
-    if (needed && !rests) arena.forget_shortage();  // the recorded shortages may have been overwritten
+    const bool complete = needed && !rests;
+    if (complete && !audit(shard, segment.seed())) repair(shard);
     const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
-    blockers.found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
+    // Keep the recorded shortages, because without them each later call that succeeds would search with the mutex. But
+    // they may be over or overwritten, so check again, without the mutex.
+    blockers.found = complete || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
     reclaimer.note_asked(swept.dead != 0);  // more dead owners may be found
   }
   HOLDFAST_FAILPOINT("reclaim.done");

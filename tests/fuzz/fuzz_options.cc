@@ -82,7 +82,8 @@ void open_with(Input& input) {
   holdfast_dict* dict = nullptr;
   const int code = call_limit()("open", [&] { return holdfast_open(name.data(), name.size(), &options, &dict); });
   if (code != HOLDFAST_OK) return require_sentence(holdfast_error());
-  require(holdfast_capacity(dict) >= options.size && options.size >= HOLDFAST_SIZE_MIN, "opened with another size");
+  require(options.size == 0 || options.size >= HOLDFAST_SIZE_MIN, "opened with a size below the minimum");
+  require(holdfast_capacity(dict) >= options.size, "opened with another size");
   require(options.mutex >= 0 && options.mutex <= HOLDFAST_MUTEX_FILE, "opened with a mutex that there is not");
   call_limit()("remove", [&] { return holdfast_remove(name.data(), name.size()); });
 }

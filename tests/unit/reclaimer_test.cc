@@ -292,6 +292,14 @@ TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_no_request_for_long) {
   EXPECT_TRUE(eventually([&] { return dict.set("new", value(0, 60)) == HOLDFAST_OK; }));
 }
 
+TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_nothing_after_a_complete_search) {
+  fill(60);
+  header().no_room.store(1);
+  header().asked.store(0);
+  EXPECT_EQ(dict.set("new", value(0, 60)), HOLDFAST_OK);
+  EXPECT_NE(header().asked.load(), 0U) << "there was such a search";
+}
+
 TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evicted) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(safe_set(key(i), value(i, 10)), HOLDFAST_OK);
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
