@@ -49,7 +49,7 @@ class LockTaker {
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
   /// Tries to take the flock(2), for a process whose visible lock is refused: somebody may show a lock that has ended,
-  /// or that of another file with the same path.
+  /// or a lock of another file with the same path.
   bool try_file() noexcept;
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
