@@ -42,7 +42,7 @@ std::string names_of_commands() {
 int run_without_command(const Words& words) {
   const std::string footer =
       "Commands:\n" + list_of_commands() +
-      "\nRun \"holdfast COMMAND --help\" for help on one command. Error messages are explained in\n"
+      "\nRun \"holdfast COMMAND --help\" for help on one command. Error messages are explained at\n"
       "https://github.com/holdfast-lua/holdfast/blob/main/docs/errors.md";
   const Subcommand holdfast{
       "", "", "COMMAND ...", "Locks and shared dictionaries for LuaJIT processes.", footer.c_str(), nullptr};

@@ -62,24 +62,24 @@ const Subcommand kLock{
     "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
     "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY",
     "Run a command while holding a lock.",
-    R"(The lock is held until the job has ended: the command, and what it started in its process group;
-even if `holdfast lock` is killed. TERM, INT, HUP and QUIT go to the whole job. The command gets the
-fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+    R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the command
+and what it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
+gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise
    1  the lock is held, or the wait timed out (see -E)
   64  invalid command line               73  the dictionary cannot be opened
-  69  the command cannot be run          75  no agent, or it cannot reach the store
+  69  the command cannot be run          75  no agent is running, or the store is not reached
   71  a system call failed               76  the lock was lost while the command ran)",
     run_lock,
     lock_status::kUsage};
 
 const Subcommand kUnlock{"unlock",
-                         "End the lock of a file descriptor",
+                         "Release the lock of a file descriptor",
                          "--fd N",
-                         "End the lock that holdfast lock --fd N took.",
-                         R"(Without it, the lock ends when the last copy of the descriptor is closed.
+                         "Release the locks that holdfast lock --fd N took.",
+                         R"(Without this command, the lock ends when the last copy of the descriptor is closed.
 
 Exit status: 0 success; 1 the descriptor has no lock; 64 invalid command line.)",
                          run_unlock,

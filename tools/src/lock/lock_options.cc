@@ -102,11 +102,13 @@ class LockParser {
                           options_.permits, {.least = 1, .most = HOLDFAST_ALL_PERMITS - 1});
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
-    arguments_.add_number("--fd", "N", "Lock for descriptor N of the caller, until its last copy is closed; no COMMAND",
+    arguments_.add_number("--fd", "N",
+                          "Hold the lock on descriptor N of the caller, until its last copy is closed; takes\n"
+                          "no COMMAND",
                           options_.fd, {.what = "descriptor", .most = kDescriptorMax});
     arguments_.add_value("--exptime", "SECONDS",
-                         "End the job after SECONDS: TERM, and KILL after the time of grace; default: never",
-                         read_seconds, exptime_);
+                         "End the job after SECONDS: TERM, and KILL after --kill-after; default: never", read_seconds,
+                         exptime_);
     arguments_.add_value("--kill-after", "SECONDS",
                          "Send KILL SECONDS after a signal that ends the job; default: never, but 10\n"
                          "after --exptime or the loss of the lock",
@@ -117,7 +119,7 @@ class LockParser {
                            options_.directory = path;
                            return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
                          });
-    arguments_.add_value("--user", "NAME", "Switch to this user first, also for the command; needs root",
+    arguments_.add_value("--user", "NAME", "Switch to this user first, and run the command as this user; needs root",
                          [this](const std::string& name) {
                            options_.user = name;
                            return std::string();

@@ -172,7 +172,7 @@ int run_top(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kTop{"top",
-                      "Monitor locks and rates, full screen",
+                      "Monitor locks and rates in a full-screen display",
                       "[NAME...]",
                       "Monitor a runtime directory: locks with their holders and waiters, and rates.",
                       R"(On a terminal, top fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
