@@ -793,6 +793,22 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
  * NOT_OWNER, INVALID (`count` is 0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
+/* [attempt] Makes the reader of a rwlock that has the lease its writer, if there is no other reader. The lease keeps its
+ * fencing number and its exptime. The number stays larger than the number of every earlier writer, because nobody else
+ * could write since the read lock was granted. `how` is as in holdfast_lock_try. If `wait` is null, the call does not
+ * queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter is before all others, no reader gets
+ * in while it waits, and wait->fair and wait->holder_task have no effect.
+ * After any code but OK the lease has the read lock as before, except REMOVED and NOT_OWNER (it has expired, was deleted
+ * or was flushed). OK also if the lease has the write lock. LOCKED (there are other readers), DEADLOCK (another reader of the
+ * key waits to become the writer, so release this read lock; holdfast_deadlock_keys then returns NOT_FOUND; or as
+ * holdfast_lock_wait), NO_MEMORY (there is no room in the queue), INVALID (the lease has a lock, or permits of a
+ * semaphore), UNSUPPORTED (in a cluster's dictionary). */
+HOLDFAST_API int holdfast_permits_upgrade(holdfast_dict *dict, const char *key, size_t key_length, int how,
+                                          holdfast_wait *wait, const holdfast_lease *lease);
+/* [wait] Does the same, and blocks the calling thread for up to `timeout` seconds, as holdfast_lock does. `task` is the
+ * task that waits, or 0 if it is unknown (see holdfast_wait). */
+HOLDFAST_API int holdfast_upgrade(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
+                                  uint32_t task, const holdfast_lease *lease);
 /* [change] Returns how many permits live processes use, and the number of waiters. Both are 0 if the key has no
  * permits. LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,

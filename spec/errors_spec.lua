@@ -173,7 +173,7 @@ describe("a finaliser", function ()
             getmetatable(GUARD).__gc = function ()
                 say(pcall(function ()
                     lock:remaining() lock:valid() lock:token() lock:expire() lock:unlock()
-                    rwlock:downgrade() rwlock:unlock()
+                    rwlock:downgrade() rwlock:upgrade() rwlock:unlock()
                     semaphore:post("semaphore")
                 end))
             end

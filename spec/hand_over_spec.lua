@@ -176,9 +176,11 @@ describe("a lock that is given to another coroutine", function ()
         end)
     end
 
-    it("is used by downgrade()", function ()
-        assert_deadlock(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
-    end)
+    for _, use in ipairs { "downgrade()", "upgrade()" } do
+        it("is used by " .. use, function ()
+            assert_deadlock(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
+        end)
+    end
 
     it("may be passed on repeatedly", function ()
         assert_deadlock(start("scheduler", "lock", cycle([[

@@ -103,6 +103,7 @@ local LOOPS = {
     ["remaining and valid"] = 'lock:lock("key") for _ = 1, 300 do lock:remaining() lock:valid() end',
     ["rdlock and unlock"] = 'for _ = 1, 300 do rwlock:rdlock("shared") rwlock:unlock() end',
     ["wrlock, downgrade, unlock"] = 'for _ = 1, 300 do rwlock:wrlock("shared") rwlock:downgrade() rwlock:unlock() end',
+    ["rdlock, upgrade, unlock"] = 'for _ = 1, 300 do rwlock:rdlock("shared") rwlock:upgrade() rwlock:unlock() end',
     ["trywrlock of what is held"] = 'for _ = 1, 300 do rwlock:trywrlock("read") end',
     ["wait and post"] = 'for _ = 1, 300 do semaphore:wait("permits") semaphore:post("permits") end',
     ["count"] = 'for _ = 1, 300 do semaphore:count("permits") end',

@@ -20,7 +20,7 @@ local KEYED = {
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },
-    rwlock = { "downgrade", "expire", "remaining" },
+    rwlock = { "downgrade", "expire", "remaining", "upgrade" },
     semaphore = {},
 }
 
@@ -31,8 +31,9 @@ local ASKED_IN_CHILD = {
         "false\tnot owner\tnot owner\tnot owner",
     },
     rwlock = {
-        [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:downgrade()))]],
-        "false\tnot owner\tnot owner\tnot owner",
+        [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:downgrade()),
+              select(2, mine:upgrade()))]],
+        "false\tnot owner\tnot owner\tnot owner\tnot owner",
     },
     semaphore = { [[say(mine:count("key"))]], "0\t0" },
 }

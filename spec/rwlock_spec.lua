@@ -144,6 +144,224 @@ describe("rwlock", function ()
         end)
     end)
 
+    describe("upgrade", function ()
+        it("makes the only reader the writer at once, and keeps its lock", function ()
+            local lock = new()
+            assert.same(pack(nil, "unlocked"), pack(lock:upgrade()))
+            lock:rdlock("key", { exptime = 100, why = "reads" })
+            local token = lock:token()
+            assert.same(pack(0), pack(lock:upgrade { why = "writes" }))
+            assert.equal(token, lock:token())
+            assert.is_true(lock:remaining() > 50)
+            assert.is_true(lock:holder("key").writes)
+            assert.equal("writes", lock:holder("key").why)
+            assert.same(pack(nil, "held"), pack(new():tryrdlock("key")))
+            assert.same(pack(0), pack(lock:upgrade()))
+            assert.is_true(lock:downgrade())
+            assert.is_true(keep(new()):tryrdlock("key"))
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("waits for other readers, before writers, and lets no reader in", function ()
+            local order = {}
+            tasks.run(function ()
+                local reader, other = new(), new()
+                reader:rdlock("key")
+                other:rdlock("key")
+                local function take(name, method)
+                    scheduler.spawn(function ()
+                        local lock = new()
+                        assert(lock[method](lock, "key"))
+                        order[#order + 1] = name
+                        lock:unlock()
+                    end)
+                    scheduler.sleep(0.005)
+                end
+                take("writer", "wrlock")
+                take("earlier", "rdlock")
+                scheduler.spawn(function ()
+                    assert.is_true(reader:upgrade() > 0)
+                    order[#order + 1] = "upgraded"
+                    scheduler.sleep(0.01)
+                    reader:unlock()
+                end)
+                scheduler.sleep(0.005)
+                take("later", "rdlock")
+                assert.same(pack(nil, "held"), pack(new():tryrdlock("key")))
+                assert.same({}, order)
+                other:unlock()
+            end)
+            assert.same({ "upgraded", "writer", "earlier", "later" }, order)
+        end)
+
+        for _, wait in ipairs { "wake", "poll" } do
+            it("tells the second of two readers of a deadlock: " .. wait, function ()
+                tasks.run(function ()
+                    local first, second = new { wait = wait }, new { wait = wait, timeout = 10 }
+                    first:rdlock("key")
+                    second:rdlock("key")
+                    local elapsed
+                    scheduler.spawn(function () elapsed = first:upgrade() end)
+                    scheduler.sleep(0.005)
+                    assert.same(pack(nil, "deadlock", { "key", "key" }), pack(second:upgrade()))
+                    assert.same(pack(nil, "deadlock", { "key", "key" }), pack(second:upgrade { timeout = 0 }))
+                    assert.is_true(second:valid())
+                    assert.is_nil(elapsed)
+                    second:unlock()
+                    scheduler.sleep(0.1)
+                    assert.is_true(elapsed > 0)
+                    first:unlock()
+                end)
+            end)
+        end
+
+        it("leaves the read lock after its timeout, and says so in the log", function ()
+            local lines = {}
+            local lock = new { timeout = 0.01, log_timeouts = function (line) lines[#lines + 1] = line end }
+            local other = new()
+            lock:rdlock("key", { exptime = 100 })
+            other:rdlock("key")
+            assert.same(pack(nil, "timeout"), pack(lock:upgrade()))
+            assert.matches('^rwlock "key" of dictionary "spec_rwlock": timeout after 0.010 s; held by ', lines[1])
+            assert.same(pack(nil, "timeout"), pack(lock:upgrade { timeout = 0 }))
+            assert.is_true(lock:remaining() > 50)
+            assert.equal(0, lock:waiters("key"))
+            assert.is_true(keep(new()):tryrdlock("key"))
+        end)
+
+        it("ends with the read lock, and reports the loss", function ()
+            tasks.run(function ()
+                local lost = 0
+                local lock, other = new { on_lost = function () lost = lost + 1 end }, new()
+                lock:rdlock("key")
+                other:rdlock("key")
+                local result
+                scheduler.spawn(function () result = pack(lock:upgrade { timeout = 20 }) end)
+                scheduler.sleep(0.005)
+                dict:delete("key")
+                scheduler.sleep(0.2)
+                assert.same(pack(nil, "not owner"), result)
+                assert.equal(1, lost)
+                assert.same(pack(nil, "not owner"), pack(lock:upgrade()))
+                lock:unlock()
+
+                local mine = new()
+                mine:rdlock("key")
+                assert.is_true(other:unlock() == nil)
+                other:rdlock("key")
+                scheduler.spawn(function () result = pack(mine:upgrade { timeout = 20 }) end)
+                scheduler.sleep(0.005)
+                mine:unlock()  -- by another task, which then takes another lock with the object
+                mine:rdlock("another")
+                other:unlock()
+                scheduler.sleep(1.5)
+                assert.same(pack(nil, "not owner"), result)
+                assert.is_nil(mine:holder("another").writes)
+            end)
+        end)
+
+        it("finds a cycle with another lock", function ()
+            tasks.run(function ()
+                local reader, other, a, b = new(), new(), new(), new { timeout = 20 }
+                local result
+                reader:rdlock("key")
+                scheduler.spawn(function ()
+                    other:rdlock("key")
+                    assert(b:wrlock("second"))
+                    other:unlock()
+                    b:unlock()
+                end)
+                a:wrlock("second")
+                scheduler.sleep(0.005)
+                result = pack(reader:upgrade { timeout = 20 })
+                assert.same(pack(nil, "deadlock", { "key", "second" }), result)
+                assert.is_true(reader:valid())
+                a:unlock()
+                assert.is_true(reader:upgrade() >= 0)
+                reader:unlock()
+            end)
+        end)
+
+        it("inside with_rd is released with it", function ()
+            local lock = new()
+            assert.equal("written", lock:with_rd("key", function ()
+                assert.equal(0, lock:upgrade())
+                assert.same(pack(nil, "held"), pack(new():tryrdlock("key")))
+                return "written"
+            end))
+            assert.is_true(new():trywrlock("key"))
+        end)
+
+        it("goes on when other readers are killed or expire", function ()
+            local lock, expiring = new { timeout = 20 }, new()
+            lock:rdlock("key")
+            local child = process.start_holder('require("resty.rwlock"):new("spec_rwlock")', "rdlock", "unlock")
+            expiring:rdlock("key", { exptime = 0.1 })
+            assert.same(pack(nil, "timeout"), pack(lock:upgrade { timeout = 0 }))
+            child:kill(process.KILL)
+            assert.is_number((lock:upgrade()))
+            assert.is_true(lock:holder("key").writes)
+        end)
+
+        it("leaves nothing behind when its process is killed", function ()
+            local lock = new { timeout = 20 }
+            lock:rdlock("key")
+            local child = process.start [[
+                local lock = require("resty.rwlock"):new("spec_rwlock")
+                say(lock:rdlock("key"))
+                lock:upgrade { timeout = 100 }
+            ]]
+            assert.equal("0", child:hear())
+            expect.in_time(function ()
+                none.sleep(0.02)
+                return lock:waiters("key") == 1
+            end)
+            assert.same(pack(nil, "deadlock", { "key", "key" }), pack(lock:upgrade()))
+            child:kill(process.KILL)
+            expect.in_time(function ()
+                none.sleep(0.02)
+                return lock:upgrade() ~= nil
+            end)
+            assert.equal(1, lock:unlock())
+            assert.is_true(lock:tryrdlock("key"))
+            assert.equal(0, lock:waiters("key"))
+        end)
+
+        it("never loses a change between the read and the write", function ()
+            dict:set("count", 0)
+            local counter = [[
+                local lock = require("resty.rwlock"):new("spec_rwlock", { timeout = 20 })
+                local dict = require("resty.shdict").shared.spec_rwlock
+                local counted = 0
+                while counted < 100 do
+                    assert(lock:rdlock("key"))
+                    local count = dict:get("count")
+                    local ok, err = lock:upgrade()
+                    if ok then
+                        dict:set("count", count + 1)
+                        counted = counted + 1
+                    else
+                        assert(err == "deadlock", err)
+                    end
+                    assert(lock:unlock())
+                end
+            ]]
+            process.run_together { counter, counter, counter }
+            assert.equal(300, dict:get("count"))
+        end)
+
+        it("raises for bad options, at the line that called", function ()
+            local lock = new()
+            lock:rdlock("key")
+            assert.equal('unknown option "exptime" to upgrade: accepted are timeout and why',
+                         expect.blamed(function () lock:upgrade { exptime = 1 } end))
+            assert.equal("bad options to upgrade: table expected, got string",
+                         expect.blamed(function () lock:upgrade("key") end))
+            assert.equal("bad receiver of upgrade: a lock object expected, got nil; call it as obj:upgrade(...)",
+                         expect.blamed(function () lock.upgrade() end))
+        end)
+    end)
+
     it("a writer that is never resumed keeps readers out for no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))

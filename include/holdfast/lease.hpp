@@ -70,6 +70,12 @@ class lease {
   result<void> keep(std::uint32_t count) {
     return detail::outcome(holdfast_permits_keep(dict_, key_.data(), key_.size(), &raw_, count));
   }
+  /// Makes a reader of a rwlock the writer, and waits for all other readers. The lease keeps its token and its exptime.
+  /// On failure it still has the read lock, except after errc::not_owner and removed. errc::deadlock: another reader
+  /// waits for the same, and continues when this lease is released.
+  result<void> upgrade(duration timeout = forever) {
+    return detail::outcome(holdfast_upgrade(dict_, key_.data(), key_.size(), timeout.count(), 0, &raw_));
+  }
   /// Returns the time until the lease expires, or `forever` if it never does.
   result<duration> remaining() const {
     double left = 0;

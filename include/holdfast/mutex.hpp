@@ -175,6 +175,12 @@ class key_mutex {
     slots::give_back(own);
     return failure::of(code);
   }
+  result<void> make_exclusive(duration timeout) {
+    const slots::slot* const own = slots_.find();
+    if (own == nullptr) return failure{errc::not_owner, "this thread has not locked it"};
+    return outcome(
+        holdfast_upgrade(dict_.handle(), key_.data(), key_.size(), timeout.count(), task_of_this_thread(), &own->raw));
+  }
   /// Returns whether the lock was taken. Throws for any failure except that others have it.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
@@ -256,6 +262,10 @@ class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
   result<void> acquire_shared(duration timeout = forever) { return take(timeout, 1); }
 
   void lock_shared() { acquire_shared().value(); }
+  /// Makes the calling thread's shared lock exclusive, and waits until all other shared locks are released. On failure
+  /// the shared lock stays. errc::deadlock: another thread waits for the same, and continues when this thread unlocks.
+  result<void> upgrade(duration timeout = forever) { return make_exclusive(timeout); }
+
   bool try_lock_shared() { return try_take(duration(0), 1); }
   bool try_lock_shared_for(duration timeout) { return try_take(timeout, 1); }
   template <class Clock, class Duration>

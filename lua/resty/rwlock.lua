@@ -10,10 +10,13 @@ local options = require "resty.holdfast.lock.options"
 local take = require("resty.holdfast.lock.acquire").take
 
 local C, read_call = core.C, options.read_call
-local check, free_key, used = held_lock.check, held_lock.free_key, held_lock.used
+local check, free_key, held_by, used = held_lock.check, held_lock.free_key, held_lock.held_by, held_lock.used
+local refused = core.refused
 local find_dict = require("resty.holdfast.dictionary.registry").find
 
-local ALL = core.ALL_PERMITS
+local upgrade_contended = later.fn("resty.holdfast.lock.contended", "upgrade")
+
+local ALL, HOW_FIRST, OK = core.ALL_PERMITS, core.HOW_FIRST, core.OK
 
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
@@ -23,6 +26,7 @@ local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair
                                     "log_timeouts", "step", "ratio", "max_step" }
 local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
 local TRY_OPTIONS = options.known { "exptime", "why" }
+local UPGRADE_OPTIONS = options.known { "timeout", "why" }
 
 
 -- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
@@ -90,6 +94,38 @@ _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
     return held_lock.outcome(self, key, code)
 end)
+
+
+-- Turns the read lock of this object into the write lock, and waits for all other readers: upgrade([opts]), with
+-- timeout and why. A write lock stays one. May yield, as lock() does. Returns the seconds waited; nil and "unlocked",
+-- "timeout", "deadlock" and the keys, or another string of expire(). The object keeps its read lock unless it is lost.
+function _M.upgrade(self, opts)
+    local grant, key = held_by(self, "upgrade")
+    local timeout, why, _
+    if opts ~= nil then
+        _, timeout, why = read_call(opts, "upgrade", UPGRADE_OPTIONS)
+    end
+    if not grant then
+        return nil, "unlocked"
+    end
+    timeout = timeout or self.timeout
+    used(self, grant, key)
+    local code = C.holdfast_permits_upgrade(grant.dict, key, #key, timeout > 0 and HOW_FIRST or 0, nil, grant.lease)
+    local elapsed, err, keys = 0, nil, nil
+    if code ~= OK then
+        elapsed, err, keys = upgrade_contended(self, grant, key, code, timeout)
+    end
+    if not elapsed then
+        if self.settings.watched then
+            self:valid()  -- calls on_lost if the lock is lost
+        end
+        return refused(err, keys)
+    end
+    if why then  -- lost if there is no memory for it
+        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
+    end
+    return elapsed
+end
 
 later.count_uses(_M, { "rdlock", "wrlock", "tryrdlock", "trywrlock", "with_rd", "with_wr" })
 

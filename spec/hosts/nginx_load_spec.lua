@@ -76,10 +76,21 @@ local METHODS = {
         return new({ timeout = 0.01, log_timeouts = true }):lock("timeout")
     ]] },
     with = { "inside", [[ return new():with("with", function () return ngx.sleep(0.001) or "inside" end) ]] },
-    rwlock = { "0 true 1 read", [[
+    rwlock = { "0 true 0 1 read", [[
         local rwlock = require("resty.rwlock"):new("spec_nginx_load")
         local wrote = rwlock:wrlock("rw")
-        return wrote, rwlock:downgrade(), rwlock:unlock(), rwlock:with_rd("rw", function () return "read" end)
+        return wrote, rwlock:downgrade(), rwlock:upgrade(), rwlock:unlock(),
+               rwlock:with_rd("rw", function () return "read" end)
+    ]] },
+    upgrade = { "deadlock true", [[
+        local first, second = require("resty.rwlock"):new("spec_nginx_load"),
+                              require("resty.rwlock"):new("spec_nginx_load")
+        first:rdlock("up")
+        second:rdlock("up")
+        local thread = ngx.thread.spawn(function () return first:upgrade() > 0 end)
+        local _, err = second:upgrade()
+        second:unlock()
+        return err, select(2, ngx.thread.wait(thread))
     ]] },
     semaphore = { "true timeout true", [[
         local semaphore = require("resty.semaphore"):new("spec_nginx_load", { permits = 1, timeout = 0.01 })

@@ -140,3 +140,21 @@ int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, co
     return HOLDFAST_OK;
   });
 }
+
+int holdfast_upgrade(holdfast_dict* dict, const char* key, size_t key_length, double timeout, uint32_t task,
+                     const holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_timeout(timeout)) return bad;
+    const Request request{.task = task,
+                          .holds = task != kNoTask ? HoldsLocks::something : HoldsLocks::nothing,
+                          .waits_next = timeout > 0,
+                          .blocks = timeout > 0};
+    Lease held{lease->owner, lease->sequence};
+    std::vector<std::string> cycle;
+    Dictionary& dictionary = unwrap(dict);
+    const Code code = acquire_blocking(dictionary, {key, key_length}, upgrade_of(request), timeout, held, cycle);
+    return code == Code::invalid || !cycle.empty() ? outcome_of_wait(code, dictionary, cycle)
+                                                   : outcome_of_upgrade(code, dictionary, false);
+  });
+}

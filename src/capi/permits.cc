@@ -73,6 +73,31 @@ int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_lengt
   });
 }
 
+int capi::outcome_of_upgrade(Code code, Dictionary& dictionary, bool has_cycle) noexcept {
+  if (code == Code::unsupported && dictionary.gate() == nullptr)
+    return fail(Code::invalid, "bad lease: only a reader of a rwlock can become the writer");
+  if (code == Code::deadlock && !has_cycle)
+    return fail(code, "another reader of this key waits to become the writer; release this read lock");
+  return outcome(code, dictionary);
+}
+
+int holdfast_permits_upgrade(holdfast_dict* dict, const char* key, size_t key_length, int how, holdfast_wait* wait,
+                             const holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    const std::string_view name(key, key_length);
+    Lease held{lease->owner, lease->sequence};
+    if (wait == nullptr)
+      return outcome_of_upgrade(acquire_try(unwrap(dict), name, upgrade_of(request_of(how, kNoTask, 0)), held),
+                                unwrap(dict), false);
+    const WaitStep step = capi::step_of(*wait);
+    const Code code = acquire_wait(unwrap(dict), name, upgrade_of(request_of(*wait, 0)), step, held);
+    if (code == Code::invalid) return fail(code, "bad waiter: expected a number from holdfast_waiter_open");
+    const bool has_cycle = code == Code::deadlock && !step.parker.deadlock_keys(step.waiter).empty();
+    return outcome_of_upgrade(code, unwrap(dict), has_cycle);
+  });
+}
+
 int holdfast_permits_count(holdfast_dict* dict, const char* key, size_t key_length, uint32_t* used, uint32_t* waiters) {
   return guarded([&]() -> int {
     *used = 0;

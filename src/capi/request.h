@@ -38,4 +38,8 @@ inline WaitStep step_of(holdfast_wait& wait) noexcept {
 /// Adds the wanted permits to the request, or returns INVALID. `kind` is a holdfast_permits_kind.
 int want_permits(int kind, std::uint32_t want, std::uint32_t total, Request& request);
 
+/// Returns the code of a reader's attempt to become the writer, and keeps a message if the code needs one. `has_cycle`
+/// says that the code is deadlock because of a cycle of waits.
+int outcome_of_upgrade(Code code, Dictionary& dictionary, bool has_cycle) noexcept;
+
 }  // namespace holdfast::capi

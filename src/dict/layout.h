@@ -254,6 +254,8 @@ static_assert(sizeof(WaiterFields) == 32);
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 /// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
+/// The permits for which a reader of a rwlock waits to become the writer.
+inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 
 /// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
 /// link to the next such holder, in Entry::flags. About one in 32 of these has a second link, to the next holder with a

@@ -123,12 +123,13 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noex
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
-  if (before != 0 && fields(before).arrival.load(kRelaxed) > waiter.arrival) {
+  const std::uint64_t order = order_of(waiter.arrival, waiter.want);
+  if (before != 0 && order_of(before) > order) {
     before = 0;
     after = ends_.head.load(kRelaxed);
     for (std::uint32_t steps = 0;; ++steps) {
       if (!is_waiter(after) || steps == shard_.granules()) return give_up();
-      if (fields(after).arrival.load(kRelaxed) > waiter.arrival) break;
+      if (order_of(after) > order) break;
       before = after;
       after = shard_.entry(after).next.load(kRelaxed);
     }
@@ -188,13 +189,15 @@ Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
   const std::uint32_t traits = e.stamp.load(kRelaxed);
+  const std::uint32_t want = f.want.load(kRelaxed);
   return {.owner = f.owner.load(kRelaxed),
           .number = e.flags.load(kRelaxed),
           .arrival = f.arrival.load(kRelaxed),
           .place = place_of(block),
-          .want = f.want.load(kRelaxed),
+          .want = want,
           .fair = (traits & kFair) != 0,
           .present = (traits & kPresent) != 0,
+          .upgrades = upgrades(want),
           .tries = (traits & kTries) != 0,
           .delay_ns = delay_in(traits)};
 }

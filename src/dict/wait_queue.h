@@ -1,5 +1,6 @@
 // The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
-// to the entry.
+// to the entry. In the queue of a rwlock, a reader that waits to become the writer is before all others, because no
+// other waiter for the write lock can get it earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
 // queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
@@ -48,6 +49,7 @@ struct Waiter {
   bool rests = false;             // it rarely tries again, because its process checks on its behalf
   bool present = false;           // its thread spins for a moment, to see the next release
   bool is_new = false;            // its wait begins with this step
+  bool upgrades = false;          // it is a reader that waits to become the writer, and is before all others
   bool tries = false;             // for a cluster's lock: waits only until it is known which machine has the lock
   std::uint64_t delay_ns = 0;     // how long its loop takes to react to a wake-up; 0: unknown
   std::uint64_t deadline_ms = 0;  // when its wait ends at the latest (CLOCK_MONOTONIC); 0: unknown
@@ -93,13 +95,15 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// Makes the view of a queue. `kind` is waiter or watcher.
-  WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
-      : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
+  /// Makes the view of a queue. `kind` is waiter or watcher. `has_readers` says that the queue belongs to a rwlock, so
+  /// that a waiter that wants kAllButOwn is a reader.
+  WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter,
+            bool has_readers = false) noexcept
+      : shard_(shard), arena_(arena), ends_(ends), kind_(kind), has_readers_(has_readers) {}
 
   /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter by its arrival, or refreshes it if it is still in the queue. The waiter has responded, so it no
+  /// Adds the waiter at its position, or refreshes it if it is still in the queue. The waiter has responded, so it no
   /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns the waiter's position, or 0 if
   /// there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
@@ -146,6 +150,14 @@ class WaitQueue {
     return shard_.header().repairs.load(kRelaxed) << 32 | block;
   }
   Word32& previous(std::uint32_t block) const noexcept { return shard_.entry(block).hash; }
+  bool upgrades(std::uint32_t want) const noexcept { return has_readers_ && want == kAllButOwn; }
+  /// Returns the number by which the queue is sorted.
+  std::uint64_t order_of(std::uint64_t arrival, std::uint32_t want) const noexcept {
+    return upgrades(want) ? 0 : arrival;
+  }
+  std::uint64_t order_of(std::uint32_t block) const noexcept {
+    return order_of(fields(block).arrival.load(kRelaxed), fields(block).want.load(kRelaxed));
+  }
   Waiter waiter_of(std::uint32_t block) const noexcept;
   bool is_gone(std::uint32_t block, World& world) const noexcept;
   bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
@@ -162,6 +174,7 @@ class WaitQueue {
   Arena& arena_;
   QueueFields& ends_;
   const EntryType kind_;
+  const bool has_readers_;
 };
 
 template <class See>

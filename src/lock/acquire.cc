@@ -27,9 +27,10 @@ namespace {
 Code attempt(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
              Lease& lease, BlockedBy& blocked_by) noexcept {
   blocked_by.holders.clear();
-  const Code code = contender.request.kind == HeldKind::lock
-                        ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
-                        : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
+  const Code code =
+      contender.request.kind == HeldKind::lock ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
+      : is_upgrade(contender.request)          ? attempt_upgrade(dictionary, key, contender, dead, lease, blocked_by)
+                                               : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
   // The next attempt removes the waiter from this position.
   if (contender.waiter != nullptr && blocked_by.place != 0) contender.waiter->place = blocked_by.place;
   return code;
@@ -91,9 +92,11 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
 
 // Returns whether the result of the fast path is final, because a live process has the lock. If the thread blocks, does
 // not ask the kernel about the holder here: that takes longer than a short section, and the wait asks before it sleeps.
+// Clears the lease, which names the holder that the fast path has found.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
-                Token holder) noexcept {
+                Lease& lease) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
+  const Token holder = std::exchange(lease.owner, kNobody);
   if (request.blocks) return true;
   return fast == Fast::held ? dictionary.world().judge(holder) == Liveness::alive
                             : is_held_for_certain(dictionary, key);
@@ -112,8 +115,7 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found a holder
-  const bool refused = is_refused(dictionary, key, request, fast, holder);
+  const bool refused = is_refused(dictionary, key, request, fast, lease);
   if (refused && !request.blocks && !LateReleases::any()) [[likely]]
     return refuse(dictionary, key, request);
   BlockedBy blocked_by;

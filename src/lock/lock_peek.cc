@@ -27,6 +27,10 @@ constexpr std::uint64_t kPauseNs = 1'000'000;
 
 enum class Seen { whole, torn, damaged };
 
+bool is_rwlock(const EntryView& permits) noexcept {
+  return permits.entry->flags.load(kRelaxed) == static_cast<std::uint32_t>(PermitsKind::rwlock);
+}
+
 class Peek {
  public:
   Peek(Segment& segment, Shard& shard, const Key& key, std::span<HolderInfo> holders, std::span<WaiterInfo> waiters)
@@ -52,7 +56,7 @@ class Peek {
   bool copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept;
   bool read_permits(const EntryView& view) noexcept;
   void add_holder(const EntryView& record, std::uint64_t end, HeldKind kind) noexcept;
-  void read_queue(const QueueFields& queue, EntryType type) noexcept;
+  void read_queue(const QueueFields& queue, EntryType type, bool has_readers) noexcept;
   bool is_holder_of(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept {
     return shard_.inspect(block, view) && is_holder(view, hash) && view.value_size >= sizeof(HolderFields);
   }
@@ -87,8 +91,8 @@ bool Peek::read_key() noexcept {
   if (!found || !is_holdable(view.type)) return true;
   const bool is_lock = view.type == EntryType::lock;
   if (!(is_lock ? read_lock(view) : read_permits(view))) return false;
-  read_queue(view.queue(), EntryType::waiter);
-  if (is_lock) read_queue(view.lock().watchers, EntryType::watcher);
+  read_queue(view.queue(), EntryType::waiter, !is_lock && is_rwlock(view));
+  if (is_lock) read_queue(view.lock().watchers, EntryType::watcher, false);
   return true;
 }
 
@@ -147,14 +151,14 @@ bool Peek::read_permits(const EntryView& view) noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t flush = segment_.flush_epoch();
   const std::uint64_t entry_end = view.entry->expiry.load(kRelaxed);
-  const bool is_rwlock = view.entry->flags.load(kRelaxed) == static_cast<std::uint32_t>(PermitsKind::rwlock);
+  const HeldKind kind = is_rwlock(view) ? HeldKind::rwlock : HeldKind::semaphore;
   std::uint32_t steps = 0;
   EntryView record{};
   for (std::uint32_t block = view.permits().holders.load(kAcquire); block != 0;
        block = record.entry->next.load(kAcquire)) {
     if (steps++ == shard_.granules() || !is_holder_of(block, hash, record)) return false;
     const std::uint64_t end = earlier(entry_end, record.entry->expiry.load(kRelaxed));
-    if (is_live(end, flush)) add_holder(record, end, is_rwlock ? HeldKind::rwlock : HeldKind::semaphore);
+    if (is_live(end, flush)) add_holder(record, end, kind);
   }
   return true;
 }
@@ -175,8 +179,9 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
 }
 
 // Reads the waiters of a queue. A block that is not a waiter ends the walk. Either the queue was changed in the
-// meantime, or a process died while it changed the queue.
-void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
+// meantime, or a process died while it changed the queue. `has_readers` is as in WaitQueue: a reader that waits to
+// become the writer wants all permits, and already has one.
+void Peek::read_queue(const QueueFields& queue, EntryType type, bool has_readers) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};
   for (std::uint32_t block = queue.head.load(kAcquire); block != 0 && steps++ < shard_.granules();
@@ -186,8 +191,12 @@ void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
     if (index >= waiters_.size()) continue;
     const auto& fields = *reinterpret_cast<const WaiterFields*>(view.entry + 1);
     const bool watches = type == EntryType::watcher;
+    const std::uint32_t want = fields.want.load(kRelaxed);
     waiters_[index] = {fields.owner.load(kRelaxed), fields.arrival.load(kRelaxed),
-                       watches ? 0 : fields.want.load(kRelaxed), watches};
+                       watches                             ? 0
+                       : has_readers && want == kAllButOwn ? kAllPermits
+                                                           : want,
+                       watches};
   }
 }
 

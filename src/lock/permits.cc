@@ -57,27 +57,53 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-// Returns the blocker, which is the only holder of a rwlock, if it leaves too few permits. The owner and the fencing
-// number of a holder record are constant, and the number is never reused. So if the number is the same before and
-// after, everything was read from that record, and the record was the first. Permits of a semaphore may be given back
-// by a task other than the one that took them, so a semaphore has no blocker.
+/// The link to a holder record, and the record, as seen without the mutex. The owner and the fencing number of a record
+/// are constant, and the number is never reused. So if the link and the number are the same before and after,
+/// everything in between was read from that record, and the link led to it.
+class SeenRecord {
+ public:
+  SeenRecord(const Watch& watch, const Word32& link) noexcept : link_(link), block_(link.load(kAcquire)) {
+    if (!watch.shard->inspect(block_, view_) || view_.type != EntryType::holder) return;
+    sequence_ = view_.holder().sequence.load(kAcquire);
+  }
+  /// Returns the fencing number, or 0 if there is no record.
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  bool is_same() const noexcept {
+    return link_.load(kAcquire) == block_ && view_.holder().sequence.load(kAcquire) == sequence_;
+  }
+  const Entry& entry() const noexcept { return *view_.entry; }
+  const HolderFields& fields() const noexcept { return view_.holder(); }
+
+ private:
+  const Word32& link_;
+  const std::uint32_t block_;
+  EntryView view_{};
+  std::uint64_t sequence_ = 0;
+};
+
+// Returns the blocker, which is the only holder of a rwlock besides the waiter, if it leaves too few permits. Permits
+// of a semaphore may be given back by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
-  const std::uint32_t block = fields.holders.load(kAcquire);
-  EntryView view{};
-  if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return {};
-  const HolderFields& holder = view.holder();
-  const std::uint64_t sequence = holder.sequence.load(kAcquire);
+  const SeenRecord first(watch, fields.holders);
+  if (first.sequence() == 0) return {};
+  const bool upgrades = watch.grant != 0;
+  const bool own_is_first = upgrades && first.sequence() == watch.grant;
+  const SeenRecord second(watch, first.entry().next);
+  const SeenRecord& seen = own_is_first ? second : first;
+  if (seen.sequence() == 0) return {};
+  const HolderFields& holder = seen.fields();
   const Token owner = holder.owner.load(kAcquire);
   const std::uint32_t task = holder.task.load(kAcquire);
-  const bool alone = view.entry->next.load(kAcquire) == 0;
-  const bool enough = std::uint64_t{holder.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
-  const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), view.entry->expiry.load(kAcquire));
-  const bool same =
-      holder.sequence.load(kAcquire) == sequence && fields.holders.load(kAcquire) == block && watch.is_same_entry();
+  const bool alone =
+      upgrades && !own_is_first ? second.sequence() == watch.grant : seen.entry().next.load(kAcquire) == 0;
+  const bool enough =
+      !upgrades && std::uint64_t{holder.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
+  const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), seen.entry().expiry.load(kAcquire));
+  const bool same = seen.is_same() && first.is_same() && watch.is_same_entry();
   if (!same || !alone || enough || !is_live(end, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
-  return {owner, task, sequence, expiry_ms(end)};
+  return {owner, task, seen.sequence(), expiry_ms(end)};
 }
 
 // Reads only the first records, as may_purge() does.
@@ -137,6 +163,30 @@ class PermitsAttempt {
     return admit(exists, block, lease, chosen);
   }
 
+  /// Makes the reader that has the lease the writer. Sets `rival` to the owner of a reader that waits for the same.
+  Code try_upgrade(const Lease& lease, Chosen& chosen, Token& rival) noexcept {
+    rival = kNobody;
+    if (lease.owner != contender_.self) return Code::not_owner;
+    if (!is_ours()) return has_another_kind(lease) ? Code::unsupported : Code::not_owner;
+    const PermitsEntry permits = entry();
+    note_delay(permits);
+    std::uint64_t end_ms = kExpiryNever;
+    Code code = permits.upgrade(lease, end_ms);
+    if (code == Code::locked) {
+      next_end_ = kExpiryNever;
+      checked_ = false;
+      check_holders_of(permits, false);
+      code = permits.upgrade(lease, end_ms);  // the check may have removed all other holders
+    }
+    if (change_.arena().damaged()) return Code::corrupt;
+    if (code != Code::locked) {
+      chosen = stand_back();
+      if (code == Code::ok) change_.touch();
+      return code;
+    }
+    return wait_for_readers(permits, lease, end_ms, chosen, rival);
+  }
+
  private:
   PermitsEntry entry() const noexcept { return PermitsEntry(change_); }
   std::uint32_t granules_of_entry() const noexcept {
@@ -173,12 +223,48 @@ class PermitsAttempt {
     return Code::locked;
   }
 
+  // Returns whether the lease holds something other than permits of this kind.
+  bool has_another_kind(const Lease& lease) noexcept {
+    if (!change_.is(EntryType::lock)) return change_.is(EntryType::permits) && entry().has(lease);
+    const LockEntry lock = LockEntry::of(change_);
+    return lock.held_by(lease) && lock.live(flush_);
+  }
+
+  // Queues the reader before all waiters. If a reader is there already, neither of the two can become the writer while
+  // both wait.
+  Code wait_for_readers(const PermitsEntry& permits, const Lease& lease, std::uint64_t end_ms, Chosen& chosen,
+                        Token& rival) noexcept {
+    const Head first = first_of(permits);
+    if (first.block != 0 && first.waiter.upgrades && !is_own(first)) {
+      rival = first.waiter.owner;
+      blocked_by_.holders.clear();  // there must be room
+      blocked_by_.holders.add(rival);
+      chosen = stand_back();
+      return Code::locked;
+    }
+    refuse(permits, first);
+    blocked_by_.watch.grant = lease.sequence;
+    if (ends_earlier(end_ms, blocked_by_.end_ms)) blocked_by_.end_ms = end_ms;
+    if (change_.arena().damaged()) return Code::corrupt;
+    // Without a position, it could neither keep other readers out nor detect a deadlock.
+    return contender_.waiter != nullptr && blocked_by_.place == 0 ? Code::no_memory : Code::locked;
+  }
+
+  bool is_own(const Head& head) const noexcept {
+    return contender_.waiter != nullptr && head.waiter.owner == contender_.self &&
+           head.waiter.number == contender_.waiter->number;
+  }
+
+  void note_delay(const PermitsEntry& permits) noexcept {
+    if (contender_.waiter != nullptr && blocked_by_.delay_ns == 0)
+      blocked_by_.delay_ns = permits.queue().delay_of(*contender_.waiter);
+  }
+
   // Checks whether the permits are available now, and queues the waiter if they are not.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = contender_.request.want;
-    if (contender_.waiter != nullptr && blocked_by_.delay_ns == 0)
-      blocked_by_.delay_ns = permits.queue().delay_of(*contender_.waiter);
+    note_delay(permits);
     permits.fields.total.store(contender_.request.total, kRelaxed);
     Head first = first_of(permits);
     next_end_ = kExpiryNever;
@@ -228,8 +314,7 @@ class PermitsAttempt {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = contender_.waiter;
     if (first.block != 0 && self != nullptr &&
-        (self->arrival < first.waiter.arrival ||
-         (first.waiter.owner == contender_.self && first.waiter.number == self->number)))
+        ((self->arrival < first.waiter.arrival && !first.waiter.upgrades) || is_own(first)))
       return true;
     if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), contender_.request.fair))
       return false;
@@ -239,7 +324,8 @@ class PermitsAttempt {
     return overtakes_;
   }
 
-  void refuse(const PermitsEntry& permits, const Head& first) noexcept {
+  // Inline, because a call would keep the whole object in memory, also for requests that are granted.
+  [[gnu::always_inline]] void refuse(const PermitsEntry& permits, const Head& first) noexcept {
     if (!checked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end_;
@@ -290,17 +376,18 @@ class PermitsAttempt {
     holder.count = contender_.request.want;
     holder.task = request.holder_task;
     HolderList::fill(change_.shard(), block, change_.key().short_hash(), holder);
-    if (exists) {
-      entry().add(block, holder);
-    } else {
+    if (!exists) {
       const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | contender_.request.total, nullptr,
                           sizeof(PermitFields)};
       if (change_.put(value, end_ms, Evict::no) != Code::ok) return Code::corrupt;
-      entry().note_first(block, holder);
     }
+    const PermitsEntry permits = entry();
+    if (exists)
+      permits.add(block, holder);
+    else
+      permits.note_first(block, holder);
     lease = {holder.owner, holder.sequence};
     change_.touch();
-    const PermitsEntry permits = entry();
     if (overtakes_) permits.fields.overtakes.store(permits.fields.overtakes.load(kRelaxed) + 1, kRelaxed);
     if (contender_.waiter != nullptr) permits.queue().remove(*contender_.waiter);
     chosen = permits.offer(change_.world());
@@ -391,8 +478,15 @@ bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet&
   return check.removed;
 }
 
-Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
-                     Lease& lease, BlockedBy& blocked_by) noexcept {
+namespace {
+
+/// Runs `attempt(PermitsAttempt&&, Chosen&) -> Code`. If it is refused and a check of many holders is due, makes the
+/// check and runs it again. `granted` is the lease that the attempt fills, if any. Inline, because this is the path of
+/// every request for permits.
+template <class Attempt>
+[[gnu::always_inline]] inline Code attempt_and_check(Dictionary& dictionary, std::string_view key,
+                                                     const Contender& contender, const TokenSet& dead, Lease& granted,
+                                                     BlockedBy& blocked_by, Attempt attempt) noexcept {
   if (dictionary.gate() != nullptr) [[unlikely]]
     return Code::unsupported;
   const EpochGuard inside;
@@ -404,20 +498,43 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
         [&](Transaction& change) {
           segment = &change.segment();
           wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
-          return PermitsAttempt(change, contender, dead, blocked_by, long_check).try_acquire(lease, chosen);
+          return attempt(PermitsAttempt(change, contender, dead, blocked_by, long_check), chosen);
         },
         kAttemptPatienceNs, granules_for(key.size(), sizeof(PermitFields)) + HolderList::granules(0));
     if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // as in attempt_lock()
+      granted = {};  // as in attempt_lock()
       continue;
     }
-    if (code == Code::ok) trace_acquire(dictionary, key, lease);
     wake(dictionary.world(), chosen);
     if (code != Code::locked || long_check != CheckState::due) return code;
     if (!check_holders(dictionary, key, dead, blocked_by)) return code;
     long_check = CheckState::done;
   }
+}
+
+}  // namespace
+
+Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                     Lease& lease, BlockedBy& blocked_by) noexcept {
+  const Code code = attempt_and_check(
+      dictionary, key, contender, dead, lease, blocked_by,
+      [&lease](PermitsAttempt&& attempt, Chosen& chosen) { return attempt.try_acquire(lease, chosen); });
+  if (code == Code::ok) trace_acquire(dictionary, key, lease);
+  return code;
+}
+
+Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                     const Lease& lease, BlockedBy& blocked_by) noexcept {
+  Token rival = kNobody;
+  Lease none;
+  const Code code = attempt_and_check(
+      dictionary, key, contender, dead, none, blocked_by,
+      [&lease, &rival](PermitsAttempt&& attempt, Chosen& chosen) { return attempt.try_upgrade(lease, chosen, rival); });
+  if (code != Code::locked || rival == kNobody) return code;
+  // If the rival is dead, the next attempt takes it out of the queue.
+  const bool waits = rival == contender.self || !dictionary.world().is_dead(rival);
+  return waits ? Code::deadlock : Code::locked;
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

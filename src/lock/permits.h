@@ -2,7 +2,12 @@
 //
 // A permits entry has a total, and a chain of holder records. Each record says how many permits a process has. A
 // semaphore grants one or more permits at a time. A rwlock has kAllPermits permits: a reader takes one, and a writer
-// takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between. The owner and the
+// takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
+//
+// A reader that is alone becomes the writer by one store to its record. It keeps its fencing number, which is larger
+// than the numbers of all earlier writers, because nobody could write while it read.
+//
+// The owner and the
 // fencing number prove a holder record, just as they prove a lease of a lock. A dead process loses its permits as soon
 // as another process needs them.
 //
@@ -35,6 +40,14 @@ namespace holdfast {
 /// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      Lease& lease, BlockedBy& blocked_by) noexcept;
+/// Attempts once to make the reader of a rwlock that has the lease the writer. The lease stays as it is. A refused
+/// waiter gets its position before all other waiters.
+///
+/// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader waits for the same, so this one was
+/// not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a lock or permits of a
+/// semaphore.
+Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                     const Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;

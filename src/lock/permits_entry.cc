@@ -191,6 +191,10 @@ void PermitsEntry::note_first(std::uint32_t block, const Holder& holder) const n
   holders().add_shortcuts(block);
 }
 
+bool PermitsEntry::has(const Lease& lease) const noexcept {
+  return judge_holder(holders().find(lease.owner, lease.sequence)) == Code::ok;
+}
+
 Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
@@ -215,6 +219,22 @@ Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept 
   if (count == 0 || count > had) return Code::invalid;
   commit(at.fields().count, count);
   subtract(fields.used, had - count);
+  return Code::ok;
+}
+
+// The words that are derived from the chain may have been overwritten, so only the chain says who holds permits.
+Code PermitsEntry::upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept {
+  const HolderList chain = holders();
+  const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
+  if (const Code code = judge_holder(at); code != Code::ok) return code;
+  end_ms = expiry_ms(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)));
+  HolderList::Cursor other(chain);
+  if (other.found() && other.is_of(lease.owner, lease.sequence)) other.advance();
+  if (arena.damaged()) return Code::corrupt;
+  if (other.found()) return Code::locked;
+  commit(at.fields().count, kAllPermits);
+  fields.used.store(kAllPermits, kRelaxed);
+  fields.number.store(1, kRelaxed);
   return Code::ok;
 }
 

@@ -71,7 +71,9 @@ struct PermitsEntry {
         entry(*change.view().entry),
         fields(change.view().permits()) {}
 
-  WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
+  WaitQueue queue() const noexcept {
+    return {shard, arena, fields.queue, EntryType::waiter, kind() == HeldKind::rwlock};
+  }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   HeldKind kind() const noexcept { return held_kind(static_cast<PermitsKind>(entry.flags.load(kRelaxed))); }
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
@@ -117,12 +119,17 @@ struct PermitsEntry {
   /// Records the holder with which a new entry was made.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
+  /// Returns whether the lease has permits.
+  bool has(const Lease& lease) const noexcept;
   /// Gives back the lease's permits, and sets `since` to the time when the lease got them. Returns ok, not_owner,
   /// corrupt. Call offer() afterwards.
   Code give_back(const Lease& lease, Since& since) const noexcept;
   /// Gives back all but `count` of the lease's permits. Returns ok, not_owner, corrupt, invalid (`count` is 0, or more
   /// than the lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
+  /// Gives the lease all permits, if no other holder has any. Sets `end_ms` to the end of the lease. Returns ok, locked
+  /// (there are other holders), not_owner, corrupt.
+  Code upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept;
   /// Gives the lease another end, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, not_found
   /// (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;

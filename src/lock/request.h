@@ -44,6 +44,19 @@ struct Request {
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it
 };
 
+/// Makes the request by which a reader of a rwlock becomes its writer. The request is fair, because no other reader may
+/// get in while it waits.
+inline Request upgrade_of(Request request) noexcept {
+  request.kind = HeldKind::rwlock;
+  request.want = kAllButOwn;
+  request.total = kAllPermits;
+  request.fair = true;
+  return request;
+}
+inline bool is_upgrade(const Request& request) noexcept {
+  return request.want == kAllButOwn && request.kind == HeldKind::rwlock;
+}
+
 /// A request for a key, with the process that makes it.
 struct Contender {
   Token self;

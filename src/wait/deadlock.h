@@ -27,9 +27,9 @@
 // Only a task outside the cycle, or the clock, can still end the cycle: by a timeout, the exptime of a grant, a death,
 // a delete of the key, or another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
 //
-// The search does not find cycles that contain: a wait for a lock with several holders; a wait for a kind of entry that
-// names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free record; a wait
-// that polls; or a process of another world (another runtime directory).
+// The search does not find cycles that contain: a wait for a lock with several other holders; a wait for a kind of
+// entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free
+// record; a wait that polls; or a process of another world (another runtime directory).
 //
 // It also ignores a cycle of one wait, which is a task that waits for itself. A stopped or busy process is not seen to
 // wait until it continues. If a grant names no task, because its process is not certain which task will release it, the
@@ -88,6 +88,8 @@ class TrackedWait {
   /// Searches again. Returns true if the deadlock of the last look() still exists.
   bool settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
+  /// Forgets the keys of an earlier wait.
+  void forget_keys() noexcept { keys_.clear(); }
   /// Returns the keys of the last deadlock.
   const std::vector<std::string>& keys() const noexcept { return keys_; }
 

@@ -97,6 +97,7 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();
       waiter.is_new = true;
+      if (slot.tracked != nullptr) slot.tracked->forget_keys();
       if (waiting_++ == 0) look_ns_ = kNever;
     }
     slot.looks = lot_.looks_;

@@ -54,8 +54,8 @@ struct WaiterId {
 /// Says how to check one kind of entry. Each kind has one constant object, in the module that implements the kind.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// Returns the only holder, if the waiter can continue only after this holder has released. The result is not known()
-  /// if there is no holder, or if there are several.
+  /// Returns the only other holder, if the waiter can continue only after this holder has released. The result is not
+  /// known() if there is no such holder, or if there are several.
   Blocker (*blocker)(const Watch& watch) noexcept;
   /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). Returns a
   /// time that never comes, such as kExpiryNever, if it does not end by itself.
@@ -74,7 +74,8 @@ struct Watch {
   std::uint32_t hash = 0;              // the entry's hash when the watch was made
   std::uint32_t shape = 0;             // the entry's shape at that time
   std::uint32_t want = 1;              // how much the waiter wants
-  std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
+  std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end; for a reader that
+                                       // waits to become the writer: its own number
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
   /// Returns false if the words now belong to another entry. To be certain, read a fencing number before and after the

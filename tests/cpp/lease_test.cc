@@ -99,6 +99,21 @@ TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) 
   EXPECT_EQ(dict.lock_exclusive("rw", duration(0)).error().code, errc::locked);
 }
 
+TEST_F(CppLease, of_the_only_reader_can_become_the_writers) {
+  lease reader = dict.lock_shared("rw").value();
+  lease other = dict.lock_shared("rw").value();
+  const std::uint64_t token = reader.token();
+  EXPECT_EQ(reader.upgrade(duration(0)).error().code, errc::locked);
+  EXPECT_EQ(reader.upgrade(duration(0.01)).error().code, errc::locked);
+  EXPECT_TRUE(reader.valid());
+  EXPECT_TRUE(other.unlock());
+  EXPECT_TRUE(reader.upgrade());
+  EXPECT_EQ(reader.token(), token);
+  EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
+  EXPECT_TRUE(reader.unlock());
+  EXPECT_EQ(dict.lock("lock")->upgrade().error().code, errc::invalid);
+}
+
 TEST_F(CppLease, has_permits_of_a_semaphore) {
   const holdfast_request two{.kind = HOLDFAST_HELD_SEMAPHORE, .want = 2, .total = 3};
   const result<lease> first = dict.acquire("s", two);

@@ -2,6 +2,7 @@
 // processes.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <condition_variable>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <thread>
+#include <vector>
 
 #include "cpp/cpp_test.h"
 
@@ -218,6 +220,36 @@ TEST_F(CppMutex, that_is_shared_has_many_readers_or_one_writer) {
   EXPECT_TRUE(writer);
   std::thread([&] { EXPECT_FALSE(std::shared_lock(rw, 10ms)); }).join();
   EXPECT_EQ(code_of([&] { rw.lock(); }), std::errc::resource_deadlock_would_occur);
+}
+
+TEST_F(CppMutex, to_share_makes_a_reader_the_writer) {
+  shared_mutex rw(dict, "rw");
+  EXPECT_EQ(rw.upgrade().error().code, errc::not_owner);
+  int value = 0;
+  std::atomic<int> deadlocks{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int counted = 0; counted < 50;) {
+        const std::shared_lock reader(rw);
+        const int seen = value;
+        const result<void> upgraded = rw.upgrade(60s);
+        if (!upgraded) {
+          EXPECT_EQ(upgraded.error().code, errc::deadlock);
+          ++deadlocks;
+          continue;
+        }
+        EXPECT_EQ(value, seen);
+        value = seen + 1;
+        ++counted;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(value, 150);
+  const std::shared_lock reader(rw);
+  EXPECT_TRUE(rw.upgrade());
+  EXPECT_TRUE(rw.valid());
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ class User {
              [&] { dict_.try_permits(key, kind, 1 + random_() % 3, 8, random_() % 4 == 0 ? 0 : 0.05, &lease); });
     for (holdfast_lease& lease : leases) {
       if (random_() % 4 == 0) within("permits_keep", [&] { dict_.keep(key, lease, 1); });
+      if (random_() % 4 == 0) within("permits_upgrade", [&] { dict_.upgrade(key, lease); });
       if (random_() % 4 == 0) within("renew", [&] { dict_.renew(key, lease, 0.03); });
       if (random_() % 4 == 0) within("explain", [&] { dict_.explain(key, lease, std::string(random_() % 128, 'w')); });
       if (random_() % 4 == 0) within("remaining", [&] { dict_.remaining(key, lease); });

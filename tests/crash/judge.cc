@@ -211,6 +211,7 @@ void Judge::use_permits(const std::string& key) {
   if (taken != HOLDFAST_OK) return fail("permits of " + key + " give " + holdfast_code_text(taken));
   holdfast_lease other{};
   if (dict.get(key) != test::boolean(true) || dict.keep(key, lease, 1) != HOLDFAST_OK || dict.used(key) != 1 ||
+      dict.upgrade(key, lease) != HOLDFAST_OK || dict.used(key) != static_cast<int>(HOLDFAST_ALL_PERMITS) ||
       dict.unlock(key, &lease) != HOLDFAST_OK ||
       dict.try_permits(key, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 100, &other) != HOLDFAST_OK ||
       dict.unlock(key, &other) != HOLDFAST_OK || dict.get(key) != test::nothing())

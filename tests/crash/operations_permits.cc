@@ -20,6 +20,7 @@ class PermitsMaker : public Maker {
     shortcuts();
     others();
     waits();
+    upgrades();
     notes();
     // Stepping takes time, so each scenario runs only in the states that matter to it.
     const auto matters = [this](const char* name) { return state_.name == name; };
@@ -241,6 +242,50 @@ class PermitsMaker : public Maker {
           dict_.unlock(key, &tools.leases[0]);
         },
         waiting_for(3));
+  }
+
+  /// Readers of a rwlock: as many as `exptimes`, the child's own first; a negative exptime has passed.
+  Prepare reading(std::vector<double> exptimes, std::uint32_t waiters = 0, bool queued = false) {
+    return with_waiter([this, exptimes = std::move(exptimes), waiters, queued](Tools& tools, const std::string& key) {
+      dict_.remove(key);
+      for (const double exptime : exptimes) {
+        tools.leases.emplace_back();
+        if (dict_.try_permits(key, HOLDFAST_RWLOCK, 1, 0, exptime < 0 ? 0.001 : exptime, &tools.leases.back()) !=
+            HOLDFAST_OK)
+          ::_exit(kSkip);
+      }
+      ::usleep(5000);
+      queue(key, waiters, HOLDFAST_ALL_PERMITS);
+      if (queued && upgrading(true)(tools, key) != HOLDFAST_LOCKED) ::_exit(kSkip);
+    });
+  }
+  Run upgrading(bool waits) {
+    return [this, waits](Tools& tools, const std::string& key) {
+      return dict_.upgrade(key, tools.leases[0], waits ? &tools.wait : nullptr);
+    };
+  }
+
+  void upgrades() {
+    for (const std::uint32_t waiters : {0U, 2U})
+      add("upgrade the only reader, " + std::to_string(waiters) + " waiters", reading({kLong}, waiters),
+          upgrading(false));
+    add("upgrade beside readers that have expired", reading({kLong, -1, -1}), upgrading(false));
+    add("upgrade beside a reader", reading({kLong, kLong}), upgrading(false));
+    add("upgrade what has expired", reading({-1, kLong}), upgrading(false));
+    for (const std::uint32_t waiters : {0U, 2U})
+      add("wait to upgrade, " + std::to_string(waiters) + " waiters", reading({kLong, kLong}, waiters),
+          upgrading(true));
+    add("leave an upgrade", reading({kLong, kLong}, 2, true), leaving());
+    add("wait to upgrade beside another that waits", reading({kLong, kLong}, 0, true),
+        [this](Tools& tools, const std::string& key) { return dict_.upgrade(key, tools.leases[1]); });
+    add("release to one that waits to upgrade", reading({kLong, kLong}, 2, true), releasing(1));
+    add(
+        "upgrade when woken",
+        [this](Tools& tools, const std::string& key) {
+          reading({kLong, kLong}, 2, true)(tools, key);
+          dict_.unlock(key, &tools.leases[1]);
+        },
+        upgrading(true));
   }
 
   void notes() {

@@ -138,6 +138,33 @@ void PoolUser::keep(std::size_t number, const holdfast_lease& lease, std::uint32
   stay(number, false);
 }
 
+/// A reader becomes the writer, or gives up. Nobody writes between its read and its write.
+void PoolUser::upgrade(std::size_t number, const holdfast_lease& lease) {
+  Pool& pool = ledger_.pools[number];
+  const std::uint64_t seen = pool.written.load();
+  const std::uint64_t end = platform::monotonic_ns() + below(20) * kNsPerMs;
+  holdfast_wait wait{};
+  wait.parker = parker_;
+  wait.waiter = waiter_;
+  for (;;) {
+    const int code = dict_.upgrade(pool_key(number), lease, &wait);
+    expect(ledger_, "permits_upgrade", code,
+           {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_DEADLOCK, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
+    if (code == HOLDFAST_OK) break;
+    if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return;
+    if (platform::monotonic_ns() >= end) {
+      expect(ledger_, "leave", dict_.leave(pool_key(number), parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
+      return;
+    }
+    std::uint32_t woken = 0;
+    holdfast_parker_sleep(parker_, std::min(wait.sleep, 0.005), &woken, 1);
+  }
+  if (pool.written.load() != seen)
+    ledger_.violations.add("%s: written to before a reader that became the writer", pool_key(number).c_str());
+  note(pool, kAll);
+  stay(number, true);
+}
+
 void PoolUser::use(std::size_t number) {
   const bool writes = is_rwlock(number) && below(4) == 0;
   const std::uint32_t want = writes              ? kAll
@@ -149,6 +176,7 @@ void PoolUser::use(std::size_t number) {
   note(pool, want);
   stay(number, writes);
   if (want > 1 && below(2) == 0) keep(number, lease, 1);
+  if (is_rwlock(number) && !writes && below(4) == 0) upgrade(number, lease);
   pool.grants.fetch_add(1);
   note(pool, 0);
   expect(ledger_, "unlock of permits", dict_.unlock(pool_key(number), &lease), {HOLDFAST_OK});

@@ -25,6 +25,7 @@ class PoolUser {
   std::size_t below(std::size_t limit) { return random_() % limit; }
   bool acquire(std::size_t number, std::uint32_t want, holdfast_lease* lease);
   void keep(std::size_t number, const holdfast_lease& lease, std::uint32_t count);
+  void upgrade(std::size_t number, const holdfast_lease& lease);
   void note(Pool& pool, std::uint32_t count);
   void check_sum(std::size_t number);
   void stay(std::size_t number, bool writes);

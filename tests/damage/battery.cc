@@ -241,6 +241,12 @@ void Battery::change_permits(const Item& item) {
   call("lock_holder", [&] { return dict.holder(item.key, &holder); });
   for (holdfast_lease& lease : leases) {
     call("lock_explain", [&] { return dict.explain(item.key, lease, "why"); });
+    // INVALID: the lease has permits of a semaphore.
+    call("permits_upgrade", [&] {
+      const int code = dict.upgrade(item.key, lease, &wait);
+      return code == HOLDFAST_INVALID && kind == HOLDFAST_SEMAPHORE ? HOLDFAST_OK : code;
+    });
+    call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
     call("permits_keep", [&] { return dict.keep(item.key, lease, 1); });
     call("lock_renew", [&] { return dict.renew(item.key, lease, kShort); });
     call("lock_adopt", [&] { return dict.adopt(item.key, lease, 1 << 20 | 5); });

@@ -399,6 +399,7 @@ void act_locks() {
   if (mine.lock("passing", &other) == HOLDFAST_OK) expect_ok("unlock", mine.unlock("passing", &other));
   if (mine.write("passing too", &other) == HOLDFAST_OK) {
     expect_ok("permits_keep", holdfast_permits_keep(mine.handle, "passing too", 11, &other, 1));
+    expect_ok("permits_upgrade", holdfast_permits_upgrade(mine.handle, "passing too", 11, 0, nullptr, &other));
     expect_ok("unlock of a writer", mine.unlock("passing too", &other));
   }
   expect("no permits", mine.permits("none", 0, &other), {HOLDFAST_INVALID});

@@ -200,6 +200,7 @@ class Program {
       case 1:
         return call("permits_try", [&] { dict_.try_permits(name, kind, 1, 10, kShort, &held_); });
       case 2:
+        call("permits_upgrade", [&] { dict_.upgrade(name, held_); });
         return call("permits_keep", [&] { dict_.keep(name, held_, 1); });
       case 3:
         return call("permits_count", [&] { dict_.used(name); });

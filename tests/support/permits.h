@@ -93,6 +93,48 @@ class Writer : public PermitsWaiter {
  public:
   explicit Writer(Dict& dict) : PermitsWaiter(dict, HOLDFAST_RWLOCK, kAll) {}
 };
+/// A reader of the rwlock that may become the writer.
+class Upgrader : public Parked {
+ public:
+  explicit Upgrader(Dict& dict, double exptime = 0) : dict_(dict) {
+    sleep(0);  // reads mail that an earlier waiter left
+    EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, exptime, &lease), HOLDFAST_OK);
+  }
+
+  int try_upgrade() { return dict_.upgrade("key", lease); }
+  /// One step of a wait.
+  int upgrade() { return dict_.upgrade("key", lease, &wait_); }
+  int leave() { return Parked::leave(dict_, "key"); }
+  int unlock() { return dict_.unlock("key", &lease); }
+  bool is_woken(double seconds = 0) { return sleep(seconds); }
+  /// Returns the code of the wait, or LOCKED after ten seconds.
+  int wait_to_upgrade() {
+    int code = HOLDFAST_LOCKED;
+    for (const double end = now() + 10; now() < end;) {
+      code = upgrade();
+      if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
+      is_woken(std::min(sleep_time(), 0.5));
+    }
+    leave();
+    return code;
+  }
+  /// Returns the permits that the lease has.
+  std::uint32_t permits() {
+    holdfast_holder holders[8]{};
+    std::uint32_t count = 0;
+    std::uint32_t waiters = 0;
+    EXPECT_EQ(holdfast_holders(dict_.handle, "key", 3, holders, 8, &count, &waiters), HOLDFAST_OK);
+    for (const holdfast_holder& holder : holders)
+      if (holder.sequence == lease.sequence && holder.owner == lease.owner) return holder.permits;
+    return 0;
+  }
+
+  holdfast_lease lease{};
+
+ private:
+  Dict& dict_;
+};
+
 class Taker : public PermitsWaiter {
  public:
   explicit Taker(Dict& dict, std::uint32_t want = 1, bool fair = false)

@@ -91,6 +91,17 @@ class PermitsModel : public ::testing::Test {
     ASSERT_EQ(dict_.keep(name(had.key), had.lease, count), expected);
   }
 
+  void upgrade(const Had& had) {
+    Thing& thing = things_[had.key];
+    const bool held = is_held(had);
+    const int expected = !held                           ? HOLDFAST_NOT_OWNER
+                         : thing.kind != HOLDFAST_RWLOCK ? HOLDFAST_INVALID
+                         : thing.holders.size() > 1      ? HOLDFAST_LOCKED
+                                                         : HOLDFAST_OK;
+    ASSERT_EQ(dict_.upgrade(name(had.key), had.lease), expected);
+    if (expected == HOLDFAST_OK) thing.holders.begin()->second = HOLDFAST_ALL_PERMITS;
+  }
+
   void explain(const Had& had) {
     const std::string why(pick(60), 'w');
     ASSERT_EQ(dict_.explain(name(had.key), had.lease, why), is_held(had) ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
@@ -149,9 +160,11 @@ class PermitsModel : public ::testing::Test {
         break;
     }
     if (leases_.empty() || pick(2) == 0) return acquire(key);
-    switch (pick(6)) {
+    switch (pick(7)) {
       case 0:
         return keep(leases_[number]);
+      case 4:
+        return upgrade(leases_[number]);
       case 1:
         return explain(leases_[number]);
       case 2:

@@ -699,6 +699,7 @@ TEST_F(StandingTest, a_lost_lock_has_no_local_holder_and_permits_do_not_exist) {
   EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_NOT_FOUND);
   std::uint32_t used = 0;
   EXPECT_EQ(holdfast_permits_count(dict.handle, "p", 1, &used, &used), HOLDFAST_UNSUPPORTED);
+  EXPECT_EQ(holdfast_permits_upgrade(dict.handle, "p", 1, 0, nullptr, &lease), HOLDFAST_UNSUPPORTED);
 }
 
 TEST_F(StandingTest, a_lock_that_this_machine_does_not_own_is_not_reported_as_free) {

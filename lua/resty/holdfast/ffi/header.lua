@@ -195,6 +195,10 @@ int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_lengt
                           uint32_t total, double exptime, holdfast_wait *wait, holdfast_lease *lease);
 int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                           uint32_t count);
+int holdfast_permits_upgrade(holdfast_dict *dict, const char *key, size_t key_length, int how, holdfast_wait *wait,
+                             const holdfast_lease *lease);
+int holdfast_upgrade(holdfast_dict *dict, const char *key, size_t key_length, double timeout, uint32_t task,
+                     const holdfast_lease *lease);
 int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used, uint32_t *waiters);
 int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
 int holdfast_parker_fd(holdfast_parker *parker);

@@ -21,7 +21,8 @@ local report_timeout = later.fn("resty.holdfast.lock.lock_info", "report_timeout
 local settle = held_lock.settle
 
 local ALL_PERMITS, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.RWLOCK, core.SEMAPHORE
-local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
+local BUSY, DEADLOCK, ELSEWHERE, LOCKED = core.BUSY, core.DEADLOCK, core.ELSEWHERE, core.LOCKED
+local OK = core.OK
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
 -- How long trylock and similar methods wait for an answer of the gate, in seconds.
@@ -71,10 +72,11 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. A gate admits a lock only for a waiter in its queue, so polling does not work with a
--- gate.
+-- Returns how the object waits. Two kinds of waits must not poll. A gate admits a lock only for a waiter in its queue.
+-- A reader that wants to be the writer keeps others out only while it is in the queue.
 local function way_of(self, request)
-    if self.settings.wait == "poll" and not request.tries and not find_gate(request.handle) then
+    local must_queue = request.tries or request.upgrades or find_gate(request.handle)
+    if self.settings.wait == "poll" and not must_queue then
         return poll
     end
     return wake
@@ -170,16 +172,9 @@ function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
 end
 
 
--- --- the method wait of resty.lock ---
-
--- The number of the grant that the current call found. No other Lua code runs before it is read.
-local watched = ffi_new("uint64_t[1]")
-
-local WAIT_OPTIONS = options.known { "timeout" }
-
-
--- Waits as the object's settings say. Returns the seconds waited; nil, the reason and, after a deadlock, the keys.
-local function wait_watching(self, request)
+-- Waits as the object's settings say, for something that gives the object no new grant. Returns the seconds waited;
+-- nil, the reason and, after a deadlock, the keys.
+local function wait_without_grant(self, request, lease)
     if request.timeout <= 0 then
         return nil, "timeout"
     end
@@ -188,9 +183,9 @@ local function wait_watching(self, request)
         return nil, err
     end
     local elapsed, keys
-    elapsed, err, keys = way_of(self, request)(host, request, nil, self)
+    elapsed, err, keys = way_of(self, request)(host, request, lease, self)
     if not elapsed and not err then
-        elapsed, err = poll(host, request, nil, self)
+        elapsed, err = poll(host, request, lease, self)
     end
     if elapsed then
         return elapsed
@@ -203,6 +198,51 @@ local function finish(grant, ...)
     give_back(grant)
     return ...
 end
+
+
+-- --- the method upgrade of resty.rwlock ---
+
+local lease_type = ffi.typeof("holdfast_lease")
+
+
+-- Returns the results of the method after a wait.
+local function conclude_upgrade(self, request, key, elapsed, err, keys)
+    if err == "timeout" and self.settings.log_timeouts then
+        report_timeout(self, request, key, err)
+    elseif err == "deadlock" and #keys == 0 then
+        keys = { key, key }  -- another reader of the key waits as well
+    end
+    return elapsed, err, keys
+end
+
+
+-- Makes the reader of the lease the writer, after a refused attempt. `code` is the code of that attempt. Returns the
+-- seconds waited; nil, the reason and, after a deadlock, the keys.
+function _M.upgrade(self, held, key, code, timeout)
+    if code == DEADLOCK and find_gone() then
+        code = C.holdfast_permits_upgrade(held.dict, key, #key, 0, nil, held.lease)
+        if code == OK then
+            return 0
+        end
+    end
+    if _M.is_final(code, timeout) then
+        return nil, reason(code), code == DEADLOCK and { key, key } or nil
+    end
+    -- Another coroutine may release the object's grant while this one waits.
+    local lease = ffi_new(lease_type, held.lease)
+    local grant = take_grant(held.dict, key)  -- holds no lock, only the key
+    local request = new_request(self, grant, 0, timeout, self.step)
+    request.upgrades, request.kind, request.total = true, RWLOCK, ALL_PERMITS
+    return conclude_upgrade(self, request, key, finish(grant, wait_without_grant(self, request, lease)))
+end
+
+
+-- --- the method wait of resty.lock ---
+
+-- The number of the grant that the current call found. No other Lua code runs before it is read.
+local watched = ffi_new("uint64_t[1]")
+
+local WAIT_OPTIONS = options.known { "timeout" }
 
 
 -- Implements the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
@@ -232,7 +272,7 @@ function _M.wait_for_release(self, key, opts)
     local grant = take_grant(handle, key)  -- contains only the key and holds no lock
     local request = new_request(self, grant, 0, timeout, self.step)
     request.watches, request.fair, request.watched[0] = true, false, number
-    return finish(grant, wait_watching(self, request))
+    return finish(grant, wait_without_grant(self, request, nil))
 end
 
 

@@ -111,6 +111,7 @@ local function held_by(self, method)
     end
     return nil
 end
+_M.held_by = held_by
 
 
 -- Stores the grant in the object. The library has already recorded `task_id` as holder.

@@ -11,6 +11,7 @@
 --                      are not used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds the lock; the reason is then "held"
+--   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
@@ -49,7 +50,7 @@ _M.request_type = ffi.typeof [[struct {
     int32_t key_id;
     uint32_t holder, want, total;
     uint8_t kind;
-    bool fair, certain, watches, tries;
+    bool fair, certain, watches, tries, upgrades;
 }]]
 
 
@@ -57,6 +58,9 @@ local function try(request, lease)
     local key = memo[request.key_id]
     if request.watches then
         return C.holdfast_lock_watch(request.handle, key, #key, nil, request.watched)
+    end
+    if request.upgrades then
+        return C.holdfast_permits_upgrade(request.handle, key, #key, 0, nil, lease)
     end
     if request.total > 0 then
         return C.holdfast_permits_try(request.handle, key, #key, request.kind, request.want, request.total,
@@ -92,6 +96,8 @@ local function wait_once(request, lease, slot, task, holds, timeout)
     local code
     if request.watches then
         code = C.holdfast_lock_watch(request.handle, key, #key, wait, request.watched)
+    elseif request.upgrades then
+        code = C.holdfast_permits_upgrade(request.handle, key, #key, 0, wait, lease)
     elseif request.total > 0 then
         code = C.holdfast_permits_wait(request.handle, key, #key, request.kind, request.want, request.total,
                                        request.exptime, wait, lease)
