@@ -33,7 +33,8 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
                       });
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
-  arguments.add_value("--color", "WHEN", "Print columns and colours: always, never, or auto (only on a terminal; default)",
+  arguments.add_value("--color", "WHEN",
+                      "Print columns and colours: always, never, or auto (only on a terminal; default)",
                       [this](const std::string& when) { return read_color(when, color_); });
 }
 
