@@ -1,4 +1,4 @@
-// The holders of an entry are blocks of the shard's arena, chained to the entry.
+// The holders of an entry are blocks in the shard's arena, chained to the entry.
 //
 // In a permits entry, this chain alone determines who holds permits: each grant is a block in it. In a lock's entry,
 // the chain has at most one block, which contains the reason why the lock is held. The lock's owner word says which
@@ -8,13 +8,13 @@
 // leads to it, then released. In between, only its expiry, its count and its task change, each by one store. Each block
 // contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added at the front, and each fencing number is larger than all earlier numbers. So along the chain of a
-// permits entry the numbers descend. Shortcuts, which are derived from the chain, skip about 32 and about 1024 holders,
-// so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger numbers
-// than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An overwritten
-// number misleads a search only where it is out of order.
+// Each block is added at the front, and each fencing number is larger than all earlier numbers. So the numbers descend
+// along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
+// each, so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger
+// numbers than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An
+// overwritten number misleads a search only where it is out of order.
 //
-// Nothing here trusts what it loads: an inconsistent block ends a walk, and the shard is then repaired.
+// No function here trusts the fields that it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -79,7 +79,7 @@ class HolderList {
   /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all numbers in the chain.
   void add(std::uint32_t block) noexcept;
 
-  /// Sets the shortcuts to the only block of the chain, when a new entry was made with that block.
+  /// Sets the shortcuts to the chain's only block. Call this after creating an entry with that block.
   void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
@@ -97,12 +97,12 @@ class HolderList {
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
-    /// Returns whether the block belongs to that grant.
+    /// Returns whether the block belongs to the grant with this owner and number.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
     Holder copy() const noexcept;
-    /// Copies the reason, or as many bytes of it as fit. Returns its length.
+    /// Copies the reason, or as many bytes of it as fit. Returns the reason's full length.
     std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
     /// Removes and releases the block, and advances to the next block. On damage, changes nothing.
     void remove() noexcept;
@@ -130,7 +130,8 @@ class HolderList {
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// Returns a cursor on the holder of that grant, or at the end. REQUIRES: the chain belongs to permits.
+  /// Returns a cursor on the block of the grant with this owner and number, or at the end. REQUIRES: the chain belongs
+  /// to permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
@@ -140,13 +141,13 @@ class HolderList {
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// Keeps, in a repair of permits, the longest beginning of the chain in which all blocks are consistent. A number
-  /// that is out of order was overwritten, and becomes 0. `occupy(block, granules) -> bool` marks memory as occupied;
-  /// it returns false if something else occupies it.
+  /// The result of repair(), which keeps the longest beginning of a permits entry's chain in which all blocks are
+  /// consistent. A number that is out of order was overwritten, and is set to 0. `occupy(block, granules) -> bool`
+  /// marks memory as occupied, or returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
-    std::uint32_t number = 0;  // of the holders
-    std::uint32_t used = 0;    // the sum of the counts
+    std::uint32_t number = 0;  // how many holders were kept
+    std::uint32_t used = 0;    // the sum of their counts
   };
   template <class Occupy>
   Kept repair(Occupy&& occupy) noexcept;
@@ -216,7 +217,7 @@ HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
   Kept kept;
   Rebuild shortcuts(*this);
   Word32* link = &first_;
-  // Each step marks memory as occupied, so a circular chain ends where it meets itself.
+  // Each step marks memory as occupied, so the walk ends where a circular chain meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!inspect(block, view) || !occupy(block, view.granules)) {

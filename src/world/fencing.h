@@ -1,11 +1,11 @@
-// The fencing numbers of a world (runtime directory). Each number is given out once, for any dictionary, and every
-// later number is larger.
+// The fencing numbers of a world (runtime directory). No number is given out twice, even in different dictionaries, and
+// every later number is larger.
 //
 // Dictionaries take ranges of numbers here, and give out the numbers of a range themselves (dict/fencing.h). So a new
 // dictionary under an old name continues above all numbers of the old dictionary.
 //
-// The number of the last range is stored twice, each time with a check in its lower bits. So an overwritten word is
-// detected, and the other word says where to continue.
+// The number of the last range is stored twice, each time with a check in the word's lower bits. So an overwritten word
+// is detected, and the other word says where to continue.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ inline constexpr std::uint64_t kFencingRange = 65536;
 /// The first range. It is not 0, because overwritten memory is often 0.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
-/// Adds a check of 20 bits below a count of at most 44 bits. Zero means no count.
+/// Returns a word with the count, of at most 44 bits, above a check of 20 bits. A word of 0 contains no count.
 constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
   return count << 20 | ((count + 1) * kOdd) >> 44;
 }
 constexpr std::uint64_t unseal(std::uint64_t word) noexcept { return word >> 20; }
-/// Returns whether the check matches and the numbers stay below 2^53, where Lua can distinguish them.
+/// Returns whether the check matches and the numbers stay below 2^53, so that Lua can distinguish them.
 constexpr bool is_sealed(std::uint64_t word) noexcept {
   constexpr std::uint64_t kRanges = (std::uint64_t{1} << 53) / kFencingRange;
   return word == seal(unseal(word)) && unseal(word) < kRanges - 1;
@@ -35,7 +35,7 @@ constexpr bool is_sealed(std::uint64_t word) noexcept {
 /// The fencing words in the process table. If they are all zero, they are invalid.
 struct FencingMemory {
   Word64 last;
-  Word64 copy;                  // not above `last`: written after it
+  Word64 copy;                  // not above `last`, because it is written later
   Word64 corruptions_repaired;  // overwritten words of this world that were repaired; shown to users
 };
 
@@ -44,10 +44,10 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that was never given out. `above` is a range that the caller knows to have been given out, or 0.
-  /// Any thread of any process may call it. It makes no system call and takes no lock.
+  /// Returns a range that has never been given out. `above` is a range that the caller knows to have been given out, or
+  /// 0. Any thread of any process may call this function, which makes no system call and takes no lock.
   std::uint64_t take(std::uint64_t above) const noexcept;
-  /// Returns the last range that was given out.
+  /// Returns the last range given out.
   std::uint64_t last() const noexcept;
   /// Counts a repair. Call this after repairing an overwritten word of this world.
   void count_corruption_repaired() const noexcept { memory_->corruptions_repaired.fetch_add(1, kRelaxed); }

@@ -1,4 +1,4 @@
-// Tests which waiter gets a lock that becomes free: the order of service, how often a waiter is passed, and which
+// Tests which waiter gets a lock that becomes free: the order of service, how often others overtake a waiter, and which
 // waiter is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ class FairnessTest : public DictTest {
   }
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
-  /// Holds the lock for this time instead of without an end.
+  /// Takes the lock again, with this exptime instead of none.
   void hold_for(double seconds) {
     release(&held);
     ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
@@ -39,13 +39,13 @@ class FairnessTest : public DictTest {
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
-  /// Repairs the shard, as after the death of a process in the middle of a change.
+  /// Repairs the shard, as if a process had died in the middle of a change.
   void repair_it() {
     Shard& shard = dict.segment().shards()[0];
     const ShardGuard guard(shard);
     repair(shard);
   }
-  /// Call this when both waiters are in the queue.
+  /// Checks that `first` gets the lock before `second`. REQUIRES: both waiters are in the queue.
   void expect_served_first(Waiting& first, Waiting& second, holdfast_lease* holding) {
     EXPECT_EQ(waiters(), 2U);
     sleep_ms(1);
@@ -53,8 +53,8 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// Returns how often a new request gets the lock before a waiter that has just begun to wait. Returns 0 if that took
-  /// so long that the waiter may have been late, because other requests pass a late waiter without a limit.
+  /// Returns how often a new request gets the lock before a waiter that has just begun to wait. Returns 0 if this took
+  /// so long that the waiter may count as late, because any number of requests can overtake a late waiter.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -67,7 +67,8 @@ class FairnessTest : public DictTest {
     return late ? 0 : overtakes;
   }
 
-  /// The waiter has been woken, but `other` was faster. Tries again if this test is too slow for that.
+  /// Queues and wakes the waiter, and takes the lock as `other` before the waiter does. Tries again whenever this test
+  /// is too slow for that. Returns false if it never succeeds.
   bool is_passed(Waiting& first) {
     for (int round = 0; round < 1000; ++round) {
       if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
@@ -84,7 +85,7 @@ class FairnessTest : public DictTest {
 
 TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_at_most_a_fixed_number_of_times) {
   std::uint32_t most = 0;
-  // Fewer if the waiter's time was over first.
+  // In a slow round, the lock is reserved for the waiter after fewer overtakes.
   for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
     const std::uint32_t overtakes = passes_of_a_newcomer();
     ASSERT_LE(overtakes, kOvertakesMax);
@@ -169,7 +170,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
 }
 
 TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
-  for (const bool kept : {false, true}) {  // free for the faster waiter, and granted to the first waiter
+  for (const bool kept : {false, true}) {  // the lock is free for the faster waiter, or granted to the first
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
