@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -19,6 +21,14 @@ namespace holdfast::cli {
 namespace {
 
 bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'Z' && stat.state != 'X'; }
+
+/// Returns the pids in /proc; none if they are those of a different pid namespace, as in a container that has the /proc
+/// of its host.
+std::vector<std::uint32_t> visible_pids() {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self", error);
+  return self == std::to_string(::getpid()) ? inspect::all_pids() : std::vector<std::uint32_t>();
+}
 
 /// Returns the value of the variable in the environment that the process got from exec.
 std::optional<std::string> initial_value(pid_t pid, std::string_view name) {
@@ -60,8 +70,7 @@ std::optional<FoundJob> find_job(pid_t command) {
     }
     return std::nullopt;
   };
-  if (auto job = look_at(static_cast<std::uint32_t>(command))) return job;
-  for (const std::uint32_t pid : inspect::all_pids())
+  for (const std::uint32_t pid : visible_pids())
     if (auto job = look_at(pid)) return job;
   return std::nullopt;
 }
@@ -70,7 +79,7 @@ void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, const std::vector<pid_t>& except) {
   std::map<std::uint32_t, inspect::ProcStat> all;
-  for (const std::uint32_t pid : inspect::all_pids())
+  for (const std::uint32_t pid : visible_pids())
     if (auto stat = inspect::read_stat(pid)) all.emplace(pid, std::move(*stat));
   const auto is_excepted = [&](std::uint32_t pid) {
     return std::find(except.begin(), except.end(), static_cast<pid_t>(pid)) != except.end();
@@ -94,7 +103,7 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
 
 std::vector<pid_t> marked_members(const FoundJob& job) {
   std::vector<pid_t> members;
-  for (const std::uint32_t number : inspect::all_pids()) {
+  for (const std::uint32_t number : visible_pids()) {
     const auto stat = inspect::read_stat(number);
     const auto pid = static_cast<pid_t>(number);
     if (!stat || !is_alive(*stat) || (stat->group != job.group && stat->group != job.command)) continue;
@@ -109,7 +118,7 @@ std::vector<pid_t> children_of_this() {
   const auto self = static_cast<std::uint32_t>(::getpid());
   siginfo_t child{};
   if (::waitid(P_ALL, 0, &child, WNOHANG | WEXITED | WNOWAIT) != 0) return children;  // there are none
-  for (const std::uint32_t pid : inspect::all_pids()) {
+  for (const std::uint32_t pid : visible_pids()) {
     const auto stat = inspect::read_stat(pid);
     if (stat && stat->parent == self) children.push_back(static_cast<pid_t>(pid));
   }
