@@ -178,7 +178,7 @@ describe("holdfast flock of a descriptor", function()
             exec 9>"$F"; python3 -c 'import fcntl, sys, time
 f = open(sys.argv[1], "w"); fcntl.lockf(f, fcntl.LOCK_EX)
 print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
-            until grep -q locked "$F.out"; do sleep 0.05; done
+            until grep -qs locked "$F.out"; do sleep 0.05; done
             $HF flock -n 9; echo $?; flock -n "$F" true; echo $?; $HF unlock --fd 9; kill $(cat "$F.pid")
         ]]
         assert.equal("0\n0\n1\nholdfast: descriptor 9 has no lock\n", out)

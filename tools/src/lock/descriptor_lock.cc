@@ -19,12 +19,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/name.h"
@@ -105,14 +107,11 @@ std::vector<int> open_descriptors() {
   return found;
 }
 
-/// Returns whether the keeper was alive.
-bool await_end(pid_t keeper) {
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
+/// Returns a descriptor of the keeper's process; none if it has been killed.
+Descriptor open_keeper(pid_t keeper) {
+  Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
   const auto stat = inspect::read_stat(static_cast<std::uint32_t>(keeper));
-  if (process.get() < 0 || !stat || stat->program != kProgram) return false;
-  pollfd ended{process.get(), POLLIN, 0};
-  ::poll(&ended, 1, kEndSeconds * 1000);
-  return true;
+  return stat && stat->program == kProgram ? std::move(process) : Descriptor();
 }
 
 class Keeper {
@@ -266,15 +265,19 @@ int lock_descriptor(const LockOptions& options) {
 int unlock_descriptor(int fd) {
   Descriptor own = open_again(fd);
   if (own.get() < 0) return 0;
-  const std::set<pid_t> before = keepers_of(own.get());
+  std::map<pid_t, Descriptor> keepers;
+  for (const pid_t keeper : keepers_of(own.get())) keepers[keeper] = open_keeper(keeper);
   struct flock all = bytes(F_UNLCK, kBytes, kPids * kKinds);
   ::fcntl(fd, F_OFD_SETLK, &all);
-  const std::set<pid_t> after = keepers_of(own.get());
+  // The rest belongs to other descriptors of the file.
+  for (const pid_t keeper : keepers_of(own.get())) keepers.erase(keeper);
   own.reset();  // wakes the keepers
   int ended = 0;
-  for (const pid_t keeper : before) {
-    if (after.contains(keeper)) continue;
-    if (await_end(keeper)) ++ended;
+  for (const auto& [pid, process] : keepers) {
+    if (process.get() < 0) continue;
+    pollfd end{process.get(), POLLIN, 0};
+    ::poll(&end, 1, kEndSeconds * 1000);
+    ++ended;
   }
   return ended;
 }

@@ -150,11 +150,10 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Finds a program where "lock KEY PROGRAM -- ..." and "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the
-  /// dictionary KEY.
+  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY.
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
-    if (!is_first || !(by_shell_ || has_command_) || !is_program(names_[1])) return {};
+    if (!is_first || !by_shell_ || !is_program(names_[1])) return {};
     return fmt::format("{} may be the key or the command: write {} -- {} ... to run it, or -- {} {} -- COMMAND",
                        quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
   }
