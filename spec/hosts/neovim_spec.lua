@@ -122,7 +122,7 @@ describe("in Neovim", function ()
             end)
         end
 
-        it_continues("polls where no thread can be had", [[
+        it_continues("polls where it cannot start a thread", [[
             local parker = require "resty.holdfast.wait.parker"
             parker.fd = function () return nil, "no thread" end
             vim.schedule(function () say("begin") end)

@@ -7,9 +7,8 @@
 // A reader that is alone becomes the writer by one store to its record. It keeps its fencing number, which is larger
 // than the numbers of all earlier writers, because nobody could write while it read.
 //
-// The owner and the
-// fencing number prove a holder record, just as they prove a lease of a lock. A dead process loses its permits as soon
-// as another process needs them.
+// The owner and the fencing number prove a holder record, just as they prove a lease of a lock. A dead process loses
+// its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
 // readers cannot keep a writer waiting forever, and writers cannot keep a reader waiting forever. If there are enough,

@@ -61,7 +61,7 @@ describe("holdfast flock", function()
         end
     end)
 
-    it("waits until a plain flock(1) ends, and says meanwhile for whom", function()
+    it("waits until a plain flock(1) ends, and shows whom it waits for", function()
         local process = hold "flock"
         local waits = start("flock", "--why", "mine", command.path "lock file", "sh", "-c",
                             command.program .. " locks | cut -f 13")

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -21,7 +20,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -85,7 +83,7 @@ void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (found.l_start < first || found.l_len != 1) return;  // a program has locked the whole file: nothing can be seen
   keepers.insert(static_cast<pid_t>((found.l_start - kBytes) % kPids));
   find_keepers(own, first, found.l_start, keepers);
-  find_keepers(own, found.l_start + std::max<off_t>(found.l_len, 1), end, keepers);
+  find_keepers(own, found.l_start + 1, end, keepers);
 }
 
 std::set<pid_t> keepers_of(int own) {
