@@ -48,7 +48,10 @@ describe("cluster/examples", function ()
         local function has_killed() return (demo:out() or ""):find("kill -9 of worker", 1, true) end
         assert.truthy(command.await(has_killed), demo:err())
         demo:signal_group(command.INT)
-        assert.same({ code = 130 }, demo:wait())
+        -- Bash ignores an interrupt that arrives just as its child ends normally. The agents do not ignore it, so the
+        -- demonstration then fails with 1 when it misses one of them.
+        local ended = assert(demo:wait(), "the demonstration did not end")
+        assert.truthy(ended.code == 130 or ended.code == 1, demo:err())
         assert.equal("", left_by(demo))
     end)
 
