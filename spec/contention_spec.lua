@@ -136,7 +136,7 @@ describe("contention", function ()
         end
         assert.same({ "key 5", "key 4", "key 3", "key 2", "key 1" }, order)
         assert.equal(2, #dict:contention(2))
-        assert.equal('bad "max_count" argument: a number expected, got table', expect.blamed(function ()
+        assert.equal('bad "max_count" argument: expected a number, got table', expect.blamed(function ()
             local keys = dict:contention {}
             return keys
         end))

@@ -74,8 +74,8 @@ describe("examples/nginx", function ()
 
     it("refuses anything but a number, and numbers that are too large", function ()
         for said, arguments in pairs {
-            ['run: a number, 1 to 999999, expected, got "0"\n'] = { "0" },
-            ['run: a number, 1 to 999999, expected, got "x"\n'] = { "2", "x" },
+            ['run: expected a number from 1 to 999999, got "0"\n'] = { "0" },
+            ['run: expected a number from 1 to 999999, got "x"\n'] = { "2", "x" },
             ["usage: run [SECONDS [ARTICLES [CONNECTIONS]]]\n"] = { "1", "2", "3", "4" },
         } do
             local process = start(unpack(arguments))

@@ -79,16 +79,16 @@ describe("examples/stampede.lua", function ()
     end)
 
     for _, case in ipairs({
-        { { "--backend-ms" }, "--backend-ms: a number, 0 to 10000, expected, got nothing" },
-        { { "--backend-ms", "x" }, '--backend-ms: a number, 0 to 10000, expected, got "x"' },
-        { { "--backend-ms", "nan" }, '--backend-ms: a number, 0 to 10000, expected, got "nan"' },
-        { { "--connections", "0" }, '--connections: a number, 1 to 1000, expected, got "0"' },
-        { { "--coroutines", "0" }, '--coroutines: a number, 1 to 1000, expected, got "0"' },
-        { { "--coroutines", "2.5" }, "--coroutines: a whole number expected, got 2.5" },
-        { { "--words", "0" }, '--words: a number, 1 to 1000000, expected, got "0"' },
-        { { "--words", "1.5" }, "--words: a whole number expected, got 1.5" },
+        { { "--backend-ms" }, "--backend-ms: expected a number from 0 to 10000, got nothing" },
+        { { "--backend-ms", "x" }, '--backend-ms: expected a number from 0 to 10000, got "x"' },
+        { { "--backend-ms", "nan" }, '--backend-ms: expected a number from 0 to 10000, got "nan"' },
+        { { "--connections", "0" }, '--connections: expected a number from 1 to 1000, got "0"' },
+        { { "--coroutines", "0" }, '--coroutines: expected a number from 1 to 1000, got "0"' },
+        { { "--coroutines", "2.5" }, "--coroutines: expected a whole number, got 2.5" },
+        { { "--words", "0" }, '--words: expected a number from 1 to 1000000, got "0"' },
+        { { "--words", "1.5" }, "--words: expected a whole number, got 1.5" },
         { { "--fast" }, 'unknown option "--fast"' },
-        { { "a", "b" }, 'one trace expected, got two: "a" and "b"' },
+        { { "a", "b" }, 'expected one trace, got two: "a" and "b"' },
     }) do
         it("refuses " .. table.concat(case[1], " "), function ()
             local ended, out, err = luajit(STAMPEDE, unpack(case[1]))

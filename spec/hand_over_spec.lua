@@ -364,7 +364,7 @@ describe("hand_over", function ()
 
     it("has a boolean option deadlock", function ()
         for _, module in ipairs { resty_lock, rwlock } do
-            assert.equal('bad option "deadlock" to new: a boolean expected, got 1',
+            assert.equal('bad option "deadlock" to new: expected a boolean, got 1',
                          expect.refusal_of(module, NAME) { deadlock = 1 })
         end
         assert.matches('^unknown option "deadlock" to new',

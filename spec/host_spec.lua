@@ -82,11 +82,11 @@ describe("host", function ()
                 return (err:gsub("^[^:]*host_spec.lua:%d+: ", ">"))
             end
             local function sleep() end
-            assert.equal(">bad host: table or nil expected, got string", message("nginx"))
-            assert.equal('>bad host: field "name": string expected, got nil', message { sleep = sleep })
-            assert.equal('>bad host: field "sleep": function expected, got nil', message { name = "x" })
+            assert.equal(">bad host: expected a table or nil, got string", message("nginx"))
+            assert.equal('>bad host: field "name": expected a string, got nil', message { sleep = sleep })
+            assert.equal('>bad host: field "sleep": expected a function, got nil', message { name = "x" })
             for _, field in ipairs { "now", "is_yieldable", "wait", "wait_fd" } do
-                assert.equal('>bad host: field "' .. field .. '": function expected, got number',
+                assert.equal('>bad host: field "' .. field .. '": expected a function, got number',
                              message { name = "x", sleep = sleep, [field] = 1 })
             end
             assert.equal("none", current_name())

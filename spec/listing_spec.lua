@@ -107,10 +107,10 @@ describe("locks", function ()
 
     it("reports errors", function ()
         assert.has_error(function () dict.locks(5) end,
-                         'bad "zone" argument: a dictionary expected, got 5; call it as dict:locks(...)')
+                         'bad "zone" argument: expected a dictionary, got 5; call it as dict:locks(...)')
         for prefix, shown in pairs { [1] = "1", [true] = "boolean", [{}] = "table" } do
             assert.has_error(function () dict:locks(prefix) end,
-                             'bad "prefix" argument: a string expected, got ' .. shown)
+                             'bad "prefix" argument: expected a string, got ' .. shown)
         end
         local gone = assert(shdict.open("spec_locks_gone", { size = "12k" }))
         assert(shdict.remove("spec_locks_gone"))

@@ -306,7 +306,7 @@ describe("lock", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do
-                assert.matches('^bad option "' .. name .. '" to new: a ' .. expected .. " expected, got ",
+                assert.matches('^bad option "' .. name .. '" to new: expected a ' .. expected .. ", got ",
                                refusal { [name] = value })
             end
         end

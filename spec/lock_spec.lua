@@ -83,11 +83,11 @@ describe("lock", function ()
 
         it("reports once which options it ignores, and continues #local", function ()
             assert.equal([[
-holdfast: bad options to new: table expected, got number; ignored
-holdfast: bad options to new: table expected, got string; ignored
-holdfast: unknown option "exptiem" to new: accepted are block, cluster, deadlock, exptime, fair, log_timeouts, ]]
+holdfast: bad options to new: expected a table, got number; ignored
+holdfast: bad options to new: expected a table, got string; ignored
+holdfast: unknown option "exptiem" to new: expected block, cluster, deadlock, exptime, fair, log_timeouts, ]]
                 .. [[
-max_step, on_lost, ratio, renew, step, timeout and wait
+max_step, on_lost, ratio, renew, step, timeout or wait
 holdfast: bad option "step" to new: -1; ignored
 holdfast: bad option "ratio" to new: table; ignored
 holdfast: bad option "max_step" to new: 0; ignored
@@ -123,18 +123,18 @@ holdfast: bad option "timeout" to new: nan; ignored
         it("refuses options of the wrong type or value, with the caller's line", function ()
             local message = expect.refusal_of(resty_lock, "spec_locks")
             for _, name in ipairs { "exptime", "timeout" } do
-                local start = 'bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
+                local start = 'bad option "' .. name .. '" to new: expected a number, 0 or more, got '
                 assert.equal(start .. '"soon"', message { [name] = "soon" })
                 assert.equal(start .. "table", message { [name] = {} })
                 assert.equal(start .. "boolean", message { [name] = true })
             end
-            assert.equal('bad option "exptime" to new: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "exptime" to new: expected a number, 0 or more, got -1',
                          message { exptime = -1 })
-            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
+            assert.equal('bad option "wait" to new: expected "wake" or "poll", got "sleep"',
                          message { wait = "sleep" })
-            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got 1', message { wait = 1 })
+            assert.equal('bad option "wait" to new: expected "wake" or "poll", got 1', message { wait = 1 })
             for value, shown in pairs { yes = '"yes"', [1] = "1", [{}] = "table" } do
-                assert.equal('bad option "block" to new: a boolean expected, got ' .. shown,
+                assert.equal('bad option "block" to new: expected a boolean, got ' .. shown,
                              message { block = value })
             end
         end)
@@ -203,8 +203,8 @@ holdfast: bad option "timeout" to new: nan; ignored
 
         it("reports unknown options of a call once, and takes the lock #local", function ()
             assert.equal([[
-holdfast: bad options to lock: table expected, got number; ignored
-holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
+holdfast: bad options to lock: expected a table, got number; ignored
+holdfast: unknown option "what" to lock: expected exptime, timeout or why
 ]], told [[
                 assert(new():lock("one" .. i, 5) == 0)
                 assert(new():lock("two" .. i, { what = "x" }) == 0)
@@ -219,9 +219,9 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                     return elapsed
                 end)
             end
-            assert.equal('bad option "timeout" to lock: a number, 0 or more, expected, got table',
+            assert.equal('bad option "timeout" to lock: expected a number, 0 or more, got table',
                          message { timeout = {} })
-            assert.equal('bad option "exptime" to lock: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "exptime" to lock: expected a number, 0 or more, got -1',
                          message { exptime = -1 })
             assert.equal(0, lock:lock("key", { exptime = "1", timeout = -1 }))
         end)
@@ -243,7 +243,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same({ nil, "nil key" }, { lock:trylock(nil) })
             assert.same({ nil, "empty key" }, { lock:trylock("") })
             assert.error_matches(function () lock:trylock("key", { timeout = 1 }) end,
-                                 '^unknown option "timeout" to trylock: accepted are exptime and why$')
+                                 '^unknown option "timeout" to trylock: expected exptime or why$')
             assert.is_true(lock:trylock("key", { exptime = 50 }))
             assert.is_true(dict:ttl("key") > 40)
         end)
@@ -350,7 +350,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(lock:expire(false))
             assert.is_true(lock:expire(math.huge))
             for _, time in ipairs { -1, "x", {}, true } do
-                assert.matches("^bad time to expire: a number, 0 or more, expected, got", expect.blamed(function ()
+                assert.matches("^bad time to expire: expected a number, 0 or more, got", expect.blamed(function ()
                     local done = lock:expire(time)
                     return done
                 end))

@@ -233,11 +233,11 @@ describe("lock:wait", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
         assert.same(pack(nil, "empty key"), pack(lock:wait("")))
-        assert.equal('bad option "timeout" to wait: a number, 0 or more, expected, got "5"',
+        assert.equal('bad option "timeout" to wait: expected a number, 0 or more, got "5"',
                      expect.blamed(function () lock:wait("key", { timeout = "5" }) end))
-        assert.equal('unknown option "exptime" to wait: accepted is timeout',
+        assert.equal('unknown option "exptime" to wait: expected timeout',
                      expect.blamed(function () lock:wait("key", { exptime = 5 }) end))
-        assert.equal("bad receiver of wait: a lock object expected, got nil; call it as obj:wait(...)",
+        assert.equal("bad receiver of wait: expected a lock object, got nil; call it as obj:wait(...)",
                      expect.blamed(function () lock.wait(nil, "key") end))
     end)
 

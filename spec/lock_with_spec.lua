@@ -97,17 +97,17 @@ describe("lock", function ()
 
         it("refuses anything but a function, and options unknown to lock, with the caller's line", function ()
             local lock = new()
-            assert.equal("bad function to with: function expected, got nil",
+            assert.equal("bad function to with: expected a function, got nil",
                          expect.blamed(function () lock:with("key") end))
-            assert.equal("bad function to with: function expected, got string",
+            assert.equal("bad function to with: expected a function, got string",
                          expect.blamed(function () lock:with("key", {}, "print") end))
-            assert.equal("bad options to with: table expected, got string",
+            assert.equal("bad options to with: expected a table, got string",
                          expect.blamed(function () lock:with("key", "opts", print) end))
-            assert.equal('bad option "timeout" to with: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "timeout" to with: expected a number, 0 or more, got -1',
                          expect.blamed(function () lock:with("key", { timeout = -1 }, print) end))
-            assert.matches('^unknown option "timeuot" to with: accepted are ',
+            assert.matches('^unknown option "timeuot" to with: expected ',
                            expect.blamed(function () lock:with("key", { timeuot = 1 }, print) end))
-            assert.matches("^bad receiver of with: a lock object expected, got \"key\"",
+            assert.matches("^bad receiver of with: expected a lock object, got \"key\"",
                            expect.blamed(function () lock.with("key", print) end))
             assert.is_nil(dict:get("key"))
         end)

@@ -141,7 +141,7 @@ for _, name in ipairs(primitives.names) do
                             local result = fn(receiver, "key")
                             return result
                         end)
-                        assert.matches("^bad receiver of " .. method .. ": " .. called .. " expected, got ", message)
+                        assert.matches("^bad receiver of " .. method .. ": expected " .. called .. ", got ", message)
                         assert.matches("; call it as %a+:" .. method .. "%(%.%.%.%)", message)
                     end
                     assert.error_matches(function () fn() end, "bad receiver of " .. method .. ": .* got nil; ")

@@ -317,10 +317,10 @@ describe("resty.holdfast.prometheus", function ()
 
     it("names wrong options, with the caller's line", function ()
         for _, case in ipairs {
-            { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
-            { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
+            { { keys = 65 }, "bad option keys: expected a whole number from 0 to 64, got 65" },
+            { { keys = "x" }, 'bad option keys: expected a whole number from 0 to 64, got "x"' },
             { { key = 1 }, 'bad option "key": expected keys, locks or openmetrics' },
-            { 5, "bad options: a table expected, got 5" },
+            { 5, "bad options: expected a table, got 5" },
         } do
             local ok, err = pcall(function () prometheus.metrics(case[1]) end)
             assert.is_false(ok)

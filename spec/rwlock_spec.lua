@@ -33,19 +33,19 @@ describe("rwlock", function ()
     describe("new", function ()
         it("refuses unknown options and bad values, with the caller's line", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")
-            assert.equal("bad options to new: table expected, got number", message(5))
-            assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, log_timeouts, '
-                         .. "max_step, on_lost, ratio, renew, step, timeout and wait", message { exptiem = 5 })
+            assert.equal("bad options to new: expected a table, got number", message(5))
+            assert.equal('unknown option "exptiem" to new: expected block, deadlock, exptime, fair, log_timeouts, '
+                         .. "max_step, on_lost, ratio, renew, step, timeout or wait", message { exptiem = 5 })
             for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
-                local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more,"
+                local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more"
                 for _, value in ipairs { -1, "1", {}, false } do
-                    assert.matches('bad option "' .. name .. '" to new: ' .. accepted .. " expected, got ",
+                    assert.matches('bad option "' .. name .. '" to new: expected ' .. accepted .. ", got ",
                                    message { [name] = value }, 1, true)
                 end
             end
             for name, accepted in pairs { block = "a boolean", fair = "a boolean", renew = "a boolean",
                                           on_lost = "a function", wait = '"wake" or "poll"' } do
-                assert.equal('bad option "' .. name .. '" to new: ' .. accepted .. " expected, got 1",
+                assert.equal('bad option "' .. name .. '" to new: expected ' .. accepted .. ", got 1",
                              message { [name] = 1 })
             end
         end)
@@ -353,11 +353,11 @@ describe("rwlock", function ()
         it("raises for bad options, at the line that called", function ()
             local lock = new()
             lock:rdlock("key")
-            assert.equal('unknown option "exptime" to upgrade: accepted are timeout and why',
+            assert.equal('unknown option "exptime" to upgrade: expected timeout or why',
                          expect.blamed(function () lock:upgrade { exptime = 1 } end))
-            assert.equal("bad options to upgrade: table expected, got string",
+            assert.equal("bad options to upgrade: expected a table, got string",
                          expect.blamed(function () lock:upgrade("key") end))
-            assert.equal("bad receiver of upgrade: a lock object expected, got nil; call it as obj:upgrade(...)",
+            assert.equal("bad receiver of upgrade: expected a lock object, got nil; call it as obj:upgrade(...)",
                          expect.blamed(function () lock.upgrade() end))
         end)
     end)
@@ -438,9 +438,9 @@ describe("rwlock", function ()
             local lock = new()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
-            assert.equal("bad function to with_rd: function expected, got nil",
+            assert.equal("bad function to with_rd: expected a function, got nil",
                          expect.blamed(function () lock:with_rd("key") end))
-            assert.equal('bad option "timeout" to with_wr: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "timeout" to with_wr: expected a number, 0 or more, got -1',
                          expect.blamed(function () lock:with_wr("key", { timeout = -1 }, print) end))
         end)
     end)
@@ -527,13 +527,13 @@ describe("rwlock", function ()
 
     it("raises an error for bad options of a call, with the caller's line", function ()
         local lock = new()
-        assert.equal('unknown option "timeout" to tryrdlock: accepted are exptime and why',
+        assert.equal('unknown option "timeout" to tryrdlock: expected exptime or why',
                      expect.blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))
-        assert.equal('bad option "why" to wrlock: a string expected, got 5',
+        assert.equal('bad option "why" to wrlock: expected a string, got 5',
                      expect.blamed(function () lock:wrlock("key", { why = 5 }) end))
-        assert.equal("bad options to rdlock: table expected, got string",
+        assert.equal("bad options to rdlock: expected a table, got string",
                      expect.blamed(function () lock:rdlock("key", "opts") end))
-        assert.equal("bad time to expire: a number, 0 or more, expected, got -1", expect.blamed(function ()
+        assert.equal("bad time to expire: expected a number, 0 or more, got -1", expect.blamed(function ()
             lock:rdlock("key")
             lock:expire(-1)
         end))

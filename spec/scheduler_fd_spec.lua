@@ -312,12 +312,12 @@ describe("scheduler.wait_fd", function ()
             return err
         end
         for _, fd in ipairs { -1, 0.5, "0", {}, 0 / 0 } do
-            assert.matches("bad descriptor to wait_fd: a whole number, 0 or more, expected, got", message(fd, "r"), 1,
+            assert.matches("bad descriptor to wait_fd: expected a whole number, 0 or more, got", message(fd, "r"), 1,
                            true)
         end
         for _, mode in ipairs { "rw", 1, {} } do
-            assert.matches('bad mode to wait_fd: "r" or "w" expected, got', message(0, mode), 1, true)
+            assert.matches('bad mode to wait_fd: expected "r" or "w", got', message(0, mode), 1, true)
         end
-        assert.matches("bad seconds to wait_fd: a number, 0 or more, expected, got -1", message(0, "r", -1), 1, true)
+        assert.matches("bad seconds to wait_fd: expected a number, 0 or more, got -1", message(0, "r", -1), 1, true)
     end)
 end)

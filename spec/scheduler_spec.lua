@@ -50,9 +50,9 @@ describe("scheduler", function ()
         it("refuses anything but a function", function ()
             for _, fn in ipairs { "text", 1, {} } do
                 assert.has_error(function () spawn(fn) end,
-                                 "bad function to spawn: function expected, got " .. type(fn))
+                                 "bad function to spawn: expected a function, got " .. type(fn))
             end
-            assert.has_error(function () spawn(nil) end, "bad function to spawn: function expected, got nil")
+            assert.has_error(function () spawn(nil) end, "bad function to spawn: expected a function, got nil")
         end)
 
         it("refuses more arguments than it can pass on, with the caller's line", function ()
@@ -62,7 +62,7 @@ describe("scheduler", function ()
             end
             call(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, unpack(arguments, 1, 7990))
             assert.is_false(ok)
-            assert.matches("scheduler_spec.lua:%d+: too many arguments to spawn: at most 7990 expected, got 8000$", err)
+            assert.matches("scheduler_spec.lua:%d+: too many arguments to spawn: expected at most 7990, got 8000$", err)
             local count
             spawn(function (...) count = select("#", ...) end, unpack(arguments, 1, 7990))
             run()
@@ -185,7 +185,7 @@ describe("scheduler", function ()
                     return true
                 end)
                 assert.is_false(ok)
-                assert.matches("^[^:]*scheduler_spec.lua:%d+: bad seconds to sleep: a number, 0 or more, expected, got",
+                assert.matches("^[^:]*scheduler_spec.lua:%d+: bad seconds to sleep: expected a number, 0 or more, got",
                                err)
             end
         end)
@@ -299,7 +299,7 @@ describe("scheduler", function ()
                     local result = task[name](receiver)
                     return result
                 end)
-                assert.matches("^bad receiver of " .. name .. ": a task expected, got ", message)
+                assert.matches("^bad receiver of " .. name .. ": expected a task, got ", message)
                 assert.matches("; call it as task:" .. name .. "()", message, 1, true)
             end
             assert.error_matches(function () task[name]() end, "bad receiver of " .. name .. ": .* got nil; ")

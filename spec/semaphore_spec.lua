@@ -19,23 +19,23 @@ describe("semaphore", function ()
     describe("new", function ()
         it("needs the number of permits, and refuses invalid values", function ()
             local message = expect.refusal_of(semaphore, "spec_semaphore")
-            local start = 'bad option "permits" to new: a whole number from 1 to 1073741823 expected, got '
+            local start = 'bad option "permits" to new: expected a whole number from 1 to 1073741823, got '
             assert.equal(start .. "nil", message(nil))
             for _, permits in ipairs { 0, -1, 1.5, 2 ^ 30, 1 / 0, "5" } do
                 assert.matches(start, message { permits = permits }, 1, true)
             end
             assert.matches(start, message { permits = 0 / 0 }, 1, true)
-            assert.equal("bad options to new: table expected, got number", message(5))
-            assert.equal('unknown option "renew" to new: accepted are block, exptime, fair, log_timeouts, '
-                         .. "max_step, permits, ratio, step, timeout and wait", message { permits = 1, renew = true })
+            assert.equal("bad options to new: expected a table, got number", message(5))
+            assert.equal('unknown option "renew" to new: expected block, exptime, fair, log_timeouts, '
+                         .. "max_step, permits, ratio, step, timeout or wait", message { permits = 1, renew = true })
             for _, name in ipairs { "exptime", "timeout", "step", "ratio" } do
-                assert.equal('bad option "' .. name .. '" to new: a number, 0 or more, expected, got -1',
+                assert.equal('bad option "' .. name .. '" to new: expected a number, 0 or more, got -1',
                              message { permits = 1, [name] = -1 })
             end
-            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
+            assert.equal('bad option "wait" to new: expected "wake" or "poll", got "sleep"',
                          message { permits = 1, wait = "sleep" })
-            assert.equal('bad option "fair" to new: a boolean expected, got 1', message { permits = 1, fair = 1 })
-            assert.equal('bad option "block" to new: a boolean expected, got "yes"',
+            assert.equal('bad option "fair" to new: expected a boolean, got 1', message { permits = 1, fair = 1 })
+            assert.equal('bad option "block" to new: expected a boolean, got "yes"',
                          message { permits = 1, block = "yes" })
         end)
     end)
@@ -150,9 +150,9 @@ describe("semaphore", function ()
 
         it("name an unknown option", function ()
             local object = new(1)
-            assert.equal('unknown option "fair" to wait: accepted are exptime, timeout and why',
+            assert.equal('unknown option "fair" to wait: expected exptime, timeout or why',
                          expect.blamed(function () object:wait("key", { fair = true }) end))
-            assert.equal('unknown option "fair" to with: accepted are exptime, timeout and why',
+            assert.equal('unknown option "fair" to with: expected exptime, timeout or why',
                          expect.blamed(function () object:with("key", { fair = true }, print) end))
         end)
     end)
@@ -215,15 +215,15 @@ describe("semaphore", function ()
     it("raises an error for misuse, with the caller's line", function ()
         local object = new(1)
         for _, timeout in ipairs { -1, "1", print, false } do
-            assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",
+            assert.matches("^bad timeout to wait: expected a number, 0 or more, got ",
                            expect.blamed(function () object:wait("key", timeout) end))
         end
-        assert.matches("^bad timeout to with: a number, 0 or more, expected, got ",
+        assert.matches("^bad timeout to with: expected a number, 0 or more, got ",
                        expect.blamed(function () object:with("key", -1, print) end))
-        assert.equal("bad function to with: function expected, got nil",
+        assert.equal("bad function to with: expected a function, got nil",
                      expect.blamed(function () object:with("key") end))
         for _, n in ipairs { 0, -1, 1.5, 1 / 0, "1", {} } do
-            assert.matches("^bad number of permits to post: a whole number, 1 or more, expected, got ",
+            assert.matches("^bad number of permits to post: expected a whole number, 1 or more, got ",
                            expect.blamed(function () object:post("key", n) end))
         end
     end)

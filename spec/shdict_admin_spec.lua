@@ -125,19 +125,19 @@ describe("shdict, as a whole:", function ()
         it("refuses invalid cursors, counts and prefixes", function ()
             for _, cursor in ipairs { -1, 0.5, 0 / 0, 2 ^ 53, math.huge, "0", {} } do
                 assert.has_error(function () dict:scan(cursor) end,
-                                 'bad "cursor" argument: 0 or what scan returned last expected, got ' ..
+                                 'bad "cursor" argument: expected 0 or the cursor that scan returned last, got ' ..
                                  core.describe(cursor))
             end
             assert.has_error(function () dict:scan() end,
-                             'bad "cursor" argument: 0 or what scan returned last expected, got nil')
+                             'bad "cursor" argument: expected 0 or the cursor that scan returned last, got nil')
             for _, count in ipairs { 0, -1, 0.5, 0 / 0, 4294967296, "1", {} } do
                 assert.has_error(function () dict:scan(0, count) end,
-                                 'bad "count" argument: a whole number, 1 to 4294967295, expected, got ' ..
+                                 'bad "count" argument: expected a whole number from 1 to 4294967295, got ' ..
                                  core.describe(count))
             end
             for _, prefix in ipairs { 1, true, {} } do
                 assert.has_error(function () dict:scan(0, 1, prefix) end,
-                                 'bad "prefix" argument: a string expected, got ' .. core.describe(prefix))
+                                 'bad "prefix" argument: expected a string, got ' .. core.describe(prefix))
             end
         end)
     end)

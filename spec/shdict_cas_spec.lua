@@ -71,7 +71,7 @@ describe("shdict, cas", function ()
     it("refuses values that it cannot compare or store", function ()
         dict:set("key", 1)
         for _, bad in ipairs { {}, print, 5LL } do
-            assert.same(pack(nil, "bad old value type: string, number, boolean or nil expected, got " .. type(bad)),
+            assert.same(pack(nil, "bad old value type: expected string, number, boolean or nil, got " .. type(bad)),
                         pack(dict:cas("key", bad, 1)))
             assert.same(pack(nil, "bad value type"), pack(dict:cas("key", 1, bad)))
         end

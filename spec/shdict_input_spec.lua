@@ -42,8 +42,8 @@ describe("shdict, bad input", function ()
                     return result
                 end)
                 assert.is_false(ok, method)
-                assert.matches('^[^:]*shdict_%w+_spec.lua:%d+: bad "exptime" argument: a number of seconds, ' ..
-                               "0 or more, expected, got ", err)
+                assert.matches('^[^:]*shdict_%w+_spec.lua:%d+: bad "exptime" argument: expected a number of ' ..
+                               "seconds, 0 or more, got ", err)
                 assert.matches(core.describe(exptime), err, 1, true)
             end
             for _, method in ipairs(STORES) do
@@ -56,7 +56,7 @@ describe("shdict, bad input", function ()
             end
             for _, exptime in ipairs { -1, 0 / 0, math.huge, "1", {} } do
                 assert.has_error(function () dict:cas("key", 1, 1, exptime) end,
-                                 'bad "exptime" argument: a number of seconds, 0 or more, expected, got ' ..
+                                 'bad "exptime" argument: expected a number of seconds, 0 or more, got ' ..
                                  core.describe(exptime))
             end
         end)
@@ -64,11 +64,11 @@ describe("shdict, bad input", function ()
         it("is refused as flags", function ()
             for _, flags in ipairs { "1", {}, print } do
                 assert.has_error(function () dict:set("key", 1, 0, flags) end,
-                                 'bad "flags" argument: a number expected, got ' .. core.describe(flags))
+                                 'bad "flags" argument: expected a number, got ' .. core.describe(flags))
             end
             for _, flags in ipairs { -1, 1.5, 0 / 0, 4294967296, "1" } do
                 assert.has_error(function () dict:cas("key", 1, 1, 0, flags) end,
-                                 'bad "flags" argument: a whole number, 0 to 4294967295, expected, got ' ..
+                                 'bad "flags" argument: expected a whole number from 0 to 4294967295, got ' ..
                                  core.describe(flags))
             end
         end)
@@ -83,7 +83,7 @@ describe("shdict, bad input", function ()
             assert.equal("bad value arg: number expected, got nil", message())
             assert.equal("bad init arg: number expected, got string", message(1, "bar"))
             assert.equal("bad init_ttl arg: number expected, got string", message(1, 0, "bar"))
-            local start = 'bad "init_ttl" argument: a number of seconds, 0 or more, expected, got '
+            local start = 'bad "init_ttl" argument: expected a number of seconds, 0 or more, got '
             assert.equal(start .. "-1", message(1, 0, -1))
             assert.equal('must provide "init" when providing "init_ttl"', message(1, nil, 0.01))
         end)
@@ -92,7 +92,7 @@ describe("shdict, bad input", function ()
             for _, count in ipairs { "x", {}, true, print } do
                 for _, method in ipairs { "get_keys", "flush_expired" } do
                     local message = blamed(function () dict[method](dict, count) end)
-                    assert.equal('bad "max_count" argument: a number expected, got ' .. core.describe(count), message)
+                    assert.equal('bad "max_count" argument: expected a number, got ' .. core.describe(count), message)
                 end
             end
         end)
@@ -102,7 +102,7 @@ describe("shdict, bad input", function ()
             for name, method in pairs(getmetatable(dict).__index) do
                 if type(method) == "function" then
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
-                        local blame = 'bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
+                        local blame = 'bad "zone" argument: expected a dictionary, got ' .. core.describe(zone) ..
                                       "; call it as dict:" .. name .. "(...)"
                         -- Also passes bad arguments of each kind: the receiver is checked first.
                         for _, arguments in ipairs { { "key" }, { "key", 1 }, { {}, {}, {}, {}, {} },

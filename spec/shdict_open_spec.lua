@@ -273,19 +273,19 @@ describe("shdict", function ()
                 assert.is_false(ok)
                 return (err:gsub("^[^:]*shdict_%w+_spec.lua:%d+: ", ">"))
             end
-            assert.equal(">bad name to open: string expected, got nil", message())
-            assert.equal(">bad name to open: string expected, got table", message({}))
-            assert.equal(">bad options to open: table expected, got string", message("spec_bad", "1m"))
-            assert.equal('>unknown option "sise" to open: accepted are cluster, largest, mode, mutex, persist, '
-                         .. "size and tables",
+            assert.equal(">bad name to open: expected a string, got nil", message())
+            assert.equal(">bad name to open: expected a string, got table", message({}))
+            assert.equal(">bad options to open: expected a table, got string", message("spec_bad", "1m"))
+            assert.equal('>unknown option "sise" to open: expected cluster, largest, mode, mutex, persist, '
+                         .. "size or tables",
                          message("spec_bad", { sise = "1m" }))
-            assert.matches('^>bad option "size" to open: .* expected, got table$', message("spec_bad", { size = {} }))
-            assert.matches('^>bad option "largest" to open: .* expected, got boolean$',
+            assert.matches('^>bad option "size" to open: expected .*, got table$', message("spec_bad", { size = {} }))
+            assert.matches('^>bad option "largest" to open: expected .*, got boolean$',
                            message("spec_bad", { largest = true }))
-            assert.matches('^>bad option "mutex" to open: .* expected, got number$', message("spec_bad", { mutex = 1 }))
-            assert.matches('^>bad option "persist" to open: a boolean expected, got number$',
+            assert.matches('^>bad option "mutex" to open: expected .*, got number$', message("spec_bad", { mutex = 1 }))
+            assert.matches('^>bad option "persist" to open: expected a boolean, got number$',
                            message("spec_bad", { persist = 1 }))
-            assert.matches('^>bad option "mode" to open: .* expected, got boolean$',
+            assert.matches('^>bad option "mode" to open: expected .*, got boolean$',
                            message("spec_bad", { mode = true }))
         end)
     end)
@@ -381,7 +381,7 @@ describe("shdict", function ()
         end)
 
         it("refuses invalid names", function ()
-            assert.error_matches(function () shdict.remove(nil) end, "bad name to remove: string expected, got nil")
+            assert.error_matches(function () shdict.remove(nil) end, "bad name to remove: expected a string, got nil")
             local ok, err = shdict.remove(("n"):rep(251))
             assert.is_nil(ok)
             assert.matches("name", err, 1, true)

@@ -47,7 +47,7 @@ describe("shdict, tables as values:", function ()
 
     it("cannot be the old value of cas", function ()
         dict:set("key", { 1 })
-        assert.same(pack(nil, "bad old value type: string, number, boolean or nil expected, got table"),
+        assert.same(pack(nil, "bad old value type: expected string, number, boolean or nil, got table"),
                     pack(dict:cas("key", { 1 }, 2)))
     end)
 
@@ -253,6 +253,6 @@ describe("shdict, tables as values:", function ()
 
     it("are enabled with true or false in open", function ()
         assert.error_matches(function () shdict.open("spec_tables", { tables = 1 }) end,
-                             'bad option "tables" to open: a boolean expected, got number')
+                             'bad option "tables" to open: expected a boolean, got number')
     end)
 end)

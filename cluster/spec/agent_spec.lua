@@ -59,7 +59,7 @@ describe("holdfast agent", function ()
                 { "--ttl: no SECONDS was given", "main", "--ttl" },
                 { "--config: no FILE was given", "--config=", "main", "--etcd", "http://127.0.0.1:1" },
                 { "--etcd: no endpoints: expected URLs", "--etcd=", "main" },
-                { 'unknown option "--frob"; accepted: --help, ', "main", "--frob" },
+                { 'unknown option "--frob": expected one of --help, ', "main", "--frob" },
                 { 'unexpected "other"', "main", "other", "--etcd", "http://127.0.0.1:1" },
                 { 'unexpected "--drain=3": --drain takes no value', "main", "--drain=3" },
                 { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL with a scheme, a host and a port, '
@@ -114,7 +114,7 @@ describe("holdfast agent", function ()
         end)
 
         it_has_agent("an unknown field, and lists the known ones", function ()
-            assert_config_refused('unknown field "endpoint"; accepted are ca, cert, endpoints, key, linger_ms, '
+            assert_config_refused('unknown field "endpoint": expected one of ca, cert, endpoints, key, linger_ms, '
                                   .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, "
                                   .. "state_directory, ttl, user",
                                   '"endpoint": "http://127.0.0.1:1"')

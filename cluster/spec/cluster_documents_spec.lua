@@ -79,7 +79,7 @@ describe(PATH, function ()
         assert(shell.succeeds("chmod 600 '" .. path .. "'"))
         local _, _, err = command.run("agent", "main", "--config", path)
         local described = names(MANUAL, "Agent")
-        local accepted = assert(err:match "accepted are ([^\n]+)", err)
+        local accepted = assert(err:match "expected one of ([^\n]+)", err)
         for field in accepted:gmatch("[%w_]+") do
             assert.is_true(described[field], field)
         end

@@ -51,7 +51,7 @@ describe("a dictionary", function ()
             assert.is_nil(dict)
             assert.matches("^bad cluster ", err)
         end
-        assert.equal('bad option "cluster" to open: a string expected, got boolean',
+        assert.equal('bad option "cluster" to open: expected a string, got boolean',
                      expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
     end)
 
@@ -154,7 +154,7 @@ describe("a lock of a cluster", function ()
             assert.same({ nil, 'dictionary "spec_plain" belongs to no cluster' },
                         { resty_lock:new("spec_plain", { cluster = wanted }) })
         end
-        assert.equal('bad option "cluster" to new: a boolean or the name of a cluster expected, got 1',
+        assert.equal('bad option "cluster" to new: expected a boolean or a cluster name, got 1',
                      expect.refusal_of(resty_lock, NAME) { cluster = 1 })
     end)
 

@@ -36,7 +36,7 @@ end
 local function read_number(option, text, low, high)
     local number = tonumber(text)
     if not (number and number >= low and number <= high) then
-        refuse(("%s: a number, %d to %d, expected, got %s"):format(option, low, high,
+        refuse(("%s: expected a number from %d to %d, got %s"):format(option, low, high,
             text and '"' .. text .. '"' or "nothing"))
     end
     return number
@@ -46,7 +46,7 @@ end
 local function read_count(option, text, high)
     local number = read_number(option, text, 1, high)
     if number % 1 ~= 0 then
-        refuse(option .. ": a whole number expected, got " .. text)
+        refuse(option .. ": expected a whole number, got " .. text)
     end
     return number
 end
@@ -76,7 +76,7 @@ function _M.read_options(arguments)
         elseif argument:find("^%-") then
             refuse('unknown option "' .. argument .. '"')
         elseif options.file then
-            refuse(('one trace expected, got two: "%s" and "%s"'):format(options.file, argument))
+            refuse(('expected one trace, got two: "%s" and "%s"'):format(options.file, argument))
         else
             options.file = argument
         end

@@ -62,7 +62,7 @@ end
 -- Raises, at the line that called the method, for a receiver that is not a semaphore.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
-        error("bad receiver of " .. method .. ": a semaphore expected, got " .. describe(self) .. "; call it as obj:"
+        error("bad receiver of " .. method .. ": expected a semaphore, got " .. describe(self) .. "; call it as obj:"
               .. method .. "(...)", 3)
     end
 end
@@ -189,7 +189,7 @@ function _M.post(self, key, n)
     if n == nil then
         n = 1
     elseif type(n) ~= "number" or not (n >= 1 and n < INFINITY) or n % 1 ~= 0 then
-        error("bad number of permits to post: a whole number, 1 or more, expected, got " .. describe(n), 2)
+        error("bad number of permits to post: expected a whole number, 1 or more, got " .. describe(n), 2)
     end
     local text, err = key_string(key)
     if not text then

@@ -25,7 +25,7 @@ local _M = { _VERSION = core.version, find = registry.find }
 
 local function check_option(name, given, expected, accepted, level)
     if type(given) ~= expected then
-        error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), level or 5)
+        error(format('bad option "%s" to open: expected %s, got %s', name, accepted, type(given)), level or 5)
     end
 end
 
@@ -128,7 +128,7 @@ local function read_options(opts)
     while name ~= nil do
         local reader = READERS[name]
         if not reader then
-            error(format('unknown option "%s" to open: accepted are cluster, largest, mode, mutex, persist, size and '
+            error(format('unknown option "%s" to open: expected cluster, largest, mode, mutex, persist, size or '
                          .. "tables", tostring(name)), 3)
         end
         local value, err = reader(given)
@@ -155,10 +155,10 @@ end
 -- wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
-        error("bad name to open: string expected, got " .. type(name), 2)
+        error("bad name to open: expected a string, got " .. type(name), 2)
     end
     if opts ~= nil and type(opts) ~= "table" then
-        error("bad options to open: table expected, got " .. type(opts), 2)
+        error("bad options to open: expected a table, got " .. type(opts), 2)
     end
     opts = opts or {}
     local options, err = read_options(opts)
@@ -185,7 +185,7 @@ end
 -- a message. Does not yield.
 function _M.remove(name)
     if type(name) ~= "string" then
-        error("bad name to remove: string expected, got " .. type(name), 2)
+        error("bad name to remove: expected a string, got " .. type(name), 2)
     end
     local code = C.holdfast_remove(name, #name)
     rawset(shared, name, nil)

@@ -471,7 +471,7 @@ describe("in the loop of", function ()
             end)
             run()
         ]])
-        local prefix = "bad seconds to sleep: a finite number, 0 or more, expected, got "
+        local prefix = "bad seconds to sleep: expected a finite number, 0 or more, got "
         assert.equal(prefix .. '"x"\n' .. prefix .. "-1\n" .. prefix .. "nan\n" .. prefix
                      .. "inf\n", child:hear_all())
     end)

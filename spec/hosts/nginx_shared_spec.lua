@@ -144,7 +144,7 @@ describe("ngx.shared", function ()
         ]] } })
         local theirs, ours = here:get("/mixed"):match("^(.-)\n(.-)\n$")
         assert.matches('bad "zone" argument$', theirs)
-        assert.matches('bad "zone" argument: a dictionary expected, got table', ours)
+        assert.matches('bad "zone" argument: expected a dictionary, got table', ours)
     end)
 
     it("lets libraries that lock with add and delete exclude each other in all processes", function ()
@@ -181,7 +181,7 @@ describe("ngx.shared", function ()
         assert.matches('^nil dictionary "": dictionary not found: empty dictionary name', lines[2])
         assert.matches('^nil dictionary "n+": dictionary not found: dictionary name of 251 bytes', lines[3])
         assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
-        assert.matches("bad name to install: string expected, got number$", lines[5])
+        assert.matches("bad name to install: expected a string, got number$", lines[5])
         assert.equal("nil", lines[6])
         -- The dictionaries before the failing one exist.
         assert.equal("my:zone 204800 true 1 nginx's\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",

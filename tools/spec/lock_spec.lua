@@ -447,7 +447,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "-E", "", "key", "--", "true" }, '--conflict-exit-code: bad status "": expected 0 to 255' },
         { { "-w", "0x1", "key", "--", "true" }, '--wait: bad time "0x1": expected seconds' },
         { { "--dir", "", "key", "--", "true" }, '--dir: bad directory "": expected a path' },
-        { { "--nosuch", "key", "--", "true" }, 'unknown option "--nosuch"; accepted: ' },
+        { { "--nosuch", "key", "--", "true" }, 'unknown option "--nosuch": expected one of ' },
         { { "key", "-c", "echo", "stray" },
           'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },

@@ -7,11 +7,11 @@ local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or
 
 -- Arguments, and the message, which names the given and the accepted words.
 local REFUSED = {
-    { {}, "no command was given; accepted: " .. FIRST },
-    { { "" }, 'unknown command ""; accepted: ' .. FIRST },
-    { { "walk" }, 'unknown command "walk"; accepted: ' .. FIRST },
-    { { "cluster status" }, 'unknown command "cluster status"; accepted: ' .. FIRST },
-    { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
+    { {}, "no command was given: expected one of " .. FIRST },
+    { { "" }, 'unknown command "": expected one of ' .. FIRST },
+    { { "walk" }, 'unknown command "walk": expected one of ' .. FIRST },
+    { { "cluster status" }, 'unknown command "cluster status": expected one of ' .. FIRST },
+    { { "--walk" }, 'unknown option "--walk": expected one of --help, --version' },
     { { "run" }, "no SCRIPT and no -e was given" },
     { { "run", "--" }, "no SCRIPT and no -e was given" },
     { { "run", "-e" }, "-e: no CODE was given" },
@@ -20,9 +20,9 @@ local REFUSED = {
         '-e cannot be combined with the script "a.lua"; arguments of -e follow "--"' },
     { { "run", "SCRIPT.lua", "-e", "print(1)" }, 'cannot read the script "SCRIPT.lua"' },
     { { "run", "--fast", "SCRIPT" },
-        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
+        'unknown option "--fast": expected one of --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
         .. "--respawn" },
-    { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
+    { { "run", "-n", "SCRIPT" }, 'unknown option "-n": expected one of --help' },
     { { "run", "--workers" }, "--workers: no N was given" },
     { { "run", "--workers=", "SCRIPT" }, '--workers: bad number ""' },
     { { "run", "--respawn=1", "SCRIPT" }, 'unexpected "--respawn=1": --respawn takes no value' },
@@ -146,7 +146,7 @@ describe("The command line", function()
             end
             table.sort(names)
             local _, _, why = command.run("walk")
-            assert.truthy(why:find("accepted: " .. table.concat(names, ", ") .. "\n", 1, true), why)
+            assert.truthy(why:find("expected one of " .. table.concat(names, ", ") .. "\n", 1, true), why)
         end
     end)
 

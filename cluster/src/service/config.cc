@@ -171,7 +171,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
   for (const auto& [name, value] : root->items()) {
     const auto reader = readers().find(name);
     if (reader == readers().end())
-      return refuse(path, "unknown field " + quote(name) + "; accepted are " + accepted_fields());
+      return refuse(path, "unknown field " + quote(name) + ": expected one of " + accepted_fields());
     if (const std::string bad = reader->second(value, config); !bad.empty())
       return refuse(path, fmt::format("bad {} {}: {}", name, quoted(value), bad));
   }

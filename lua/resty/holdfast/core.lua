@@ -137,7 +137,7 @@ end
 -- Raises for a bad time. `name` is the argument of the method; `level` selects the line to blame, as in error().
 function _M.check_time(seconds, name, method, level)
     if not _M.is_time(seconds) then
-        error("bad " .. name .. " to " .. method .. ": a number, 0 or more, expected, got " .. _M.describe(seconds),
+        error("bad " .. name .. " to " .. method .. ": expected a number, 0 or more, got " .. _M.describe(seconds),
               level + 1)
     end
 end

@@ -216,7 +216,7 @@ end
 local function check_function(host, field, required)
     local kind = type(host[field])
     if kind ~= "function" and (required or kind ~= "nil") then
-        error('bad host: field "' .. field .. '": function expected, got ' .. kind, 3)
+        error('bad host: field "' .. field .. '": expected a function, got ' .. kind, 3)
     end
 end
 
@@ -230,10 +230,10 @@ function _M.set_host(host)
         return
     end
     if type(host) ~= "table" then
-        error("bad host: table or nil expected, got " .. type(host), 2)
+        error("bad host: expected a table or nil, got " .. type(host), 2)
     end
     if type(host.name) ~= "string" then
-        error('bad host: field "name": string expected, got ' .. type(host.name), 2)
+        error('bad host: field "name": expected a string, got ' .. type(host.name), 2)
     end
     check_function(host, "sleep", true)
     check_function(host, "now", false)

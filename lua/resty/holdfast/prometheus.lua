@@ -287,7 +287,7 @@ local OPTIONS = { openmetrics = true, locks = true, keys = true }
 
 local function read_options(opts, level)
     if opts ~= nil and type(opts) ~= "table" then
-        error("bad options: a table expected, got " .. describe(opts), level)
+        error("bad options: expected a table, got " .. describe(opts), level)
     end
     local settings = { openmetrics = false, locks = true, keys = 0 }
     for name, value in pairs(opts or {}) do
@@ -298,7 +298,7 @@ local function read_options(opts, level)
     end
     local keys = settings.keys
     if type(keys) ~= "number" or keys ~= floor(keys) or keys < 0 or keys > KEYS_MAX then
-        error("bad option keys: a whole number, 0 to " .. KEYS_MAX .. ", expected, got " .. describe(keys), level)
+        error("bad option keys: expected a whole number from 0 to " .. KEYS_MAX .. ", got " .. describe(keys), level)
     end
     return settings
 end

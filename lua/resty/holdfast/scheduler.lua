@@ -284,11 +284,11 @@ _M.now = now
 -- starts in the next batch of run(). Raises for a wrong argument. Does not yield.
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
-        error("bad function to spawn: function expected, got " .. type(fn), 2)
+        error("bad function to spawn: expected a function, got " .. type(fn), 2)
     end
     local count = select("#", ...)
     if count > MOST_VALUES then
-        error("too many arguments to spawn: at most " .. MOST_VALUES .. " expected, got " .. count, 2)
+        error("too many arguments to spawn: expected at most " .. MOST_VALUES .. ", got " .. count, 2)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
@@ -336,11 +336,11 @@ end
 
 local function check_descriptor(fd, mode)
     if type(fd) ~= "number" or fd < 0 or fd % 1 ~= 0 then
-        error("bad descriptor to wait_fd: a whole number, 0 or more, expected, got " .. describe(fd), 3)
+        error("bad descriptor to wait_fd: expected a whole number, 0 or more, got " .. describe(fd), 3)
     end
     local events = parker.EVENTS[mode]
     if not events then
-        error('bad mode to wait_fd: "r" or "w" expected, got ' .. describe(mode), 3)
+        error('bad mode to wait_fd: expected "r" or "w", got ' .. describe(mode), 3)
     end
     return events
 end

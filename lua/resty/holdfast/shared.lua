@@ -37,7 +37,7 @@ function _M.install(...)
     for i = 1, count do
         local name = select(i, ...)
         if type(name) ~= "string" then
-            error("bad name to install: string expected, got " .. type(name), 2)
+            error("bad name to install: expected a string, got " .. type(name), 2)
         end
         local ok, err = install(zones, name)
         if not ok then

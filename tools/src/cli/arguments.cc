@@ -204,7 +204,7 @@ void Arguments::take(const Option& option, const std::string& value) const {
 void Arguments::refuse_unknown(const std::string& word) const {
   std::string accepted;
   for (const Option& option : options_) accepted += (accepted.empty() ? "" : ", ") + option.name();
-  refuse(fmt::format("unknown option {}; accepted: {}", quote(word), accepted));
+  refuse(fmt::format("unknown option {}: expected one of {}", quote(word), accepted));
 }
 
 std::string Arguments::full_name() const {

@@ -50,9 +50,9 @@ int run_without_command(const Words& words) {
   arguments.add_version("--version", holdfast_version());
   arguments.pass_on_from_first_word();
   arguments.parse();
-  if (arguments.passed_on().empty()) arguments.refuse("no command was given; accepted: " + names_of_commands());
+  if (arguments.passed_on().empty()) arguments.refuse("no command was given: expected one of " + names_of_commands());
   arguments.refuse(
-      fmt::format("unknown command \"{}\"; accepted: {}", arguments.passed_on().front(), names_of_commands()));
+      fmt::format("unknown command \"{}\": expected one of {}", arguments.passed_on().front(), names_of_commands()));
 }
 
 /// Returns null if no command has this name.

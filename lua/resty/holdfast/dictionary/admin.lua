@@ -157,12 +157,12 @@ end
 function methods.scan(zone, cursor, count, prefix)
     local handle = check_zone(zone, "scan")
     if not is_cursor(cursor) then
-        bad_argument("cursor", "0 or what scan returned last", cursor)
+        bad_argument("cursor", "0 or the cursor that scan returned last", cursor)
     end
     if count == nil then
         count = 1000
     elseif not is_whole(count) or count == 0 then
-        bad_argument("count", "a whole number, 1 to 4294967295,", count)
+        bad_argument("count", "a whole number from 1 to 4294967295", count)
     end
     prefix = check_prefix(prefix)
 

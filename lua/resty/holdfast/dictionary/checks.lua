@@ -23,7 +23,7 @@ local _M = {}
 
 
 local function bad_zone(zone, method)
-    error('bad "zone" argument: a dictionary expected, got ' .. describe(zone) .. "; call it as dict:" .. method
+    error('bad "zone" argument: expected a dictionary, got ' .. describe(zone) .. "; call it as dict:" .. method
           .. "(...)", 4)
 end
 
@@ -143,17 +143,17 @@ end
 -- Raises for a bad argument. `accepted` says what is expected. `level` selects the line to blame if the caller is not
 -- the method itself.
 function _M.bad_argument(name, accepted, given, level)
-    error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), level or 3)
+    error('bad "' .. name .. '" argument: expected ' .. accepted .. ", got " .. describe(given), level or 3)
 end
 
 
 function _M.bad_duration(name, given)
-    _M.bad_argument(name, "a number of seconds, 0 or more,", given, 4)
+    _M.bad_argument(name, "a number of seconds, 0 or more", given, 4)
 end
 
 
 function _M.bad_whole(name, given)
-    _M.bad_argument(name, "a whole number, 0 to 4294967295,", given, 4)
+    _M.bad_argument(name, "a whole number from 0 to 4294967295", given, 4)
 end
 
 

@@ -333,7 +333,7 @@ end
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then
-        return nil, "bad old value type: string, number, boolean or nil expected, got " .. type(old)
+        return nil, "bad old value type: expected string, number, boolean or nil, got " .. type(old)
     end
     local ok, err = put_desired(desired, zone, new)
     if not ok then

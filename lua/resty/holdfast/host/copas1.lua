@@ -125,7 +125,7 @@ end
 
 function _M.sleep(seconds)
     if not core.is_duration(seconds) then
-        error("bad seconds to sleep: a finite number, 0 or more, expected, got " .. core.describe(seconds), 2)
+        error("bad seconds to sleep: expected a finite number, 0 or more, got " .. core.describe(seconds), 2)
     end
     suspend(setmetatable({}, Sleeper), seconds)
 end

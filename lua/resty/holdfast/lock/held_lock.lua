@@ -60,7 +60,7 @@ end
 
 
 local function bad_receiver(self, method)
-    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
+    error("bad receiver of " .. method .. ": expected a lock object, got " .. describe(self) .. "; call it as obj:"
           .. method .. "(...)", 4)
 end
 
@@ -321,7 +321,7 @@ end
 -- Raises unless `max` is nil or an integer, at least 0.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
-        error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
+        error("bad max to holders: expected a whole number, 0 or more, got " .. describe(max), 3)
     end
 end
 

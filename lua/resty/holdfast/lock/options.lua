@@ -50,7 +50,7 @@ _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = D
 -- --- checks: the option is nil or acceptable ----------------------------------------------------------
 
 local function refusal(name, method, accepted, given)
-    return 'bad option "' .. name .. '" to ' .. method .. ": " .. accepted .. " expected, got " .. describe(given)
+    return 'bad option "' .. name .. '" to ' .. method .. ": expected " .. accepted .. ", got " .. describe(given)
 end
 
 
@@ -79,7 +79,7 @@ local function check(opts, name, method, is_acceptable, accepted)
     if given == nil or is_acceptable(given) then
         return given
     end
-    error(refusal(name, method, accepted or "a number, 0 or more,", given), BLAME_FROM_CHECK)
+    error(refusal(name, method, accepted or "a number, 0 or more", given), BLAME_FROM_CHECK)
 end
 
 
@@ -107,8 +107,7 @@ end
 local function accepted_names(names)
     sort(names)
     local count = #names
-    return "accepted " .. (count == 1 and "is " or "are " .. concat(names, ", ", 1, count - 1) .. " and ")
-           .. names[count]
+    return (count == 1 and "" or concat(names, ", ", 1, count - 1) .. " or ") .. names[count]
 end
 
 
@@ -180,7 +179,7 @@ end
 -- options only log a warning.
 local function check_names(opts, method, known)
     if type(opts) ~= "table" then
-        local text = "bad options to " .. method .. ": table expected, got " .. type(opts)
+        local text = "bad options to " .. method .. ": expected a table, got " .. type(opts)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
@@ -189,7 +188,8 @@ local function check_names(opts, method, known)
     end
     local name = unknown(opts, known.names)
     if name ~= nil then
-        local text = 'unknown option "' .. tostring(name) .. '" to ' .. method .. ": " .. accepted_names(known.listed)
+        local text = 'unknown option "' .. tostring(name) .. '" to ' .. method .. ": expected "
+                     .. accepted_names(known.listed)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
@@ -234,7 +234,7 @@ function _M.read_new(opts, known, defaults)
         step = check(opts, "step", "new", is_duration, opts.step == INFINITY and "a finite number"),
         ratio = check(opts, "ratio", "new", is_time) or 2,
         max_step = check(opts, "max_step", "new", is_longest_step, "a number greater than 0") or 0.5,
-        cluster = check(opts, "cluster", "new", is_cluster, "a boolean or the name of a cluster") or false,
+        cluster = check(opts, "cluster", "new", is_cluster, "a boolean or a cluster name") or false,
     }
     local wait = check(opts, "wait", "new", is_way_to_wait, '"wake" or "poll"') or DEFAULT_WAIT
     local block = typed(opts, "block", "new", "boolean") or false

@@ -141,7 +141,7 @@ function _M.method(name, how)
         end
         check_options(opts, name)
         if type(fn) ~= "function" then
-            error("bad function to " .. name .. ": function expected, got " .. type(fn), 2)
+            error("bad function to " .. name .. ": expected a function, got " .. type(fn), 2)
         end
         return run(self, how, key, ...)
     end

@@ -17,7 +17,7 @@ local methods
 -- Raises, at the line that called the method, for a receiver that is not a task.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
-        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as "
+        error("bad receiver of " .. method .. ": expected a task, got " .. describe(task) .. "; call it as "
               .. (usage or "task:" .. method .. "()"), 3)
     end
 end
@@ -75,7 +75,7 @@ function _M.add_methods(Task, scheduler)
             return task.label
         end
         if type(text) ~= "string" then
-            error("bad name of a task: string expected, got " .. type(text), 2)
+            error("bad name of a task: expected a string, got " .. type(text), 2)
         end
         task.label = text
         return task
