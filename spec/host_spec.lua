@@ -51,9 +51,9 @@ describe("host", function ()
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false end }
-            assert.same({ nil, "cannot wait here (host mine): the host refused" }, { hosts.current() })
+            assert.same({ nil, "cannot wait here (host mine): is_yieldable() returned false" }, { hosts.current() })
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false, 5 end }
-            assert.same({ nil, "cannot wait here (host mine): the host refused with 5" }, { hosts.current() })
+            assert.same({ nil, "cannot wait here (host mine): is_yieldable() returned false and 5" }, { hosts.current() })
         end)
     end)
 
@@ -100,7 +100,7 @@ describe("host", function ()
                 hosts.set_host { name = "mine", sleep = none.sleep, now = function () return time or nil end }
                 local ok, err = pcall(lock.lock, lock, "key")
                 assert.is_false(ok)
-                assert.equal("bad host mine: now() gave " .. shown .. ", expected seconds", (err:gsub("-nan", "nan")))
+                assert.equal("bad host mine: expected seconds from now(), got " .. shown, (err:gsub("-nan", "nan")))
             end
             hosts.set_host { name = "mine", sleep = none.sleep }
             assert.equal(0, lock:holder("key").waiters)

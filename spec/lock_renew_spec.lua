@@ -159,7 +159,7 @@ describe("lock", function ()
 
         it("refuses to take a lock that nothing could renew", function ()
             local lock = new { renew = true }
-            local reason = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a "
+            local reason = "cannot renew here: renewal needs a resty.holdfast.scheduler task or a "
                            .. "coroutine of an event loop"
             assert.same({ nil, reason }, { lock:lock("key") })
             assert.same({ nil, reason }, { lock:trylock("key") })

@@ -317,9 +317,9 @@ describe("resty.holdfast.prometheus", function ()
 
     it("names wrong options, with the caller's line", function ()
         for _, case in ipairs {
-            { { keys = 65 }, "bad option keys: expected a whole number from 0 to 64, got 65" },
-            { { keys = "x" }, 'bad option keys: expected a whole number from 0 to 64, got "x"' },
-            { { key = 1 }, 'bad option "key": expected keys, locks or openmetrics' },
+            { { keys = 65 }, 'bad option "keys": expected a whole number from 0 to 64, got 65' },
+            { { keys = "x" }, 'bad option "keys": expected a whole number from 0 to 64, got "x"' },
+            { { key = 1 }, 'unknown option "key": expected keys, locks or openmetrics' },
             { 5, "bad options: expected a table, got 5" },
         } do
             local ok, err = pcall(function () prometheus.metrics(case[1]) end)
@@ -332,7 +332,7 @@ describe("resty.holdfast.prometheus", function ()
     it("explains how to use serve", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
-        assert.truthy(err:find("serve() works only in a request of nginx; elsewhere use metrics()", 1, true), err)
+        assert.truthy(err:find("serve() works only in an nginx request; elsewhere, use metrics()", 1, true), err)
     end)
 end)
 

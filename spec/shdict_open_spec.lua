@@ -21,7 +21,7 @@ describe("shdict", function ()
             assert.equal(8 * 1048576, made:capacity())
             assert.equal(made, shdict.open("spec_default", { size = "1m" }))
             assert.equal(made, shdict.open("spec_default"))
-            assert.matches("exists with size 8388608 and mutex futex, asked for size 9437184",
+            assert.matches("exists with size 8388608 and mutex futex, but the caller requested size 9437184",
                            select(2, shdict.open("spec_default", { size = "9m" })), 1, true)
             shdict.remove("spec_default")
         end)
@@ -49,7 +49,7 @@ describe("shdict", function ()
             assert.is_false((usual:set("key", ("x"):rep(half))))
             local made, err = shdict.open("spec_large", { size = size, largest = half })
             assert.is_nil(made)
-            assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, asked for '
+            assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, but the caller requested '
                            .. "10485760; open it with the same options", err)
             assert.is_true(shdict.remove("spec_large"))
             made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
@@ -89,7 +89,7 @@ describe("shdict", function ()
             assert.equal("3\n", count("nil", "nil"))
             assert.equal("1\n", count("'128k'", "true")) -- nobody used the other one
             assert.equal("2\n", count("nil", "nil"))
-            assert.matches("exists with size 131072 and mutex futex, asked for size 65536", in_world(world,
+            assert.matches("exists with size 131072 and mutex futex, but the caller requested size 65536", in_world(world,
                            "print(shdict.open('runs', { size = '64k' }))"))
             os.execute("rm -rf '" .. world .. "'")
         end)
@@ -153,7 +153,7 @@ describe("shdict", function ()
                                largest("pages=80m:largest=80m", source))
                 assert.matches('bad largest value "0": expected a number of bytes above 0',
                                largest("pages=80m:largest=0", source))
-                assert.matches('bad option "large=1m" of a dictionary: expected largest=BYTES',
+                assert.matches('bad dictionary option "large=1m": expected largest=BYTES',
                                largest("pages=80m:large=1m", source))
             end
             os.execute("rm -rf '" .. world .. "'")
@@ -259,7 +259,7 @@ describe("shdict", function ()
                 assert.equal(('bad largest value "%s": expected a number of bytes above 0, with an optional k, m or g')
                              :format(largest), err)
             end
-            assert.equal('bad largest value "2000g": at most 1024g',
+            assert.equal('bad largest value "2000g": expected at most 1024g',
                          (select(2, shdict.open("spec_bad", { largest = "2000g" }))))
         end)
 

@@ -117,7 +117,7 @@ describe("shdict, tables as values:", function ()
             end
         ]], { stderr = true })
         assert.matches("bad table: cannot serialize 'function'\n", text, 1, true)
-        assert.matches("bad bytes of a table: duplicate table key\n", text, 1, true)
+        assert.matches("bad table bytes: duplicate table key\n", text, 1, true)
     end)
 
     it("are refused in a finaliser that runs while another table is being stored", function ()
@@ -186,7 +186,7 @@ describe("shdict, tables as values:", function ()
                 end
                 local value, err = get(table.concat(bytes))
                 if value == nil then
-                    assert.matches("^bad bytes of a table: ", err, "seed " .. seed)
+                    assert.matches("^bad table bytes: ", err, "seed " .. seed)
                 else
                     assert.is_table(value, "seed " .. seed)
                 end
@@ -197,21 +197,21 @@ describe("shdict, tables as values:", function ()
             local before = collectgarbage("count")
             for _, bytes in ipairs { "\9\255\255\255\255\15", "\12\255\255\255\255\15", "\13\5\255\255\255\255\3",
                                      "\9\254\255", "\9\255\1", "\12", "\12\2\12\200\1", "\255\255\255\255\255" } do
-                assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"), pack(get(bytes)))
+                assert.same(pack(nil, "bad table bytes: string.buffer did not write them"), pack(get(bytes)))
             end
             assert.is_true(collectgarbage("count") - before < 1000)
         end)
 
         it("are refused if they encode anything but exactly one table", function ()
-            assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(get(buffer.encode("no table"))))
-            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
+            assert.same(pack(nil, "bad table bytes: expected a table, got string"), pack(get(buffer.encode("no table"))))
+            assert.same(pack(nil, "bad table bytes: string.buffer did not write them"),
                         pack(get(buffer.encode({}) .. buffer.encode({}))))
-            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"), pack(get("")))
+            assert.same(pack(nil, "bad table bytes: string.buffer did not write them"), pack(get("")))
         end)
 
         it("have no pointers", function ()
             assert.is_table(get(buffer.encode({ 4, 5, "\4\5" })))
-            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
+            assert.same(pack(nil, "bad table bytes: string.buffer did not write them"),
                         pack(get("\12\2\4\1\2\3\4")))
         end)
     end)
@@ -247,7 +247,7 @@ describe("shdict, tables as values:", function ()
             local dict = shdict.open("spec_plain", { size = "64k", tables = false })
             say(dict:set("key", {}))
         ]], { stderr = true })
-        assert.equal("nil\ttables as values need LuaJIT's string.buffer, which this LuaJIT does not have\n"
+        assert.equal("nil\ttable values need LuaJIT's string.buffer, which this LuaJIT lacks\n"
                      .. "nil\tbad value type\n", text)
     end)
 

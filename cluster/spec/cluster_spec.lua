@@ -32,11 +32,11 @@ describe("a dictionary", function ()
             local found, err = shdict.open(NAME, other)
             assert.is_nil(found)
             assert.matches('dictionary "spec_cluster" exists with size 1048576 and mutex futex in the cluster "main", '
-                           .. "asked for size 1048576 and mutex futex", err, 1, true)
+                           .. "but the caller requested size 1048576 and mutex futex", err, 1, true)
         end
         shdict.remove(NAME)
         assert(shdict.open(NAME, { size = "1m" }))
-        assert.matches('asked for size 1048576 and mutex futex in the cluster "main"',
+        assert.matches('but the caller requested size 1048576 and mutex futex in the cluster "main"',
                        select(2, shdict.open(NAME, OPTIONS)), 1, true)
     end)
 
@@ -84,7 +84,7 @@ describe("a dictionary", function ()
         assert.equal(contradiction, declared('say(select(2, require("resty.lock"):new("spec_cluster")))',
                                              NAME .. "=main"))
         assert.equal(contradiction, declared('say(select(2, shdict.open("spec_cluster")))', NAME .. "=main"))
-        assert.matches('exists with .* asked for .* in the cluster "main"; open it with the same options, .*\n$',
+        assert.matches('exists with .* but the caller requested .* in the cluster "main"; open it with the same options, .*\n$',
                        declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
         shdict.remove(NAME)
         assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER puts it into '
@@ -340,7 +340,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(found.seconds > 3600)
         lose()
         local lost = dict:cluster()
-        assert.matches("has no session at the store", lost.trouble)
+        assert.matches("has no session with the store", lost.trouble)
         lost.trouble = nil
         assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = 0, state = "lost" },
                     lost)

@@ -32,7 +32,7 @@ local SHOWN = {
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/lock/lock_taker.cc"] = { "waits for the flock(2) of " },
     ["tools/src/lock/wait_notice.cc"] = { "holdfast: waiting for " },
-    ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child", ": --json ",
+    ["tools/src/look/locks_command.cc"] = { " has been held by ", " is not held ", " (", ", child", ": --json ",
                                             "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
                                             "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },

@@ -184,7 +184,7 @@ describe("holdfast lock in a cluster", function()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
         assert.same({ code = 76 }, process:wait())
         assert.equal('holdfast: "key" was taken away: its dictionary "commands.main" was removed; '
-                     .. 'the job gets TERM, and KILL after 10 s\n',
+                     .. 'sending TERM to the job, and KILL after 10 s\n',
                      process:err())
     end)
 end)

@@ -158,7 +158,7 @@ class key_mutex {
  protected:
   /// Locks, or returns the reason of the failure. `want` is as in request_of().
   result<void> take(duration timeout, std::uint32_t want) {
-    if (want != 1 && valid()) return failure{errc::deadlock, "this thread has it locked already"};
+    if (want != 1 && valid()) return failure{errc::deadlock, "this thread already holds the lock"};
     forget_lost();
     slots::slot& own = slots_.take();
     holdfast_request request = request_of(timeout, how_, want);

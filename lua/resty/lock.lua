@@ -68,7 +68,7 @@ end
 local function cut_down(timeout, exptime, method)
     if exptime == 0 and timeout > 0 then
         warn_once('bad option "timeout" to ' .. method .. ": " .. timeout
-                  .. " is limited to exptime, which is 0, so the lock does not wait; omit timeout to wait for 5"
+                  .. " is limited to exptime, which is 0, so there is no wait; omit timeout to wait for 5"
                   .. " seconds, or use exptime = math.huge, which never expires either")
     end
     return min(timeout, exptime)

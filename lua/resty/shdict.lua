@@ -100,7 +100,7 @@ end
 local function read_cluster(name)
     check_option("cluster", name, "string", "a string")
     if name:find("%z") then
-        return nil, format("bad cluster %s: it has a zero byte", quote(name))
+        return nil, format("bad cluster %s: it contains a zero byte", quote(name))
     end
     return name
 end

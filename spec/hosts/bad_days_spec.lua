@@ -248,7 +248,7 @@ describe("a runtime directory", function ()
             assert(loop:loop())
         ]]
         if text then
-            assert.matches("^nil\t[^\n]*needs %d+ bytes, and %d+ bytes are free in PLACE\ntrue\t0\t1\ntrue\t1\n$", text)
+            assert.matches("^nil\t[^\n]*needs %d+ bytes, but only %d+ bytes are free in PLACE\ntrue\t0\t1\ntrue\t1\n$", text)
         end
     end)
 
@@ -259,7 +259,7 @@ describe("a runtime directory", function ()
             say(require("resty.holdfast.wait.parker").listen_at())
         ]]
         if text then
-            assert.matches("^nil\t[^\n]*PLACE/processes: it needs %d+ bytes, and 0 bytes are free[^\n]*\n" ..
+            assert.matches("^nil\t[^\n]*PLACE/processes: it needs %d+ bytes, but only 0 bytes are free[^\n]*\n" ..
                            "nil\t[^\n]*bytes are free[^\n]*\n$", text)
         end
     end)

@@ -193,7 +193,7 @@ describe("if the caller cannot wait", function ()
 
     it("cqueues: the host reports it in a program's own coroutine and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
-        assert.equal(prefix .. "a coroutine of the program inside a coroutine of the controller\n"
+        assert.equal(prefix .. "in a coroutine inside a coroutine of the controller\n"
                      .. prefix .. "Lua was called from C\n", answer("cqueues", [[
             spawn(function ()
                 coroutine.wrap(function () say((select(2, hosts.current()))) end)()

@@ -104,8 +104,8 @@ describe("a version of copas that is not supported", function ()
     end
 
     it("is refused by name when a caller would wait", function ()
-        assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x and 4.0 or "
-                     .. "newer; upgrade copas, or give set_host a host for it\n", answer [[
+        assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported; upgrade to copas "
+                     .. "4.0 or newer, or pass a host for it to set_host\n", answer [[
             coroutine.wrap(function ()
                 local held = new()
                 say(held:lock("key"))

@@ -215,7 +215,7 @@ describe("in Neovim", function ()
                 end)
                 say("end")
             ]]
-            local refusal = "nil\tcannot wait here (host neovim): a fast event; use vim.schedule\n"
+            local refusal = "nil\tcannot wait here (host neovim): in a fast event; use vim.schedule\n"
             assert.equal("true\t0\nnil\ttimeout\nnil\theld\n" .. refusal .. refusal .. "end\n", child:hear_all())
             assert.equal(0, child:wait())
         end)

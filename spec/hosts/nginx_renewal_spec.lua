@@ -136,7 +136,7 @@ describe("in nginx", function ()
                 log = [[done("log", tostring(select(2, new({ renew = true }):lock("key"))))]],
             } } }
             here:get("/log")
-            assert.equal("cannot renew here: renewal needs a phase of nginx that can wait", await "log")
+            assert.equal("cannot renew here: renewal needs an nginx phase that can wait", await "log")
             assert.is_nil(lock:holder("key"))
         end)
     end)

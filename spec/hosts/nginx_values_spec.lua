@@ -129,7 +129,7 @@ describe("a value in ngx.shared", function ()
         assert.is_nil(here:log():find("may be lost", 1, true))
         here:reload()
         assert.not_equal(keeper, await_only_keeper())
-        local said = here:log():match "holdfast: values of dictionaries may be lost: (the process that kept [^,]*)"
+        local said = here:log():match "holdfast: dictionary values may be lost: (the holdfast-keeper that kept [^,]*)"
         assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have left earlier
     end)
 

@@ -18,7 +18,7 @@ local function is_held()
 end
 
 
-local CANNOT_RENEW = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a coroutine "
+local CANNOT_RENEW = "cannot renew here: renewal needs a resty.holdfast.scheduler task or a coroutine "
                      .. "of an event loop"
 
 -- Says true after on_lost was called.

@@ -50,7 +50,7 @@ Expected<std::string> find_cluster(std::string_view declarations, std::string_vi
     if (found && *found != declared->cluster)
       return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(dictionary) +
                                        " into two clusters, " + quote(*found) + " and " + quote(declared->cluster) +
-                                       "; name one"};
+                                       "; name only one"};
     found = declared->cluster;
   }
   return found;

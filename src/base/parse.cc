@@ -43,8 +43,8 @@ Expected<std::string> parse_name(std::string_view written) {
   if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
   if (!name) {
     return Status{Code::invalid, "bad dictionary name " + quote(written) +
-                                     " in a declaration: write blanks, control characters, \",\", \"=\" and \"%\" in "
-                                     "hexadecimal, as %20 for a blank"};
+                                     " in a declaration; write blanks, control characters, \",\", \"=\" and \"%\" in "
+                                     "hexadecimal, such as %20 for a blank"};
   }
   if (Status bad = check_name(*name); !bad.ok()) return bad;
   return *name;
@@ -71,7 +71,7 @@ Expected<std::uint64_t> parse_size(std::string_view text, const char* what) {
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0)
     return bad_size(text, what);
   if (count > kSizeMax / unit)
-    return Status{Code::invalid, "bad " + std::string(what) + " " + quote(text) + ": at most " + kSizeMaxText};
+    return Status{Code::invalid, "bad " + std::string(what) + " " + quote(text) + ": expected at most " + kSizeMaxText};
   return count * unit;
 }
 
@@ -91,7 +91,7 @@ Expected<Declaration> parse_declaration(std::string_view text) {
   constexpr std::string_view kLargest = "largest=";
   const std::string_view option = value.substr(colon + 1);
   if (option.substr(0, kLargest.size()) != kLargest)
-    return Status{Code::invalid, "bad option " + quote(option) + " of a dictionary: expected largest=BYTES, as in " +
+    return Status{Code::invalid, "bad dictionary option " + quote(option) + ": expected largest=BYTES, as in " +
                                      "pages=500m:largest=200m"};
   const auto largest = parse_size(option.substr(kLargest.size()), "largest value");
   if (!largest) return largest.status();

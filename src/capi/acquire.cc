@@ -31,7 +31,7 @@ constexpr std::size_t kLargestSize = 4096;
 int read_request(const holdfast_request& given, holdfast_request& request) {
   const std::size_t size = given.struct_size;
   if (size < kFirstSize || size > kLargestSize)
-    return fail_number("struct_size of a request", size, "sizeof(holdfast_request), as HOLDFAST_REQUEST() sets it");
+    return fail_number("struct_size of holdfast_request", size, "sizeof(holdfast_request), which HOLDFAST_REQUEST() sets");
   const auto* const bytes = reinterpret_cast<const char*>(&given);
   if (size > sizeof request &&
       std::any_of(bytes + sizeof request, bytes + size, [](char byte) { return byte != '\0'; }))
@@ -50,13 +50,13 @@ int want_kind(const holdfast_request& given, Request& request) {
   switch (given.kind) {
     case HOLDFAST_HELD_LOCK:
       if (given.want == 0 && given.total == 0) return HOLDFAST_OK;
-      return fail(Code::invalid, "bad request: want and total are for permits, expected 0 for HOLDFAST_HELD_LOCK");
+      return fail(Code::invalid, "bad request: expected want and total to be 0 for HOLDFAST_HELD_LOCK");
     case HOLDFAST_HELD_RWLOCK:
       return want_permits(HOLDFAST_RWLOCK, given.want, given.total, request);
     case HOLDFAST_HELD_SEMAPHORE:
       return want_permits(HOLDFAST_SEMAPHORE, given.want, given.total, request);
     default:
-      return fail(Code::invalid, "bad kind of a request: expected a value of holdfast_held");
+      return fail(Code::invalid, "bad request kind: expected a value of holdfast_held");
   }
 }
 

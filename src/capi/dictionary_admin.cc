@@ -118,9 +118,9 @@ int holdfast_dict_histogram(holdfast_dict* dict, int held, int time, holdfast_hi
     const std::size_t size = histogram->struct_size;
     if (const int bad = check_size("struct_size of holdfast_histogram", size, sizeof *histogram)) return bad;
     if (held < HOLDFAST_HELD_LOCK || held > HOLDFAST_HELD_SEMAPHORE)
-      return fail(Code::invalid, "bad kind of histogram: expected HOLDFAST_HELD_LOCK, _RWLOCK or _SEMAPHORE");
+      return fail(Code::invalid, "bad histogram kind: expected HOLDFAST_HELD_LOCK, _RWLOCK or _SEMAPHORE");
     if (time != HOLDFAST_TIME_WAITED && time != HOLDFAST_TIME_HELD)
-      return fail(Code::invalid, "bad time of histogram: expected HOLDFAST_TIME_WAITED or HOLDFAST_TIME_HELD");
+      return fail(Code::invalid, "bad histogram time: expected HOLDFAST_TIME_WAITED or HOLDFAST_TIME_HELD");
     std::memset(static_cast<void*>(histogram), 0, size);
     histogram->struct_size = size;
     Histogram counts;

@@ -35,11 +35,11 @@ namespace {
 
 int fail_timeout(World& world) noexcept {
   constexpr const char* kUnnamed =
-      "a process is stopped while it changes this part of the dictionary; continue or kill it";
+      "a process was stopped while changing this part of the dictionary; continue or kill it";
   const ProcessSlot* const slot = world.owner_slot(shmtx_blocker());
   if (slot == nullptr) return fail(Code::timeout, kUnnamed);
   platform::keep_formatted(kUnnamed,
-                           "process %u is stopped while it changes this part of the dictionary; continue or kill it",
+                           "process %u was stopped while changing this part of the dictionary; continue or kill it",
                            slot->pid.load(std::memory_order_relaxed));
   return note(Code::timeout);
 }
@@ -84,7 +84,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::timeout:
       return fail_timeout(dictionary.world());
     case Code::busy:
-      return fail(code, "this thread is already inside a call of holdfast");
+      return fail(code, "this thread is already inside a holdfast call");
     case Code::system:
       if (dictionary.world().known_token() == kNobody) {
         World::keep_last_failure();
@@ -122,13 +122,13 @@ int fail_key(const char* key, std::size_t length) noexcept {
 
 int fail_seconds(const char* name, double seconds) noexcept {
   platform::keep_formatted("bad number of seconds: expected 0 or more",
-                           "bad \"%s\": %f, expected a number of seconds, 0 or more", name, seconds);
+                           "bad \"%s\": expected a number of seconds, 0 or more, got %f", name, seconds);
   return note(Code::invalid);
 }
 
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept {
-  platform::keep_formatted("bad number", "bad %s %llu: expected %s", name, static_cast<unsigned long long>(given),
-                           expected);
+  platform::keep_formatted("bad number", "bad %s: expected %s, got %llu", name, expected,
+                           static_cast<unsigned long long>(given));
   return note(Code::invalid);
 }
 

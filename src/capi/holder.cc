@@ -58,8 +58,8 @@ int holdfast_lock_explain(holdfast_dict* dict, const char* key, size_t key_lengt
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (length > HOLDFAST_WHY_MAX) {
-      return fail({Code::invalid, "bad why of " + std::to_string(length) + " bytes: expected at most " +
-                                      std::to_string(HOLDFAST_WHY_MAX)});
+      return fail({Code::invalid, "bad why: expected at most " + std::to_string(HOLDFAST_WHY_MAX) + " bytes, got " +
+                                      std::to_string(length)});
     }
     const Code code = explain(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, {why, length});
     return outcome(code, unwrap(dict));

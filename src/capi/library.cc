@@ -83,7 +83,7 @@ const char* holdfast_code_text(int code) {
     case HOLDFAST_DEADLOCK:
       return "deadlock";
     case HOLDFAST_ELSEWHERE:
-      return "locked at another machine";
+      return "locked on another machine";
     case HOLDFAST_UNSUPPORTED:
       return "not supported in a cluster dictionary";
     case HOLDFAST_UNAVAILABLE:
@@ -117,7 +117,7 @@ int holdfast_guard_sigbus(void) {
   return guarded([]() -> int {
     const int error = platform::install_bus_guard();
     if (error == 0) return HOLDFAST_OK;
-    return fail({Code::system, "cannot install a handler of SIGBUS: " + platform::error_text(error)});
+    return fail({Code::system, "cannot install a SIGBUS handler: " + platform::error_text(error)});
   });
 }
 

@@ -196,7 +196,7 @@ int holdfast_parker_fd(holdfast_parker* parker) {
 
 int holdfast_parker_timer(holdfast_parker* parker, double seconds) {
   return guarded([&]() -> int {
-    if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number");
+    if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number of seconds");
     const Status status = unwrap(parker).set_alarm(deadline_after(seconds));
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });
@@ -208,7 +208,7 @@ int holdfast_parker_listen(holdfast_parker* parker, char* path, size_t size) {
     if (!chosen) return fail(chosen.status());
     if (chosen->size() >= size) {
       unwrap(parker).disconnect();
-      return fail(Code::invalid, "buffer of parker_listen too small: HOLDFAST_PATH_MAX bytes are always enough");
+      return fail(Code::invalid, "the buffer for parker_listen is too small; HOLDFAST_PATH_MAX bytes are always enough");
     }
     std::memcpy(path, chosen->c_str(), chosen->size() + 1);
     return static_cast<int>(HOLDFAST_OK);

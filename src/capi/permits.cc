@@ -25,9 +25,9 @@ int capi::want_permits(int kind, std::uint32_t want, std::uint32_t total, Reques
     return fail_number("number of permits", total, ("1 to " + std::to_string(kAllPermits - 1)).c_str());
   }
   if (kind == HOLDFAST_RWLOCK && want != 1 && want != kAllPermits)
-    return fail_number("number of wanted permits", want, "1 to read, HOLDFAST_ALL_PERMITS to write");
+    return fail_number("number of requested permits", want, "1 to read, or HOLDFAST_ALL_PERMITS to write");
   if (want == 0 || want > request.total) {
-    return fail_number("number of wanted permits", want,
+    return fail_number("number of requested permits", want,
                        ("1 to " + std::to_string(request.total) + " (the total)").c_str());
   }
   return HOLDFAST_OK;
@@ -68,7 +68,7 @@ int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_lengt
     if (const int bad = check_key(key, key_length)) return bad;
     const Code code = permits_keep(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, count);
     if (code == Code::invalid)
-      return fail_number("number of permits to keep", count, "1 to the number that the lease has");
+      return fail_number("number of permits to keep", count, "1 to the number in the lease");
     return outcome(code, unwrap(dict));
   });
 }

@@ -20,7 +20,7 @@ Expected<const Gate*> find_gate(const std::string& dictionary, const std::string
   if (gate != nullptr || name.empty()) return gate;
   return Status{Code::unsupported, "dictionary " + quote_name(dictionary) + " belongs to the cluster " +
                                        quote_name(name) +
-                                       ", but this library was built without clusters; install one that supports them"};
+                                       ", but this library was built without cluster support; install one with cluster support"};
 }
 
 void name_gate(GateHeader& header, std::string_view name) noexcept {

@@ -89,7 +89,7 @@ static Status check_declared(Dictionary& dictionary, const std::string& declared
 }
 
 static Status bad_declaration(const std::string& name) {
-  return {Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
+  return {Code::invalid, "bad size for dictionary " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 

@@ -35,8 +35,8 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
 // Returns the error for a damaged dictionary. No process can open it now, and it may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
-  return {Code::corrupt, "dictionary " + quoted + ": " + what +
-                             "; its file was overwritten, remove it: holdfast rm --force " + quoted};
+  return {Code::corrupt, "dictionary " + quoted + " was overwritten: " + what +
+                             "; remove it: holdfast rm --force " + quoted};
 }
 
 }  // namespace
@@ -94,15 +94,15 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
     return damaged(name, "impossible size " + std::to_string(header.file.size));
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
       !Geometry::is_possible(size, header.shards))
-    return damaged(name, "header says mutex " + std::to_string(header.strategy) + " and " +
-                             std::to_string(header.shards) + " shards, expected 0 to 2 and " +
-                             std::to_string(Geometry::of(size).shards));
+    return damaged(name, "its header has mutex " + std::to_string(header.strategy) + " and " +
+                             std::to_string(header.shards) + " shards, expected mutex 0 to 2 and " +
+                             std::to_string(Geometry::of(size).shards) + " shards");
   const Geometry geometry = Geometry::of(size, header.shards);
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
     return damaged(name, "bad hash seed (processes that have it open can still use it)");
-  if (!is_gate_name_sound(header.gate)) return damaged(name, "bad name of its cluster");
+  if (!is_gate_name_sound(header.gate)) return damaged(name, "bad cluster name");
   auto gate = find_gate(name, std::string(holdfast::gate_name(header.gate)));
   if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
@@ -239,9 +239,9 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
   }
   const std::string quoted = quote_name(name);
   const std::string difference =
-      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, asked for " +
+      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
                     std::to_string(options.largest)
-              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", asked for " +
+              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", but the caller requested " +
                     describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,

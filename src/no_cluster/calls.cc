@@ -25,7 +25,7 @@ int holdfast_ask(holdfast_dict* dict, int, const char*, size_t, uint64_t, int*) 
 }
 
 int holdfast_answer(int, char*, size_t*) {
-  return guarded([&]() -> int { return fail(Code::unavailable, "the library was built without clusters"); });
+  return guarded([&]() -> int { return fail(Code::unavailable, "this library was built without cluster support"); });
 }
 
 // A lock that a process of this machine holds is held: there is no other machine to ask.

@@ -132,7 +132,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     no_fork.reset();
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline)
-      return Status{Code::busy, path + " has been locked by another process for 5 s; is it stopped?"};
+      return Status{Code::busy, path + " has been locked by another process for 5 s; is that process stopped?"};
     platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
   }
 }
@@ -171,7 +171,7 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
   if (is_of(*file, world)) return UsedFile{std::move(*file), nullptr, {}};
   return Status{Code::mismatch,
                 directory.path_of(name) +
-                    " belongs to another process table than the file \"processes\" beside it, or is a copy"};
+                    " belongs to a different process table than the file \"processes\" beside it, or is a copy"};
 }
 
 Status finish_adoption(const OpenedFile& file, const WorldId& world) {

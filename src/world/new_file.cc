@@ -84,7 +84,7 @@ class Unborn {
 
 Status no_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, std::uint64_t free) {
   return {Code::no_memory, "cannot create " + directory.path_of(name) + ": it needs " + std::to_string(size) +
-                               " bytes, and " + std::to_string(free) + " bytes are free in " + directory.path()};
+                               " bytes, but only " + std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
 // Refuses a file that cannot be created, before anything is allocated. A full /dev/shm harms every process, and a
@@ -93,8 +93,8 @@ Status check_room(const RuntimeDirectory& directory, const std::string& name, co
   const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
     return {Code::no_memory, "cannot create " + directory.path_of(name) + ": it needs " + std::to_string(size) +
-                                 " bytes, and files of this process are limited to " + std::to_string(limit) +
-                                 " bytes (ulimit -f); raise the limit, or ask for less"};
+                                 " bytes, but this process may create files of at most " + std::to_string(limit) +
+                                 " bytes (ulimit -f); raise the limit, or choose a smaller size"};
   }
   if (const std::uint64_t free = platform::free_bytes(directory_fd); size - file.optional > free) {
     return no_room(directory, name, size - file.optional, free);

@@ -181,8 +181,8 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
                                std::to_string(file.header().inode) + ", but has " + std::to_string(file.id.inode) +
                                "; stop the processes that use it"};
   }
-  return {Code::mismatch, path + " is used by processes of another time namespace (" +
-                              std::to_string(file.header().time_namespace) + ", this process is in " +
+  return {Code::mismatch, path + " is used by processes in another time namespace (" +
+                              std::to_string(file.header().time_namespace) + "; this process is in " +
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
 }
 
@@ -322,7 +322,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const 
 Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const {
   return {Code::busy, directory_.path_of(kTableName) + " has been locked by " +
                           (holder != 0 ? "process " + std::to_string(holder) : "another process") + " for " +
-                          std::to_string(timeout_ns / kNsPerMs) + " ms; is it stopped?"};
+                          std::to_string(timeout_ns / kNsPerMs) + " ms; is that process stopped?"};
 }
 
 Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
@@ -415,7 +415,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
 
 Expected<Token> ProcessTable::enter(const Lock& held) {
   if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
-    return Status{Code::mismatch, "this process is in another time namespace (" + std::to_string(here) + ") than " +
+    return Status{Code::mismatch, "this process is in a different time namespace (" + std::to_string(here) + ") than " +
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
                                       "), and their clocks differ; choose another HOLDFAST_DIR"};
   }
@@ -438,7 +438,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   return Status{
       Code::system,
       "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
-          " are taken; end some processes, or give programs that share nothing separate directories (HOLDFAST_DIR)"};
+          " are taken; end some processes, or give unrelated programs separate directories (HOLDFAST_DIR)"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {

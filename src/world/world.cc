@@ -42,7 +42,7 @@ std::mutex failing;
 std::atomic<World*> the_world{nullptr};
 // Set before the world is made, while `entering` is held. A forked child inherits it.
 std::atomic<bool> observing{false};
-constexpr const char* kOnlyLooks = "this process is a read-only observer; it cannot change anything";
+constexpr const char* kOnlyLooks = "this process is a read-only observer, and cannot change anything";
 // The world is never destroyed, because threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
 
@@ -293,10 +293,10 @@ Status World::keep_for(pid_t parent) {
   const int error =
       platform::start_apart({"holdfast-keeper", keeper.end.descriptor(), table_->file(), begin, stay, &keeper});
   if (error == 0 && had_one)
-    return {Code::not_found, "the process that kept " + directory_.path() + " for process " + std::to_string(parent) +
-                                 " was killed; a new one has replaced it"};
+    return {Code::not_found, "the holdfast-keeper that kept " + directory_.path() + " for process " +
+                                 std::to_string(parent) + " was killed; a new one has replaced it"};
   if (error == 0) return {};
-  return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
+  return {Code::system, "cannot start a holdfast-keeper for " + directory_.path() + ": " + platform::error_text(error)};
 }
 
 // Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside

@@ -65,7 +65,7 @@ Status read_header_page(const std::string& path, int fd, HeaderPage& page) {
     if (got < 0) return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
     if (got == 0) {
       return {Code::corrupt, path + " is not a holdfast file, or was cut short: it has " + std::to_string(have) +
-                                 " bytes, its header alone needs " + std::to_string(page.size()) + kWayOut};
+                                 " bytes, but its header alone needs " + std::to_string(page.size()) + kWayOut};
     }
     have += static_cast<std::size_t>(got);
   }
@@ -83,7 +83,7 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
                                "or choose another HOLDFAST_DIR"};
   }
   if (header.layout != kLayoutVersion) {
-    return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
+    return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", but this library uses " +
                                std::to_string(kLayoutVersion) +
                                (kind == FileKind::dictionary && !gives_way(header)
                                     ? kWayOut
@@ -94,7 +94,7 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
             path + " is " + std::string(kind_name(header.kind)) + ", expected " + std::string(kind_name(kind))};
   }
   if (header.size != static_cast<std::uint64_t>(info.st_size)) {
-    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes but was created with " +
+    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes, but was created with " +
                                std::to_string(header.size) + kWayOut};
   }
   if (const std::uint32_t mode = info.st_mode & 07777; (mode & ~header.mode) != 0) {
@@ -203,7 +203,7 @@ Status explain_open_failure(const std::string& path, int error, int directory_fd
   if (there && !S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (there && error == EACCES) {
     return {Code::permission, path + " is owned by uid " + std::to_string(info.st_uid) + " with mode " +
-                                  octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid())};
+                                  octal(info.st_mode) + ", but this process runs as uid " + std::to_string(::geteuid())};
   }
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
           "cannot open " + path + ": " + platform::error_text(error)};
@@ -260,7 +260,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline) {
       return Status{Code::busy, "directory " + path + " has been locked by another process for " +
-                                    std::to_string(timeout_ns / kNsPerSecond) + " s; is it stopped?"};
+                                    std::to_string(timeout_ns / kNsPerSecond) + " s; is that process stopped?"};
     }
     platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
   }

@@ -97,7 +97,7 @@ TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_gets_
     Child newcomer(in_another_time);
     const std::string refused = newcomer.hear();
     if (refused.starts_with("skip")) GTEST_SKIP() << refused;
-    EXPECT_THAT(refused, HasSubstr("is used by processes of another time namespace"));
+    EXPECT_THAT(refused, HasSubstr("is used by processes in another time namespace"));
   }
   EXPECT_EQ(outside_.ask("held"), "yes");
   outside_.kill_and_wait();

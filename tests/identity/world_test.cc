@@ -228,7 +228,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
   const std::string read = outer.hear();
   if (read.starts_with("skip")) GTEST_SKIP() << read;
   EXPECT_EQ(read, "there");
-  EXPECT_THAT(outer.hear(), StartsWith("this process is in another time namespace ("));
+  EXPECT_THAT(outer.hear(), StartsWith("this process is in a different time namespace ("));
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
@@ -277,7 +277,7 @@ TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lo
   });
   EXPECT_EQ(parent_process.hear(), "1000");
   EXPECT_EQ(parent_process.hear(), "in time");
-  EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
+  EXPECT_THAT(parent_process.hear(), HasSubstr("is that process stopped?"));
 }
 
 // Fails if all children keep trying to get the table's lock: then the holder hardly gets a processor.

@@ -33,7 +33,7 @@ local gated, refusal = shdict.open("smoke_cluster", { size = "64k", cluster = "s
 if gated then
     assert(gated:cluster().name == "smoke")
 else
-    assert(refusal:find("built without clusters", 1, true), refusal)
+    assert(refusal:find("built without cluster support", 1, true), refusal)
 end
 
 io.write(("holdfast %s works in %s: %s\n"):format(core.version, jit.version, core.path))

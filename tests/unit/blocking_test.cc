@@ -338,13 +338,14 @@ TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_do_not_chan
   EXPECT_EQ(lease.owner, 7U);
   refused(HOLDFAST_REQUEST(.timeout = NAN), "bad timeout");
   refused(HOLDFAST_REQUEST(.exptime = -1), "bad \"exptime\"");
-  refused(HOLDFAST_REQUEST(.kind = 3), "bad kind of a request: expected a value of holdfast_held");
-  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_LOCK, .want = 1), "want and total are for permits");
+  refused(HOLDFAST_REQUEST(.kind = 3), "bad request kind: expected a value of holdfast_held");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_LOCK, .want = 1), "expected want and total to be 0");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK), "1 to read, HOLDFAST_ALL_PERMITS to write");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3 (the total)");
   holdfast_request request{};
   request.struct_size = 0;
-  refused(request, "bad struct_size of a request 0: expected sizeof(holdfast_request), as HOLDFAST_REQUEST() sets it");
+  refused(request, "bad struct_size of holdfast_request: expected sizeof(holdfast_request), which HOLDFAST_REQUEST() sets, "
+                   "got 0");
 }
 
 TEST_F(BlockingTest, a_request_of_a_later_version_is_accepted_if_it_uses_only_known_fields) {

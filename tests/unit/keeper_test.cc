@@ -163,7 +163,7 @@ TEST(keeper, is_refused_with_a_message_if_fork_fails) {
     test.say(std::to_string(holdfast_keep_for(::getppid())) + " " + holdfast_error());
     return dict.set(kKey, "value") == HOLDFAST_OK ? 0 : 2;
   });
-  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_SYSTEM) + " cannot start a process that keeps " + directory.path() +
+  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_SYSTEM) + " cannot start a holdfast-keeper for " + directory.path() +
                               ": Resource temporarily unavailable");
   EXPECT_EQ(child.wait(), 0);
 }

@@ -171,14 +171,14 @@ TEST(observer, is_refused_every_change) {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
     Dict made("other");
     EXPECT_EQ(made.status, HOLDFAST_INVALID);
-    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer; it cannot change anything");
+    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer, and cannot change anything");
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_INVALID);
     Dict dict("d");
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
     holdfast_lease lease{};
     double sum = 0;
     EXPECT_EQ(dict.set("k", "w"), HOLDFAST_INVALID);
-    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer; it cannot change anything");
+    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer, and cannot change anything");
     EXPECT_EQ(dict.remove("k"), HOLDFAST_INVALID);
     EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_INVALID);
     EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_INVALID);

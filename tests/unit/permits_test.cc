@@ -26,20 +26,20 @@ TEST_IN_TIME(PermitsTest, invalid_arguments_are_refused_with_a_message) {
     return std::string(holdfast_error());
   };
   EXPECT_EQ(attempt(2, 1, 1), "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, 0), "bad number of permits 0: expected 1 to 1073741823");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, kAll), "bad number of permits 1073741824: expected 1 to 1073741823");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 0, 3), "bad number of wanted permits 0: expected 1 to 3 (the total)");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 4, 3), "bad number of wanted permits 4: expected 1 to 3 (the total)");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, 0), "bad number of permits: expected 1 to 1073741823, got 0");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, kAll), "bad number of permits: expected 1 to 1073741823, got 1073741824");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 0, 3), "bad number of requested permits: expected 1 to 3 (the total), got 0");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 4, 3), "bad number of requested permits: expected 1 to 3 (the total), got 4");
   EXPECT_EQ(attempt(HOLDFAST_RWLOCK, kAll + 1, 0),
-            "bad number of wanted permits 1073741825: expected 1 to read, HOLDFAST_ALL_PERMITS to write");
+            "bad number of requested permits: expected 1 to read, or HOLDFAST_ALL_PERMITS to write, got 1073741825");
   EXPECT_EQ(attempt(HOLDFAST_RWLOCK, 2, 0),
-            "bad number of wanted permits 2: expected 1 to read, HOLDFAST_ALL_PERMITS to write");
+            "bad number of requested permits: expected 1 to read, or HOLDFAST_ALL_PERMITS to write, got 2");
   EXPECT_EQ(dict.try_permits("", HOLDFAST_RWLOCK, 1, 0, 0, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, -1, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.keep("key", lease, 1), HOLDFAST_NOT_OWNER);
   lease = acquired();
   EXPECT_EQ(dict.keep("key", lease, 2), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep 2: expected 1 to the number that the lease has");
+  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep: expected 1 to the number in the lease, got 2");
   EXPECT_EQ(post(lease), HOLDFAST_OK);
   holdfast_wait wait{};
   wait.parker = holdfast_parker_new();

@@ -200,7 +200,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     auto second = create_world_file(*directory, kName, file, nothing);
     EXPECT_FALSE(second);
     if (!second) {
-      EXPECT_TRUE(has(second.status(), "needs 49152 bytes, and 16384 bytes are free")) << second.status().message;
+      EXPECT_TRUE(has(second.status(), "needs 49152 bytes, but only 16384 bytes are free")) << second.status().message;
     }
     EXPECT_TRUE(retire_world_file(*directory, "fits.dict").ok());
     struct statvfs after;
@@ -270,9 +270,9 @@ TEST_F(WorldFile, random_bytes_are_refused) {
 TEST_F(WorldFile, a_truncated_file_is_refused_with_both_sizes) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
-  expect_refusal(Code::corrupt, "has 12287 bytes but was created with 12288; stop the processes");
+  expect_refusal(Code::corrupt, "has 12287 bytes, but was created with 12288; stop the processes");
   ASSERT_EQ(0, ::truncate(path().c_str(), 100));
-  expect_refusal(Code::corrupt, "it has 100 bytes, its header alone needs 4096");
+  expect_refusal(Code::corrupt, "it has 100 bytes, but its header alone needs 4096");
   ASSERT_EQ(0, ::truncate(path().c_str(), 0));
   expect_refusal(Code::corrupt, "it has 0 bytes");
 }
@@ -289,7 +289,7 @@ TEST_F(WorldFile, a_persistent_file_of_an_older_or_newer_layout_is_refused_with_
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
   const std::string ours =
-      ", this library uses " + std::to_string(kLayoutVersion) + "; stop the processes that use it and remove it";
+      ", but this library uses " + std::to_string(kLayoutVersion) + "; stop the processes that use it and remove it";
   for (const std::uint32_t other : {kLayoutVersion - 1, kLayoutVersion + 1}) {
     overwrite(offsetof(FileHeader, layout), other);
     expect_refusal(Code::corrupt, "has layout version " + std::to_string(other) + ours);

@@ -32,7 +32,7 @@ describe("holdfast release", function ()
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
             local err = refused(1, "", "release", "my_locks", "key", "-t", ("%d"):format(other))
-            assert.matches(('^holdfast: cannot release "key" with token %d: it is held with token %d by pid %d '
+            assert.matches(('^holdfast: cannot release "key" with token %d: it has been held with token %d by pid %d '
                             .. '%%(ready1.lua%%) for [%%d.]+ s\n$'):format(
                                 other, token, world.worker_of(process)), err)
         end
@@ -60,7 +60,7 @@ describe("holdfast release", function ()
         for _, answer in ipairs { "\\n", "no\\n", "\\x04" } do
             typing(([[
                 say(f"{program} release my_locks key; echo status $?\n")
-                until('holdfast: "key" is held by pid ')
+                until('holdfast: "key" has been held by pid ')
                 until("(ready1.lua) since 2")
                 until(" s): a reason\r\n")
                 until("Release it? [y/N] ")
@@ -95,7 +95,7 @@ describe("holdfast release", function ()
         local held = rows(output("locks", "--prefix", "permits"))
         typing [[
             say(f"{program} release my_locks permits; echo status $?\n")
-            until('"permits" (1 permit) is held by pid ')
+            until('"permits" (1 permit) has been held by pid ')
             until("Release it? [y/N] ")
             say("n\n")
             until("Release it? [y/N] ")
@@ -302,7 +302,7 @@ describe("holdfast rm", function ()
 
     it("names the existing dictionaries if one does not exist", function ()
         keep(HOLDER .. "ready()")
-        local none = 'holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'
+        local none = 'holdfast: there is no dictionary "none" in %s: it contains "my_locks"\n'
         refused(2, none:format(command.world()), "rm", "none")
         refused(2, "holdfast: empty dictionary name: ", "rm", "--force", "")
     end)

@@ -76,7 +76,7 @@ describe("holdfast flock", function()
         assert.same({ "files lock file lock" }, rows())
         local out, status = sh '$HF flock --verbose -n "$F" true'
         assert.equal(1, status)
-        assert.matches('^holdfast: ".*/lock file" is held by pid ' .. read "held":match "%d+"
+        assert.matches('^holdfast: ".*/lock file" has been held by pid ' .. read "held":match "%d+"
                        .. ' %(sh%) for .*: "weekly"\n$', out)
         let_go(process)
         local first = tonumber((sh [[$HF flock "$F" sh -c 'echo $HOLDFAST_TOKEN']]))

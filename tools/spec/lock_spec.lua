@@ -140,7 +140,7 @@ describe("holdfast lock", function()
         local _, pid = hold("exec sleep 600", "--why", "first", "--why", "second", "-E", "3", "-E", "4")
         local err = world.refused(4, "", "lock", "-w", "600", "--wait", "0.1", "-E", "3", "-E", "4", "key", "--",
                                   "true")
-        assert.matches(("is held by pid %d .*: \"second\"; waited for 0.1 s\n$"):format(pid), err)
+        assert.matches(("has been held by pid %d .*: \"second\"; waited for 0.1 s\n$"):format(pid), err)
     end)
 
     it("passes arguments and input to the command unchanged", function()
@@ -240,7 +240,7 @@ describe("holdfast lock", function()
     it("names the holder when it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
         local err = world.refused(1, "", "lock", "-n", "key", "--", "echo", "ran")
-        local said = ('^holdfast: "key" is held by pid %d %%(sh%%) for [%%d.]+ m?i?n?s?: "weekly full"\n$'):format(pid)
+        local said = ('^holdfast: "key" has been held by pid %d %%(sh%%) for [%%d.]+ m?i?n?s?: "weekly full"\n$'):format(pid)
         assert.matches(said, err)
         err = world.refused(9, "", "lock", "-w", "0.05", "-E", "9", "key", "--", "true")
         assert.matches('"weekly full"; waited for 0.1 s\n$', err)
@@ -251,7 +251,7 @@ describe("holdfast lock", function()
         local left = command.path("left")
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "sh", "-c", "sleep 600 & echo $! >'" .. left .. "'")))
         local _, _, err = run("lock", "-n", "key", "--", "true")
-        assert.matches('^holdfast: "key" is held by pid %d+ %(sh%), ended, for ', err)
+        assert.matches('^holdfast: "key" has been held by pid %d+ %(sh%), ended, for ', err)
         assert.matches("\tended\t", select(2, run("locks")))
         command.kill(tonumber(read(left)), command.KILL)
         assert(await(is_free))
@@ -262,9 +262,9 @@ describe("holdfast lock", function()
         command.kill(pid, STOP)
         await_state(pid, "T")
         local err = select(3, run("lock", "-n", "key", "--", "true"))
-        assert.matches(('^holdfast: "key" is held by pid %d %%(sh%%), stopped, for '):format(pid), err)
+        assert.matches(('^holdfast: "key" has been held by pid %d %%(sh%%), stopped, for '):format(pid), err)
         start("lock", "key", "--", "true")
-        local held = ("is held by pid %d (sh), stopped, for "):format(pid)
+        local held = ("has been held by pid %d (sh), stopped, for "):format(pid)
         assert(await(function() return select(2, run("locks", "--waiting")):find(held, 1, true) end))
     end)
 
@@ -274,7 +274,7 @@ describe("holdfast lock", function()
         local holder = start("lock", "key", "--", program)
         assert(await(function() return attempt() == 1 end), holder:err())
         local _, _, err = run("lock", "-n", "key", "--", "true")
-        assert.matches('^holdfast: "key" is held by pid %d+ %(\\x1B%[2J\\x0Ax%) for [%d.]+ s\n$', err)
+        assert.matches('^holdfast: "key" has been held by pid %d+ %(\\x1B%[2J\\x0Ax%) for [%d.]+ s\n$', err)
     end)
 
     it("and resty.lock exclude each other", function()
@@ -356,7 +356,7 @@ describe("holdfast lock has the options of flock:", function()
         local first, one = hold("exec sleep 600", "--permits", "2")
         hold("exec sleep 600", "--permits", "2")
         local err = world.refused(1, "", "lock", "-n", "--permits", "2", "key", "--", "true")
-        assert.matches('^holdfast: "key" is held by pid %d+ .* and 1 more for ', err)
+        assert.matches('^holdfast: "key" has been held by pid %d+ .* and 1 more for ', err)
         assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "key", "--", "true"))
         assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "-s", "key", "--", "true"))
         local held = {}
@@ -381,7 +381,7 @@ describe("holdfast lock has the options of flock:", function()
         local alone = start("lock", "key", "--", "sleep", "600")
         assert(await(function() return attempt("-s") == 1 end))
         local _, _, err = run("lock", "-s", "-n", "key", "--", "true")
-        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; an exclusive waiter comes first\n$', err)
+        assert.matches('^holdfast: "key" has been shared by pid %d+ .* for [%d.]+ s; an exclusive waiter comes first\n$', err)
         first:signal(command.TERM)
         assert.truthy(await(function() return children(alone.pid).sleep end))
     end)
@@ -418,10 +418,10 @@ describe("holdfast lock has the options of flock:", function()
         { { "-n", "9" }, 'no command was given: expected COMMAND or -c COMMAND; use --fd '
                          .. 'for a file descriptor' },
         { { "-n", "dict", "-q", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
-        { { "key", "ls", "-c", "true" }, '"ls" may be the key or the command: write key -- ls ... to run it, or '
+        { { "key", "ls", "-c", "true" }, '"ls" may be the key or the command; write key -- ls ... to run it, or '
                                          .. '-- key ls -- COMMAND' },
         { { "key", "-n", "true" }, "no command was given" },
-        { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
+        { { "", "--", "true" }, "bad key: expected 1 to 65535 bytes, got 0" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
@@ -454,7 +454,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
         { { "-c", "true", "-c", "false", "key" }, "--command: given twice; expected once" },
         { { "-c", "true", "key", "--", "true" }, '-c cannot be combined with a command after "--"' },
-        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: bad text of 128 bytes: expected at most 127" },
+        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: bad text: expected at most 127 bytes, got 128" },
         { { "--agent", "key", "--", "true" }, "--agent and --agent-config need --cluster NAME" },
         { { "--cluster", "main", "--agent-config", "file", "key", "--", "true" },
           "--agent-config needs --agent" },
@@ -584,7 +584,7 @@ describe("The lock of a command", function()
                 os.execute(("truncate -s 5000 %s/%s"):format(command.world(), file))
                 assert.same({ code = 73 }, waits:wait(), waits:err())
                 assert.matches(file == "processes" and "was cut short"
-                               or "has 5000 bytes but was created with", waits:err())
+                               or "has 5000 bytes, but was created with", waits:err())
             end)
         end
     end
@@ -774,7 +774,7 @@ describe("The lock of a command", function()
                 assert.same({ code = 0 }, (run(unpack(words))))
                 command.kill(pid, command.TERM)
                 assert.same({ code = 76 }, process:wait())
-                local said = ('holdfast: "key" was taken away: %s, while the command ran\n'):format(case[1])
+                local said = ('holdfast: "key" was taken away: %s while the command ran\n'):format(case[1])
                 assert.equal(said, process:err())
             end
         end)
@@ -804,7 +804,7 @@ describe("The lock of a command", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
-        assert.matches('holdfast: the exptime of 0.2 s of "key" has passed; the job gets TERM, and KILL after 10 s\n',
+        assert.matches('holdfast: the exptime of "key" %(0.2 s%) has passed; sending TERM to the job, and KILL after 10 s\n',
                        process:err(), 1, true)
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
@@ -966,7 +966,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         local process = hold(STUBBORN, "--kill-after", "0.3")
         process:signal(command.TERM)
         assert.same({ code = 128 + 9 }, process:wait())
-        assert.equal('holdfast: "key": the job has not ended; it gets KILL\n', process:err())
+        assert.equal('holdfast: "key": the job has not ended; sending KILL\n', process:err())
         assert.is_true(is_free())
     end)
 
@@ -977,7 +977,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.same({ code = 76 }, process:wait())
         waits:wait()
         assert.equal("", waits:out())
-        assert.matches("KILL after 0.5 s\n.*it gets KILL\n$", process:err())
+        assert.matches("KILL after 0.5 s\n.*sending KILL\n$", process:err())
     end)
 
     it("is not asked for KILL without a process that could send it", function()
@@ -997,7 +997,7 @@ describe("holdfast lock --replace", function()
         local new = start("lock", "--replace", "key", "--", "sh", "-c", script:format(pid, child))
         assert.same({ code = 0 }, new:wait(), new:err())
         assert.equal("alone\n", new:out())
-        assert.matches('^holdfast: "key": the job of pid ' .. pid .. " gets TERM\n", new:err())
+        assert.matches('^holdfast: "key": sending TERM to the job of pid ' .. pid .. "\n", new:err())
         assert.same({ code = 128 + command.TERM }, old:wait())
     end)
 
@@ -1011,7 +1011,7 @@ describe("holdfast lock --replace", function()
         local new = start("lock", "--replace", "--kill-after", "0.2", "key", "echo", "ran")
         assert.same({ code = 0 }, new:wait(), new:err())
         assert.equal("ran\n", new:out())
-        assert.matches("gets TERM\n.* gets KILL\n$", new:err())
+        assert.matches("sending TERM to .*\n.*: sending KILL to [^\n]*\n$", new:err())
         assert.is_false(command.alive(child))
     end)
 
@@ -1023,7 +1023,7 @@ describe("holdfast lock --replace", function()
         reader:wait()
         local ended, _, err = run("lock", "key", command.program, "lock", "--replace", "key", "true")
         assert.same({ code = 1 }, ended)
-        assert.matches("because this command belongs to its job", err)
+        assert.matches(": this command belongs to its job", err)
     end)
 
     it("just takes a lock that is free", function()
@@ -1038,7 +1038,7 @@ describe("holdfast lock --replace", function()
             require("resty.holdfast.scheduler").sleep(600)
         ]])
         assert(await(function() return read "held" end))
-        assert.matches("cannot replace pid %d+ .*, which is no job of holdfast lock",
+        assert.matches("cannot replace pid %d+ .*: it is not a job of holdfast lock",
                        world.refused(1, "", "lock", "--replace", "key", "true"))
         assert.is_nil(keeper:wait(0))
         keeper:signal(command.TERM)
@@ -1046,7 +1046,7 @@ describe("holdfast lock --replace", function()
         if shell.output "id -u" == "0" then
             local _, pid = hold("exec setpriv --reuid=65534 sleep 600")
             assert(await(function() return (read("/proc/" .. pid .. "/status") or ""):find "Uid:\t65534" end))
-            assert.matches("cannot replace pid " .. pid .. " .*, which runs as a different user",
+            assert.matches("cannot replace pid " .. pid .. " .*: it runs as a different user",
                            world.refused(1, "", "lock", "--replace", "key", "true"))
             assert.is_true(command.alive(pid))
         end
@@ -1183,11 +1183,11 @@ describe("In a terminal holdfast lock", function()
         typing [[
             say(program + " lock -w 2.5 key true\n")
             until("\r\x1b[Kholdfast: waiting for 1")
-            until(' s: "key" is held by pid ')
+            until(' s: "key" has been held by pid ')
             until(': "full"')
             until("\r\x1b[Kholdfast: waiting for 2")
             until("\r\x1b[K")
-            until('holdfast: "key" is held by pid')
+            until('holdfast: "key" has been held by pid')
             until("waited for 2.5 s")
             say(program + " lock -q -w 1.5 key true; echo $? sta''tus\n")
             until("1 status")

@@ -49,7 +49,7 @@ describe("holdfast ls", function ()
     it("prints only named dictionaries, and lists the existing ones if one does not exist", function ()
         keep(MEMBERS .. "ready()")
         assert.equal(1, #rows(output("ls", "cache")))
-        local none = 'holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'
+        local none = 'holdfast: there is no dictionary "none" in %s: it contains "a b\\x09\\/", "cache"\n'
         refused(2, none:format(command.world()), "ls", "cache", "none")
     end)
 
@@ -235,7 +235,7 @@ describe("holdfast locks", function ()
         assert.equal("dead", json.decode(output("locks", "--json")).locks[1].holders[1].state)
     end)
 
-    it("shows which process waits for which as a tree", function ()
+    it("shows which process has waited for which as a tree", function ()
         world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
@@ -247,10 +247,10 @@ describe("holdfast locks", function ()
             return select(2, text:gsub("waits for", "")) == 2
         end), text)
         local parent, holder = text:match(
-            "^my_locks outer is held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
-            .. "  pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "    my_locks inner is held by pid (%d+) %(holdfast%) for [%d.]+ s\n"
-            .. "      pid %d+ %(true%) waits for [%d.]+ s\n$")
+            "^my_locks outer has been held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
+            .. "  pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
+            .. "    my_locks inner has been held by pid (%d+) %(holdfast%) for [%d.]+ s\n"
+            .. "      pid %d+ %(true%) has waited for [%d.]+ s\n$")
         assert.truthy(parent, text)
         assert.equal(holder, parent)
         assert.truthy(world.in_terminal(100, "locks", "-w", "--color=never", {}):find("   └─ my_locks inner", 1, true))
@@ -277,8 +277,8 @@ describe("holdfast locks", function ()
         for line in text:gmatch "[^\n]+" do
             lines[line:match "^ *(%S)"] = line
         end
-        assert.matches("^  5 × true %(pid %d+, %d+, %d+, …%) wait, the longest for [%d.]+ s$", lines["5"])
-        assert.matches("^  pid %d+ %(cat%) waits for [%d.]+ s$", lines.p)
+        assert.matches("^  5 × true %(pid %d+, %d+, %d+, …%) have waited, the longest for [%d.]+ s$", lines["5"])
+        assert.matches("^  pid %d+ %(cat%) has waited for [%d.]+ s$", lines.p)
         assert.equal(6, #json.decode(output("locks", "--waiting", "--json")).locks[1].waiters)
     end)
 
@@ -290,9 +290,9 @@ describe("holdfast locks", function ()
             text = output("locks", "--waiting")
             return text:find "3 × true"
         end), text)
-        assert.matches("^a command waits for its child, which waits for the command:\n"
-                       .. "  my_locks a is held by pid %d+ %(sh%) for [%d.]+ s\n"
-                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, wait, the longest for [%d.]+ s\n$",
+        assert.matches("^a command has waited for its child, which has waited for the command:\n"
+                       .. "  my_locks a has been held by pid %d+ %(sh%) for [%d.]+ s\n"
+                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, have waited, the longest for [%d.]+ s\n$",
                        text)
         local _, found = run "doctor"
         assert.equal(1, #rows(found))
@@ -313,17 +313,17 @@ describe("holdfast locks", function ()
         end), text)
         local one, of_other, other, of_one = text:match(
             "^2 commands wait for each other, so none can go on:\n"
-            .. "  my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
-            .. "  my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n$")
+            .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
+            .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n$")
         assert.truthy(one, text)
         assert.same({ one, other }, { of_one, of_other })
         assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
                        (world.in_terminal(100, "locks", "-w", "--color=never", {})))
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
-        assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
+        assert.matches("\ncommands wait for each other: pid %d+ %(true%) has waited for my_locks b, "
                        .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
     end)
 
@@ -415,7 +415,7 @@ describe("Reading a runtime directory", function ()
         keep(MEMBERS .. "ready()")
         world.overwrite("processes", 8, "\99\0\0\0")
         for _, name in ipairs { "ls", "locks" } do
-            refused(2, "has layout version 99, this library uses", name)
+            refused(2, "has layout version 99, but this library uses", name)
         end
     end)
 

@@ -287,7 +287,7 @@ describe("holdfast run", function()
             process:signal(command.TERM)
             assert.same({ signal = command.TERM }, process:wait())
             assert.is_true(command.now() - before >= 1.5)
-            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s: killing it\n"):format(pids_of(1)[1]),
+            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s; killing it\n"):format(pids_of(1)[1]),
                 process:err())
         end)
 

@@ -320,12 +320,12 @@ describe("holdfast serve", function ()
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
             assert.matches('^holdfast: bad address ".*": expected IP:PORT', refusal("--listen", bad))
         end
-        assert.matches("other machines can reach \"0%.0%.0%.0:0\": require a token",
+        assert.matches("other machines can reach \"0%.0%.0%.0:0\"; require a token",
                        refusal("--listen", "0.0.0.0:0"))
         assert.matches("other machines can reach", refusal("--listen", "[::]:0"))
         local file = command.write("token", ("x"):rep(20))
         os.execute("chmod 640 " .. file)
-        assert.matches("is open to others %(mode 0640%): run chmod 600 on it", refusal("--token-file", file))
+        assert.matches("is open to other users %(mode 0640%); run chmod 600 on it", refusal("--token-file", file))
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))

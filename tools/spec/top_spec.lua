@@ -278,7 +278,7 @@ describe("holdfast top --batch", function ()
             { { "--delay", "1x" }, 'bad time "1x": expected seconds' },
             { { "--sort", "age" }, 'bad column "age": expected one of dictionary, key, kind, holder, held, waiters' },
             { { "-n", "0" }, 'bad number "0": expected 1 or more' },
-            { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. '; there are: "there"' },
+            { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. ': it contains "there"' },
             { { "--color", "blue" }, 'bad value "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do

@@ -83,7 +83,7 @@ int holdfast_ask(holdfast_dict* dict, int question, const char* key, size_t key_
 int holdfast_answer(int fd, char* text, size_t* size) {
   return guarded([&]() -> int {
     if (*size < kAnswerMax)
-      return fail(Code::invalid, "the buffer is too small for an answer: HOLDFAST_ANSWER_MAX bytes are enough");
+      return fail(Code::invalid, "the buffer is too small for an answer; HOLDFAST_ANSWER_MAX bytes are enough");
     const Code code = read_answer(fd, text, *size);
     if (code != Code::timeout) ::close(fd);
     if (code == Code::ok) return HOLDFAST_OK;

@@ -69,7 +69,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
   // The mode was right when the agent started. With this mode, the next start would fail.
-  if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users (chmod o= " + path + ")");
+  if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users; run chmod o= " + path);
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not asked: the user and the password must be UTF-8";
   return body;

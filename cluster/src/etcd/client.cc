@@ -207,7 +207,7 @@ std::optional<Verdict> Client::judge_cluster(std::size_t endpoint, const std::st
   const std::int64_t now = boottime_ms();
   if (identity == nullptr || identity->hear(endpoint, id, now)) return std::nullopt;
   Verdict verdict;
-  verdict.cause = "belongs to another cluster than the known one: it names " + shown_id(id) + ", expected " +
+  verdict.cause = "belongs to a different cluster than the known one: it names " + shown_id(id) + ", expected " +
                   shown_id(identity->known());
   if (identity->known().empty())
     verdict.cause = "belongs to cluster " + shown_id(id) + ", which only " + std::to_string(identity->count(id, now)) +

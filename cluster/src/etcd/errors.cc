@@ -69,10 +69,10 @@ Verdict judge_plain(long status, const std::string& body) {
   } else if (status == 400 && body.find("CommonName") != std::string::npos) {
     verdict.fault = Fault::denied;
     verdict.cause =
-        "refuses the client certificate because it has a common name (CN), which etcd's gateway does not accept: "
+        "refuses the client certificate because it has a common name (CN), which etcd's gateway does not accept; "
         "use a certificate without CN, and a user with a password";
   } else if (status == 400 && body.find("HTTPS server") != std::string::npos) {
-    verdict.cause = "uses TLS: write https:// in its address";
+    verdict.cause = "uses TLS; write https:// in its address";
   } else if (status == 401 || status == 403) {
     verdict.fault = Fault::denied;
   }
@@ -82,7 +82,7 @@ Verdict judge_plain(long status, const std::string& body) {
 void explain_denial(Verdict& verdict, std::string_view message, bool has_user) {
   if (message.find("user name is empty") == std::string_view::npos || has_user) return;
   verdict.token = false;
-  verdict.cause = "requires a user and a password, and none are configured (" + verdict.cause + ")";
+  verdict.cause = "requires a user and a password, but none are configured (" + verdict.cause + ")";
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
             "no agent of cluster " + quote_name(state.name) + " serves dictionary " + quote_name(dictionary.name())};
   if (word.lost())
     return {Code::unavailable, "the agent of cluster " + quote_name(state.name) +
-                                   " has no session at the store for dictionary " + quote_name(dictionary.name())};
+                                   " has no session with the store for dictionary " + quote_name(dictionary.name())};
   const StoreTrouble trouble = session.trouble();
   if (trouble == StoreTrouble::draining)
     return {Code::unavailable,

@@ -107,7 +107,7 @@ Status check_file(const std::string& path, bool secret) {
             "cannot read " + path + ": " + platform::error_text(errno)};
   if (!S_ISREG(info.st_mode)) return {Code::invalid, path + " is not a regular file"};
   if (secret && (info.st_mode & 0007) != 0)
-    return {Code::permission, path + " is open to all users: expected mode 0640 or less (chmod o= " + path + ")"};
+    return {Code::permission, path + " is open to all users: expected mode 0640 or less; run chmod o= " + path};
   return {};
 }
 
@@ -205,11 +205,11 @@ Status check_config(const Config& config, const std::string& source) {
     return refuse(source, fmt::format("slice_ms is {}: expected at most max_hold_ms, which is {}",
                                       config.settings.slice_ms, config.settings.max_hold_ms));
   if (config.user.empty() != config.password_file.empty())
-    return refuse(source, "user and password_file: expected both or none");
+    return refuse(source, "user and password_file: expected both or neither");
   struct stat info {};
   if (!config.state_directory.empty() && (::stat(config.state_directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)))
     return refuse(source, "bad state_directory " + quote(config.state_directory) + ": expected a directory");
-  if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or none");
+  if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or neither");
   const std::tuple<const char*, const std::string&, bool> files[] = {{"ca", config.ca, false},
                                                                      {"cert", config.cert, false},
                                                                      {"key", config.key, true},

@@ -31,12 +31,12 @@ constexpr int kUsageError = 2;
 const cli::Subcommand kCommandLine{"agent",
                                    "",
                                    "[CLUSTER]",
-                                   "Get the locks of a cluster for the programs of this machine.",
+                                   "Acquire the locks of a cluster for the programs on this machine.",
                                    R"(CLUSTER is the name of the cluster.
 
 The agent serves the programs that use the same HOLDFAST_DIR, by default those of the same user.
-TERM stops the agent. If nobody holds a lock, its lease ends too; otherwise the next agent takes
-the lease over.
+TERM stops the agent. If nobody holds a lock, the agent's lease also ends; otherwise, the next
+agent takes over the lease.
 
 Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or the runtime directory was
 removed (start the agent again); 2 invalid command line or configuration; 3 another agent has
@@ -81,7 +81,7 @@ std::string read_ttl(const std::string& text, std::optional<std::int64_t>& ttl_s
   const bool is_number = error == std::errc() && end == text.data() + text.size();
   ttl_s = seconds;
   if (is_number && seconds >= kTtlMin && seconds <= kTtlMax) return {};
-  return fmt::format("bad time {}: expected whole seconds, {} to {}", quote(text), kTtlMin, kTtlMax);
+  return fmt::format("bad time {}: expected a whole number of seconds from {} to {}", quote(text), kTtlMin, kTtlMax);
 }
 
 std::string read_endpoints(const std::string& text, std::vector<std::string>& endpoints) {

@@ -77,7 +77,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
     if (id.empty()) continue;
     if (!first) first = i;
     if (id != identity.named(*first, now))
-      return fmt::format("etcd at {} belongs to another cluster than etcd at {}: give endpoints of one", members[i].url,
+      return fmt::format("etcd at {} belongs to a different cluster than etcd at {}; configure the endpoints of only one cluster", members[i].url,
                          members[*first].url);
   }
   if (!first || silent == nullptr) return {};
@@ -106,7 +106,7 @@ class Service {
     engine_.describe_store([this] { return describe_store(); });
     engine_.on_accept([this](std::uint64_t id) { return accept(std::to_string(id)); });
     if (const std::string url = endpoint_in_clear(config); !url.empty())
-      warn(fmt::format("the password of etcd's user {} is sent to {} without encryption: use https://", config.user,
+      warn(fmt::format("the password of etcd's user {} is sent to {} without encryption; use https://", config.user,
                        url));
     if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found only once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
@@ -155,11 +155,11 @@ class Service {
       if (!member.version || !member.version->revokes_early()) continue;
       any_early = true;
       const std::string sentence = fmt::format(
-          "etcd {} at {} may end a lease early after a stopped leader resumes (fixed in 3.4.31 and 3.5.13): "
+          "etcd {} at {} may end a lease early after a stopped leader resumes (fixed in 3.4.31 and 3.5.13); "
           "rely on fencing numbers",
           member.version->text, member.url);
       if (config_.require_fixed_etcd && !begun_) {
-        hold_back(sentence + "; require_fixed_etcd is set");
+        hold_back(sentence + " (require_fixed_etcd is set)");
         break;
       }
       warn(sentence);
@@ -169,7 +169,7 @@ class Service {
     warn_of_strangers(now);
     const bool any_known = std::any_of(members.begin(), members.end(), is_known);
     if (!any_known && config_.require_fixed_etcd && !begun_)
-      hold_back("the version of etcd is unknown: " + members.front().trouble + "; require_fixed_etcd is set");
+      hold_back("the version of etcd is unknown: " + members.front().trouble + " (require_fixed_etcd is set)");
     if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
     next_check_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
     loop_.after(kAskAgainMs, [this] { ask_versions(); });
@@ -182,7 +182,7 @@ class Service {
     if (!stranger || identity_.known().empty()) return;
     const std::string id = etcd::shown_id(identity_.named(*stranger, now));
     warn(
-        fmt::format("etcd at {} belongs to another cluster than the known one: it names {}, expected {}; if the store "
+        fmt::format("etcd at {} belongs to a different cluster than the known one: it names {}, expected {}; if the store "
                     "was replaced on purpose, run holdfast cluster accept-new-store {} {}",
                     config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
@@ -219,9 +219,9 @@ class Service {
     if (accepted == Accepted::later)
       reply.sentence = fmt::format("in {} s, when no lease of the previous store is left", config_.settings.ttl_s);
     else if (accepted == Accepted::unnamed)
-      reply.sentence = "no endpoint names that store: see \"holdfast cluster status\"";
+      reply.sentence = "no endpoint names that store; see \"holdfast cluster status\"";
     else if (accepted == Accepted::outvoted)
-      reply.sentence = "most endpoints name the known store: remove the others from \"endpoints\"";
+      reply.sentence = "most endpoints name the known store; remove the others from \"endpoints\"";
     return reply;
   }
 

@@ -290,7 +290,7 @@ TEST_F(EtcdHttpTest, accepts_nothing_from_a_server_of_an_unknown_cluster) {
   EXPECT_EQ(stranger.outcome, Outcome::unknown);
   EXPECT_EQ(stranger.sentence,
             "etcd at " + two.url() +
-                " belongs to another cluster than the known one: it names 0000000000000008, expected "
+                " belongs to a different cluster than the known one: it names 0000000000000008, expected "
                 "0000000000000007");
   one_answers = true;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
@@ -439,7 +439,7 @@ TEST_F(EtcdHttpTest, reports_a_password_file_that_everyone_can_read_and_continue
   const std::string path = directory_ / "password";
   std::filesystem::permissions(path, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
-  EXPECT_TRUE(has_complained("the password file " + path + " is open to all users (chmod o= " + path + ")"));
+  EXPECT_TRUE(has_complained("the password file " + path + " is open to all users; run chmod o= " + path));
 }
 
 TEST_F(EtcdHttpTest, does_not_send_a_wrong_password_with_each_request) {

@@ -235,7 +235,7 @@ TEST(Error, requests_no_token_without_a_user) {
   EXPECT_FALSE(verdict.token);
   EXPECT_EQ(
       sentence("http://a:2379", verdict.cause),
-      "etcd at http://a:2379 requires a user and a password, and none are configured (says: etcdserver: user name "
+      "etcd at http://a:2379 requires a user and a password, but none are configured (says: etcdserver: user name "
       "is empty)");
 }
 

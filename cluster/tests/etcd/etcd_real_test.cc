@@ -359,7 +359,7 @@ TEST_F(EtcdRealTest, reports_that_its_rights_were_revoked_and_continues_when_the
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::denied);
   watch("hf/b");
-  EXPECT_TRUE(await([&] { return has_complained("permission denied; the agent restarts the watch"); }))
+  EXPECT_TRUE(await([&] { return has_complained("permission denied; the agent restarts it"); }))
       << "a watch is refused inside a 200";
   EXPECT_THAT(server_->post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})"), HasSubstr("header"));
   EXPECT_TRUE(rings("hf/b"));
@@ -498,7 +498,7 @@ TEST_F(EtcdRealTest, reports_that_one_member_of_three_has_no_leader_and_ends_the
   const Answer answer = until(put("l"), [](const Answer& said) { return said.fault == Fault::no_leader; });
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("no leader"));
-  EXPECT_TRUE(await([&] { return has_complained("no leader; the agent restarts the watch"); }));
+  EXPECT_TRUE(await([&] { return has_complained("no leader; the agent restarts it"); }));
   cluster[1].begin();
   cluster[2].begin();
   EXPECT_TRUE(rings("b"));

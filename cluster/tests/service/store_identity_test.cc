@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr const char* kStranger = " belongs to another cluster than the known one: ";
+constexpr const char* kStranger = " belongs to a different cluster than the known one: ";
 
 /// Starts a new cluster of one member, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {

@@ -51,7 +51,7 @@ TEST(VersionsTest, an_agent_that_requires_a_fixed_etcd_waits_for_each_member) {
   Machine machine(joined({mended.url(), old.url()}), 10, {{"require_fixed_etcd", "true"}});
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return machine.has_said("etcd 3.4.23 at " + old.url() + kWarning); })) << machine.said();
-  EXPECT_TRUE(machine.has_said("; require_fixed_etcd is set"));
+  EXPECT_TRUE(machine.has_said(" (require_fixed_etcd is set)"));
   EXPECT_EQ(mended.leases_asked() + old.leases_asked(), 0);
   old.update("3.4.31");
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
@@ -74,8 +74,8 @@ TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Machine machine(joined({one.url(), two.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said("etcd at " + two.url() + " belongs to another cluster than etcd at " + one.url() +
-                            ": give endpoints of one");
+    return machine.has_said("etcd at " + two.url() + " belongs to a different cluster than etcd at " + one.url() +
+                            "; configure the endpoints of only one cluster");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
 }
@@ -88,7 +88,7 @@ TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_ab
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
   EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
-                               " belongs to another cluster than the known one: it names 0000000000000008, expected "
+                               " belongs to a different cluster than the known one: it names 0000000000000008, expected "
                                "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
                                "accept-new-store main 0000000000000008"))
       << machine.said();

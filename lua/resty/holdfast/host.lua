@@ -97,9 +97,9 @@ local function refuse(host, why, to_be_raised, block)
         error(why, 0)
     end
     if why ~= nil and type(why) ~= "string" then
-        why = "the host refused with " .. core.describe(why)
+        why = "is_yieldable() returned false and " .. core.describe(why)
     end
-    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host refused")
+    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "is_yieldable() returned false")
 end
 
 
@@ -190,7 +190,7 @@ local function clock_of(host)
     return function ()
         local time = now()
         if type(time) ~= "number" or time - time ~= 0 then
-            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", expected seconds", 0)
+            error("bad host " .. host.name .. ": expected seconds from now(), got " .. core.describe(time), 0)
         end
         return time
     end

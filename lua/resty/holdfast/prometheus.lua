@@ -38,23 +38,23 @@ local FAMILIES = {
     { "holdfast_dictionary_evictions_total", "counter", "Values evicted before they expired.", "evictions" },
     { "holdfast_dictionary_expirations_total", "counter", "Values removed after they expired.",
       "expirations" },
-    { "holdfast_dictionary_repairs_total", "counter", "Shards repaired after a death or damage.", "repairs" },
-    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that had to wait for another change of their shard.",
+    { "holdfast_dictionary_repairs_total", "counter", "Shards repaired after a process died or memory was damaged.", "repairs" },
+    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that had to wait for another change in their shard.",
       "mutex_waits" },
     { "holdfast_lock_waits_total", "counter", "Waits for locks and permits.", "lock_waits" },
     { "holdfast_lock_wakes_total", "counter", "Waiters woken by a release.", "lock_wakes" },
-    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks stood free, reserved for a waiter.",
+    { "holdfast_lock_reserved_seconds_total", "counter", "Time that free locks were reserved for a waiter.",
       "lock_reserved_ms", 1e-3 },
     { "holdfast_lock_wait_seconds", "histogram", "Time spent waiting for locks and permits." },
     { "holdfast_lock_hold_seconds", "histogram", "Time that locks and permits were held." },
-    { "holdfast_locks_held", "gauge", "Keys of locks and permits that are held now." },
-    { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
-    { "holdfast_lock_longest_wait_seconds", "gauge", "Longest present wait for a lock or permits." },
-    { "holdfast_lock_longest_hold_seconds", "gauge", "Longest present hold, of locks with waiters and of others." },
+    { "holdfast_locks_held", "gauge", "Keys with locks or permits that are currently held." },
+    { "holdfast_lock_waiters", "gauge", "Current waiters for locks and permits." },
+    { "holdfast_lock_longest_wait_seconds", "gauge", "Longest current wait for a lock or permits." },
+    { "holdfast_lock_longest_hold_seconds", "gauge", "Longest current hold, for locks with waiters and for others." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
-    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open: run holdfast doctor." },
-    { "holdfast_lives_unknown_total", "counter", "Failed checks whether a process is alive." },
+    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open (see holdfast doctor)." },
+    { "holdfast_lives_unknown_total", "counter", "Failed checks of whether a process is alive." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were repaired." },
 }
 
@@ -292,13 +292,13 @@ local function read_options(opts, level)
     local settings = { openmetrics = false, locks = true, keys = 0 }
     for name, value in pairs(opts or {}) do
         if not OPTIONS[name] then
-            error("bad option " .. describe(name) .. ": expected keys, locks or openmetrics", level)
+            error("unknown option " .. describe(name) .. ": expected keys, locks or openmetrics", level)
         end
         settings[name] = value
     end
     local keys = settings.keys
     if type(keys) ~= "number" or keys ~= floor(keys) or keys < 0 or keys > KEYS_MAX then
-        error("bad option keys: expected a whole number from 0 to " .. KEYS_MAX .. ", got " .. describe(keys), level)
+        error('bad option "keys": expected a whole number from 0 to ' .. KEYS_MAX .. ", got " .. describe(keys), level)
     end
     return settings
 end
@@ -323,7 +323,7 @@ function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)
     if not ok or not ngx then
-        error("serve() works only in a request of nginx; elsewhere use metrics()", 2)
+        error("serve() works only in an nginx request; elsewhere, use metrics()", 2)
     end
     settings.openmetrics = settings.openmetrics
         or tostring(ngx.req.get_headers()["accept"] or ""):find("application/openmetrics-text", 1, true) ~= nil

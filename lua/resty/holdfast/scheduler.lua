@@ -125,7 +125,8 @@ end
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
-        return finish(task, false, "a task returned too many values: at most " .. MOST_VALUES .. ", not " .. count)
+        return finish(task, false, "a task returned too many values: expected at most " .. MOST_VALUES .. ", got "
+                      .. count)
     end
     if ok then
         if count > 0 then
@@ -245,7 +246,7 @@ local function loop(is_over)
             park_with_descriptors(idle)
         elseif listeners or idle > 0 then
             if not listeners and none_ready() and not first_timer(deadlines) then
-                error("holdfast: every task waits, and nothing can wake one", 0)
+                error("holdfast: all tasks are waiting, and nothing can wake them", 0)
             end
             park(idle)
         end
@@ -396,7 +397,7 @@ end
 -- number of failed tasks. Raises when called inside a task, and when all tasks wait and nothing can wake one of them.
 function _M.run()
     if background_jobs.looping then
-        error("run() is called inside a task", 2)
+        error("run() was called inside a task", 2)
     end
     loop_until(all_ended)
     stopping = false
@@ -482,7 +483,7 @@ if require("resty.holdfast.program").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do
         _M[name] = function ()
-            error("the scheduler does not run inside nginx: instead of " .. name .. " use " .. instead, 2)
+            error("the scheduler does not run inside nginx; use " .. instead .. " instead of " .. name, 2)
         end
     end
 end

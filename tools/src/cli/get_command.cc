@@ -103,7 +103,7 @@ int run_get(Arguments& arguments) {
   bool bare = false;
   bool raw = false;
   arguments.add_flag("-n,--no-newline", bare, "Print no newline after the value");
-  arguments.add_flag("-r,--raw", raw, "Print the stored bytes unchanged, even on a terminal; also prints Lua tables");
+  arguments.add_flag("-r,--raw", raw, "Print the stored bytes unchanged, even on a terminal; also print Lua tables");
   arguments.parse(2, 2, {"NAME", "KEY"});
   const std::string key = command.key();
   const Value got = get(command.open(KeyCommand::Does::look), key);

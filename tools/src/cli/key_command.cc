@@ -45,7 +45,7 @@ std::string KeyCommand::plain(const std::string& typed) const {
 std::string KeyCommand::key(std::size_t number) const {
   std::string key = plain(arguments_.word(number));
   if (key.empty() || key.size() > HOLDFAST_KEY_MAX)
-    arguments_.refuse(fmt::format("bad key of {} bytes: expected 1 to {}", key.size(), int{HOLDFAST_KEY_MAX}));
+    arguments_.refuse(fmt::format("bad key: expected 1 to {1} bytes, got {0}", key.size(), int{HOLDFAST_KEY_MAX}));
   return key;
 }
 
@@ -57,7 +57,7 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   if (!processes) trouble = processes.status().message;
   const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
   if (holder != nullptr)
-    say("{} is held by {} for {}; use --force to override", quote(key), inspect::in_words(processes->of(holder->owner)),
+    say("{} has been held by {} for {}; use --force to override", quote(key), inspect::in_words(processes->of(holder->owner)),
         inspect::duration_in_words(holder->held));
   else if (!trouble.empty())
     say("cannot tell whether {} is held ({}); use --force to override", quote(key), trouble);

@@ -152,9 +152,9 @@ int run_prune(Arguments& arguments) {
 const Subcommand kRm{"rm",
                      "Remove dictionaries",
                      "NAME...",
-                     "Remove dictionaries, with the locks in them.",
-                     R"(rm refuses if another process has the dictionary open or holds a lock in it, or if it cannot
-find out, because the locks would be lost. With --force it removes the dictionary, and those
+                     "Remove dictionaries and the locks in them.",
+                     R"(A dictionary is not removed if another process has it open or holds a lock in it, or if rm cannot
+find out, because the locks would be lost. With --force, rm removes the dictionary, and those
 processes get an error. Opening this name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
@@ -165,7 +165,7 @@ const Subcommand kPrune{"prune",
                         "[NAME...]",
                         "Free expired values and locks of dead processes.",
                         R"(Without NAME, prunes all dictionaries. Holdfast also frees this memory automatically when it
-needs room. prune also repairs damage. Other processes wait for a few milliseconds per MB.
+needs room. prune also repairs damage. Other processes are delayed by a few milliseconds per MB.
 If no process uses the runtime directory, prune removes all dictionaries that are not persistent.)",
                         run_prune};
 

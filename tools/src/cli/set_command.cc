@@ -59,7 +59,7 @@ std::string read_size(const std::string& text, std::uint64_t& bytes) {
   if (!size) return size.status().message;
   return bytes >= HOLDFAST_SIZE_MIN
              ? std::string()
-             : fmt::format("bad size {}: at least {} bytes (12k)", quote(text), int{HOLDFAST_SIZE_MIN});
+             : fmt::format("bad size {}: expected at least {} bytes (12k)", quote(text), int{HOLDFAST_SIZE_MIN});
 }
 
 /// The options that create a missing dictionary.
@@ -184,7 +184,7 @@ int run_incr(Arguments& arguments) {
   double exptime = 0;
   arguments.add_value("--init", "N", "Create a missing key with the value N before adding",
                       [&](const std::string& text) { return read_number(text, initial.emplace()); });
-  arguments.add_value("--init-ttl", "SECONDS", "Expire a key that --init creates after SECONDS; default: never",
+  arguments.add_value("--init-ttl", "SECONDS", "With --init: expire a created key after SECONDS; default: never",
                       read_seconds, exptime);
   Creation creation(arguments);
   arguments.parse(2, 3, {"NAME", "KEY", "BY"});

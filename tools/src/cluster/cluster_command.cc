@@ -151,9 +151,9 @@ const Subcommand kHolders{"cluster holders",
                           "Show which machine holds a lock, according to the store",
                           "DICTIONARY KEY",
                           "Show which machine holds a lock, according to the store.",
-                          R"(Prints the host, process, reason, time of the grant, machine and revision; or "free".
+                          R"(Prints the host, process, reason, time of the grant, machine and revision, or "free".
 
-Exit status: 0 success; 2 error: no answer.)",
+Exit status: 0 success; 2 error or no answer.)",
                           run_holders};
 
 const Subcommand kBreak{"cluster break",

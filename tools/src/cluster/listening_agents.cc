@@ -73,7 +73,7 @@ Expected<Answer> ask_listening_agent(const std::string& cluster, double seconds)
 Expected<Answer> accept_store(const std::string& cluster, std::uint64_t id) {
   const std::vector<std::string> there = listening_agents();
   if (std::find(there.begin(), there.end(), cluster) == there.end())
-    return Status{Code::unavailable, fmt::format("no agent of cluster {} runs in {}: start holdfast-agent",
+    return Status{Code::unavailable, fmt::format("no agent of cluster {} runs in {}; start holdfast-agent",
                                                  quote(cluster), inspect::directory_to_be())};
   return ask(cluster, question("accept", id), kAnswerSeconds);
 }

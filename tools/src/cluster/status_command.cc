@@ -115,7 +115,7 @@ void say_that_there_is_none(const Overview& overview) {
   std::vector<std::string> clusters;
   for (const auto& [cluster, agent] : overview.agents) clusters.push_back(quote(cluster));
   if (clusters.empty()) return say("no dictionary here belongs to a cluster");
-  say("no dictionary here belongs to a cluster yet; an agent runs for {}", fmt::join(clusters, ", "));
+  say("no dictionary here belongs to a cluster yet; agents here: {}", fmt::join(clusters, ", "));
 }
 
 /// Returns whether the locks of each dictionary, and of each agent without a dictionary, are available.

@@ -161,7 +161,7 @@ class DictionaryCheck {
     if (state.seconds <= 0)
       return add(
           Severity::error,
-          fmt::format("belongs to cluster {}, whose agent has no session at the store: its locks are unavailable",
+          fmt::format("belongs to cluster {}, whose agent has no session with the store: its locks are unavailable",
                       cluster),
           kAdvice);
     // While its session lasts, this machine keeps the locks that it already has.

@@ -70,7 +70,7 @@ std::string hold_in_words(const Lock& lock, Processes& processes) {
   const holdfast_holder* const holder = living_holder(lock, processes);
   if (holder == nullptr) return fmt::format("no process on this machine holds {}", quote(lock.key));
   const Process& process = processes.of(holder->owner);
-  std::string text = fmt::format("{} is held by {}{}", quote(lock.key), in_words(process), comma_after(process));
+  std::string text = fmt::format("{} has been held by {}{}", quote(lock.key), in_words(process), comma_after(process));
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + duration_in_words(holder->held);
   return holder->why[0] != '\0' ? text + fmt::format(" (why: {})", static_cast<const char*>(holder->why)) : text;
@@ -81,7 +81,7 @@ std::string stuck_in_words(const Stuck& stuck, Processes& processes) {
   return fmt::format("{}, and {}", hold_in_words(*stuck.lock, processes),
                      stuck.waits.count == 1
                          ? fmt::format("a caller has waited for it for {}", longest)
-                         : fmt::format("{} callers wait for it, the longest for {}", stuck.waits.count, longest));
+                         : fmt::format("{} callers have waited for it, the longest for {}", stuck.waits.count, longest));
 }
 
 void report_stuck(std::vector<Stuck> stuck, Processes& processes, Findings& findings) {

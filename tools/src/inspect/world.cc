@@ -82,8 +82,8 @@ Status no_such_dictionary(const std::string& name) {
   std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
   auto names = dictionary_names();
   if (names) std::erase(*names, name);  // another process may have created or removed it in the meantime
-  if (!names || names->empty()) return {Code::not_found, text + ", and no other either"};
-  text += "; there are: ";
+  if (!names || names->empty()) return {Code::not_found, text + ": it contains no dictionaries"};
+  text += ": it contains ";
   for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);
   if (names->size() > kShown) text += ", and " + std::to_string(names->size() - kShown) + " more";
   return {Code::not_found, text};

@@ -85,7 +85,7 @@ class LockParser {
     arguments_.add_flag("--replace", options_.replace,
                         "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
                         "10 seconds), and take its place");
-    arguments_.add_flag("-u,--unlock", unlock_, "Not supported: see holdfast unlock");
+    arguments_.add_flag("-u,--unlock", unlock_, "Not supported; use holdfast unlock");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
     arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
     arguments_.add_flag("--agent", options_.agent,
@@ -154,7 +154,7 @@ class LockParser {
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
     if (!is_first || !by_shell_ || !is_program(names_[1])) return {};
-    return fmt::format("{} may be the key or the command: write {} -- {} ... to run it, or -- {} {} -- COMMAND",
+    return fmt::format("{} may be the key or the command; write {} -- {} ... to run it, or -- {} {} -- COMMAND",
                        quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
   }
 
@@ -174,7 +174,7 @@ class LockParser {
     if (names_.size() > kNamesMax) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
-      return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
+      return fmt::format("bad key: expected 1 to {1} bytes, got {0}", options_.key.size(), int{HOLDFAST_KEY_MAX});
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
     // The dictionary is a part of the lock's name in the store, and is either local or belongs to one cluster.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
@@ -203,8 +203,8 @@ class LockParser {
       if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
     }
     if (unlock_)
-      return "there is nothing to unlock: the lock ends with the command; \"holdfast unlock\" ends that of a "
-             "descriptor";
+      return "there is nothing to unlock: the lock ends with the command; \"holdfast unlock\" releases that "
+             "of a descriptor";
     if (options_.shared && exclusive_) return "-s and -x cannot be combined";
     if (options_.permits != 0 && options_.shared) return "--permits and -s cannot be combined";
     if (options_.permits != 0 && exclusive_) return "--permits and -x cannot be combined";
@@ -257,7 +257,7 @@ std::string read_seconds(const std::string& text, std::optional<double>& seconds
 std::string read_why(const std::string& text, std::string& why) {
   why = text;
   if (text.size() <= HOLDFAST_WHY_MAX) return {};
-  return fmt::format("bad text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
+  return fmt::format("bad text: expected at most {1} bytes, got {0}", text.size(), int{HOLDFAST_WHY_MAX});
 }
 
 std::string caller_name() {

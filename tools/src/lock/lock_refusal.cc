@@ -52,7 +52,7 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
   const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;
-  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "is shared by" : "is held by", holder_in_words(holder),
+  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "has been shared by" : "has been held by", holder_in_words(holder),
                      others, inspect::duration_in_words(holder.held), reason_in_words(why),
                      is_shared && options.shared ? "; an exclusive waiter comes first" : "");
 }
@@ -65,10 +65,10 @@ std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) 
   if (holder["machine"].empty())
     return fmt::format("{} is held by no machine: its key in the store has no lease; see \"holdfast cluster holders\"",
                        key);
-  std::string line =
-      key + " is held by " + (holder["host"].empty() ? "an unknown host" : "host " + inspect::escaped(holder["host"]));
-  if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
   const double held = holder.contains("when") ? seconds_since(holder["when"]) : -1;
+  std::string line = key + (held >= 0 ? " has been held by " : " is held by ") +
+                     (holder["host"].empty() ? "an unknown host" : "host " + inspect::escaped(holder["host"]));
+  if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
   if (held >= 0) line += " for " + inspect::duration_in_words(held);
   return line + reason_in_words(holder["why"]);
 }

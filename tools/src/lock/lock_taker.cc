@@ -423,7 +423,7 @@ int LockTaker::fail_for_length() const {
   const bool is_told = !answer && answer.status().code == Code::unsupported;
   say("cannot lock {}: {}", quote(options_.key),
       is_told ? answer.status().message
-              : fmt::format("a key of {} bytes is too long for the store of a cluster", options_.key.size()));
+              : fmt::format("a key of {} bytes is too long for a cluster's store", options_.key.size()));
   return lock_status::kUsage;
 }
 

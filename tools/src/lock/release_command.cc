@@ -33,13 +33,13 @@ std::string holders_in_words(const inspect::Lock& lock, inspect::Processes& proc
   return text;
 }
 
-/// "key" is held by pid 4711 (backup.sh) since 2026-11-28 14:03:12 (3 min): full
+/// "key" has been held by pid 4711 (backup.sh) since 2026-11-28 14:03:12 (3 min): full
 std::string holder_in_words(const std::string& key, const holdfast_holder& holder, inspect::Processes& processes) {
   const std::string share =
       holder.kind == HOLDFAST_HELD_LOCK ? "" : fmt::format(" ({})", inspect::share_in_words(holder));
   const inspect::Process& process = processes.of(holder.owner);
   const std::string why = inspect::escaped(static_cast<const char*>(holder.why));
-  return fmt::format("{}{} is held by {}{} since {} ({}){}", quote(key), share, inspect::in_words(process),
+  return fmt::format("{}{} has been held by {}{} since {} ({}){}", quote(key), share, inspect::in_words(process),
                      inspect::comma_after(process), inspect::time_ago_in_words(holder.held),
                      inspect::duration_in_words(holder.held), why.empty() ? "" : ": " + why);
 }
@@ -77,7 +77,7 @@ class Release {
       status = std::max(status, is_wanted ? end(holder) : say_no("{} was not released", quote(key_)));
     }
     if (!found)
-      return say_no("cannot release {} with token {}: it is held {}", quote(key_), options.token,
+      return say_no("cannot release {} with token {}: it has been held {}", quote(key_), options.token,
                     holders_in_words(lock, processes_));
     return status;
   }
@@ -124,8 +124,8 @@ const Subcommand kRelease{
     "Release a lock that another process holds",
     "NAME KEY",
     "Release a lock or permits that another process holds.",
-    R"(Shows each holder, since when it holds the key, and why, and asks on the terminal. Scripts use
---token or --yes. "holdfast locks" shows the token, which is the grant's fencing number. Later
+    R"(Shows each holder, since when it has held the key, and why, and asks on the terminal. Scripts
+use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing number. Later
 grants are not affected. The holder is not notified: its next renewal or unlock fails, and a
 resource that checks tokens refuses it once it has seen the next grant.
 

@@ -60,15 +60,15 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
     auto job = pid != 0 ? find_job(pid) : std::nullopt;
     // Its processes have ended, and its wrapper or guard is about to release the lock.
     if (!job && (kill_at_.contains(holder.sequence) || process.life == inspect::Life::ended)) continue;
-    const char* const wrong = is_of_other_user(pid) ? "which runs as a different user"
-                              : !job                ? "which is no job of holdfast lock on this machine"
-                              : is_own(*job)        ? "because this command belongs to its job"
+    const char* const wrong = is_of_other_user(pid) ? "it runs as a different user"
+                              : !job                ? "it is not a job of holdfast lock on this machine"
+                              : is_own(*job)        ? "this command belongs to its job"
                                                     : nullptr;
     if (wrong != nullptr) {
       // A command gets its mark only a moment after it has got the lock.
       const auto [first, is_new] = unknown_since_.try_emplace(holder.sequence, holdfast_now());
       if (!job && holdfast_now() - first->second < kUnknownSeconds) continue;
-      return fmt::format("cannot replace {}, {}", inspect::in_words(process), wrong);
+      return fmt::format("cannot replace {}: {}", inspect::in_words(process), wrong);
     }
     found.emplace_back(holder.sequence, pid, std::move(*job));
   }
@@ -83,7 +83,7 @@ void Replacement::end(std::uint64_t sequence, pid_t command, const FoundJob& job
   if (!is_new && !is_due) return;
   for (const pid_t member : marked_members(job)) ::kill(member, is_new ? SIGTERM : SIGKILL);
   if (options_.quiet || (!is_new && known->second == 0)) return;
-  say("{}: the job of pid {} gets {}", quote(options_.key), command, is_new ? "TERM" : "KILL");
+  say("{}: sending {} to the job of pid {}", quote(options_.key), is_new ? "TERM" : "KILL", command);
   if (!is_new) known->second = 0;
 }
 

@@ -237,7 +237,7 @@ class Wrapper {
     if (now < look_at_) return;
     look_at_ = now + kCheckSeconds;
     if (runs() && !is_ending_ && now >= end_)
-      return end_job(fmt::format("the exptime of {:g} s of {} has passed", options_.exptime, quote(options_.key)));
+      return end_job(fmt::format("the exptime of {} ({:g} s) has passed", quote(options_.key), options_.exptime));
     if (!attach()) return;
     if (options_.agent) agent_.ensure(dict_);
     if (!runs() || is_ending_ || is_held()) return;
@@ -263,12 +263,12 @@ class Wrapper {
     signal_job(SIGTERM);  // before printing, which may take time
     const double grace = options_.grace();
     kill_at_ = std::min(kill_at_, holdfast_now() + grace);
-    say("{}; the job gets TERM, and KILL after {:g} s", reason, grace);
+    say("{}; sending TERM to the job, and KILL after {:g} s", reason, grace);
   }
 
   // Repeats it until nothing is left, because members may start others.
   void kill_job(double now) {
-    if (!is_killed_) say("{}: the job has not ended; it gets KILL", quote(options_.key));
+    if (!is_killed_) say("{}: the job has not ended; sending KILL", quote(options_.key));
     is_killed_ = true;
     signal_job(SIGKILL);
     kill_at_ = now + kCheckSeconds;
@@ -303,7 +303,7 @@ class Wrapper {
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} was lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
-      return fmt::format("{} was lost: this machine's session at the store of cluster {} has ended", key,
+      return fmt::format("{} was lost: this machine's session with the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
     return key + " was taken away: another process ended its grant";
   }
@@ -325,7 +325,7 @@ class Wrapper {
     if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &grant_.lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
     lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a file's flock(2) is held all the same
-    if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+    if (lost_) say("{} while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
   }
 
   bool is_removed() const {

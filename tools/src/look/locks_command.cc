@@ -163,7 +163,7 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   if (lock.holders.empty()) return text + " is not held";
   const holdfast_holder& first = lock.holders.front();
   const Process& process = seen.processes.of(first.owner);
-  text += " is held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
+  text += " has been held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + inspect::duration_in_words(first.held);
   if (first.why[0] != '\0') text += ": " + inspect::escaped(static_cast<const char*>(first.why));
@@ -192,7 +192,7 @@ std::string waiters_in_words(const inspect::WaitLine& line, SeenLocks& seen, con
   const std::uint32_t parent = inspect::parent_that_holds(line.waiter->owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {}, the longest for {}", output.styled(who, style_of(process)),
                      parent != 0 ? fmt::format(", children of pid {},", parent) : "",
-                     line.waiter->watches != 0 ? "watch" : "wait", inspect::duration_in_words(longest));
+                     line.waiter->watches != 0 ? "have watched" : "have waited", inspect::duration_in_words(longest));
 }
 
 std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
@@ -202,7 +202,7 @@ std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, cons
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
                      parent != 0 ? fmt::format(", child of pid {},", parent) : inspect::comma_after(process),
-                     waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
+                     waiter.watches != 0 ? "has watched" : "has waited", inspect::duration_in_words(waiter.waited));
 }
 
 std::string ring_in_words(const inspect::WaitLine& line, const Output& output) {

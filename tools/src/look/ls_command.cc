@@ -235,8 +235,8 @@ const Subcommand kLs{"ls",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
 name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble.
-"processes" have the dictionary open, or hold or wait for a lock in it. Without --processes, the
-search for them stops after about 20 ms; "+" means that there may be more.)",
+"processes" are those that have the dictionary open, or hold or wait for a lock in it. Without
+--processes, the search for them stops after about 20 ms; "+" means that there may be more.)",
                      run_ls};
 
 const Subcommand kStat{"stat",

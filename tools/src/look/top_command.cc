@@ -134,7 +134,7 @@ int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::
   const Output output = output_for(Color::automatic);
   return run_top_live(view, directory, names, output.colours);
 #else
-  fail("this holdfast was built without ncurses: use --batch");
+  fail("this holdfast was built without ncurses; use --batch");
 #endif
 }
 
@@ -154,7 +154,7 @@ int run_top(Arguments& arguments) {
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
   if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
   if (world.json() && !batch) arguments.refuse("--json needs --batch");
-  if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal: use --batch");
+  if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal; use --batch");
   const auto observed = arguments.words().empty() ? world.observe_if_used() : world.observe();
   const std::string directory = observed.value_or(inspect::directory_to_be());
   require(arguments.words());

@@ -314,7 +314,7 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   if (!moves) {
     if (parts_->screen != nullptr) ::endwin();
     throw std::runtime_error(
-        fmt::format("cannot draw on a terminal of type {}: set TERM, for example to xterm, or use --batch",
+        fmt::format("cannot draw on a terminal of type {}; set TERM, for example to xterm, or use --batch",
                     quote(term != nullptr ? term : "")));
   }
   parts_->colours = colours && ::has_colors();

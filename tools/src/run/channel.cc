@@ -104,7 +104,7 @@ ExitRequest listen_to_master(Descriptor worker_end) {
   const int error = pthread_create(&thread, &attributes, listen_loop, nullptr);
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  check(error, "thread of the channel");
+  check(error, "cannot start the channel thread");
   return {};
 }
 

@@ -37,7 +37,7 @@ Status add(std::vector<Declaration>& declarations, const Declaration& wanted) {
 Expected<Declaration> read_declaration(std::string_view text) {
   auto declaration = parse_declaration(text);
   if (declaration && declaration->bytes < HOLDFAST_SIZE_MIN)
-    return Status{Code::invalid, fmt::format("bad size \"{}\" of dictionary {}: at least {} bytes (12k)",
+    return Status{Code::invalid, fmt::format("bad size \"{}\" for dictionary {}: expected at least {} bytes (12k)",
                                              declaration->size, quote_name(declaration->name), int{HOLDFAST_SIZE_MIN})};
   return declaration;
 }

@@ -66,7 +66,7 @@ bool Master::script_compiles() {
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (WIFSIGNALED(status)) say("the process that compiles {} {}", options_.script.path, describe_end(status));
+  if (WIFSIGNALED(status)) say("the process that was compiling {} {}", options_.script.path, describe_end(status));
   return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
@@ -131,7 +131,7 @@ void Master::act_on_time() {
   const Time now = Clock::now();
   if (kill_at_ && *kill_at_ <= now) {
     for (const Worker& worker : workers_)
-      say("worker {} (pid {}) did not end within {:g} s: killing it", worker.number, worker.pid,
+      say("worker {} (pid {}) did not end within {:g} s; killing it", worker.number, worker.pid,
           seconds(options_.grace));
     kill_all();
   }

@@ -45,7 +45,7 @@ In the script, require "resty.holdfast.worker" provides id(), count() and exitin
 Signals to the master:
   TERM, INT  stop the workers; a second signal kills them
   QUIT       let the workers finish
-  HUP        read the script again, start new workers, let the old ones finish
+  HUP        read the script again, start new workers, and let the old ones finish
 
 Exit status: 0 all workers succeeded; 1 a worker failed; 2 invalid command line.
 If TERM or INT stops the master, the signal terminates it.)",

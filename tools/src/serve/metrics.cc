@@ -16,7 +16,7 @@ namespace {
 /// The counts to request from agents of clusters.
 const std::vector<Family> kAgentFamilies{
     {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
-    {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
+    {"holdfast_agent_uptime_seconds", "gauge", "Time since the agent started."},
     {"holdfast_agent_locks_here", "gauge", "Locks that this machine holds."},
     {"holdfast_agent_locks_wanted", "gauge", "Locks that this machine waits for."},
     {"holdfast_agent_grants_by_answer_total", "counter", "Locks granted at once, by the first request."},

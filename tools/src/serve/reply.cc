@@ -67,7 +67,7 @@ Place find(const Request& request) {
 Reply judge(const Request& request, const Place& place, const Settings& settings) {
   if (settings.is_loopback && !names_loopback(request.host))
     return refusal(403, "this server is local: the Host field must be localhost, 127.0.0.1 or [::1]");
-  if (request.method != "GET" && request.method != "HEAD") return refusal(405, "unsupported method: use GET or HEAD");
+  if (request.method != "GET" && request.method != "HEAD") return refusal(405, "unsupported method; use GET or HEAD");
   // The page contains no secrets, and asks for the token.
   const bool is_open = settings.token.empty() || place.source == Source::page;
   if (!is_open && !is_authorized(request.authorization, settings.token))
@@ -75,7 +75,7 @@ Reply judge(const Request& request, const Place& place, const Settings& settings
   if (place.source == Source::none)
     return refusal(
         404,
-        "no such path; there are /, /metrics, and below /api/v1/ dictionaries, dictionaries/NAME, locks, histograms, "
+        "no such path; the paths are /, /metrics, and under /api/v1/: dictionaries, dictionaries/NAME, locks, histograms, "
         "contention and doctor");
   return {};
 }

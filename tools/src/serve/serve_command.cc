@@ -43,7 +43,7 @@ struct Wanted {
   // Read the token and listen while still root, before switching to a different user.
   if (!wanted.token_file.empty()) settings.token = value_or_fail(serve::read_token(wanted.token_file));
   if (!settings.is_loopback && settings.token.empty())
-    fail("other machines can reach {}: require a token with --token-file, or listen on 127.0.0.1",
+    fail("other machines can reach {}; require a token with --token-file, or listen on 127.0.0.1",
          quote(wanted.listen));
   auto listener = value_or_fail(address.listen());
   world.apply();
@@ -73,7 +73,8 @@ const Subcommand kServe{
     "Serve metrics, JSON and a web page over HTTP",
     "",
     "Serve the state of a runtime directory over HTTP: metrics, JSON and a web page.",
-    R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
+    R"(/metrics is for Prometheus, /api/v1/ provides the JSON output of ls, stat, locks and doctor, and /
+is the page.
 The server only reads, as these commands do, and uses at most 1 % of a core.
 
 By default, only programs on this machine can connect. Any other address requires a token.)",

@@ -42,7 +42,7 @@ Expected<std::string> read_token(const std::string& path) {
                                              file, kLeast, kMost)};
   // Check the mode after the content, so that no message suggests chmod for a file without a token.
   if ((info.st_mode & kOfOthers) != 0)
-    return Status{Code::permission, fmt::format("{} is open to others (mode {:04o}): run chmod 600 on it", file,
+    return Status{Code::permission, fmt::format("{} is open to other users (mode {:04o}); run chmod 600 on it", file,
                                                 static_cast<unsigned>(info.st_mode & 07777U))};
   return std::string(token);
 }

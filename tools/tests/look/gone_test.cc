@@ -84,10 +84,10 @@ TEST_F(Gone, IsNotReportedForATruncatedDictionary) {
 }
 
 TEST_F(Gone, IsNotNamedAmongTheExistingOnes) {
-  EXPECT_TRUE(no_such_dictionary("c").message.ends_with("; there are: \"a\", \"b\""));
-  EXPECT_TRUE(no_such_dictionary("a").message.ends_with("; there are: \"b\""));
+  EXPECT_TRUE(no_such_dictionary("c").message.ends_with(": it contains \"a\", \"b\""));
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(": it contains \"b\""));
   remove("b");
-  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", and no other either"));
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(": it contains no dictionaries"));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ local function load_gate()
     search_beside()
     local loaded, result = pcall(later.load, MODULE)
     if not loaded then
-        error("cannot load the gate of the cluster " .. quote(ffi_str(state.name)) .. ": "
+        error("cannot load the Lua files for the cluster " .. quote(ffi_str(state.name)) .. ": "
               .. result:match("^[^\n]*"):gsub(":$", "") .. "; install the Lua files of cluster/ beside those of the "
               .. "library", 0)
     end
@@ -73,7 +73,7 @@ end
 -- fit the dictionary.
 function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
-        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua; "
+        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known yet in init_by_lua; "
                     .. "create the object later"
     end
     local found, code = _M.find(dict[1])

@@ -126,9 +126,9 @@ local function keep_values()
     end
     local code = C.holdfast_keep_for(pid)
     if code == NOT_FOUND then
-        warn_once("values of dictionaries may be lost: " .. sentence(code))
+        warn_once("dictionary values may be lost: " .. sentence(code))
     elseif code ~= OK and code ~= INVALID then
-        warn_once("values of dictionaries may be lost when nginx reloads: " .. sentence(code))
+        warn_once("dictionary values may be lost when nginx reloads: " .. sentence(code))
     end
 end
 
@@ -137,8 +137,8 @@ end
 local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
-        log(level, format("holdfast: dictionary %s exists with %d bytes, not the %d of lua_shared_dict: a reload "
-                          .. "keeps the old size; restart nginx, and end other programs that use its runtime directory",
+        log(level, format("holdfast: dictionary %s exists with %d bytes, but lua_shared_dict declares %d: a "
+                          .. "reload keeps the old size; restart nginx, and end other programs that use its runtime directory",
                           quote(name), found, declared))
     end
 end

@@ -22,7 +22,7 @@ local _M = {}
 
 
 -- Nil, or the reason why this LuaJIT cannot store tables.
-_M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
+_M.missing = not known and "table values need LuaJIT's string.buffer, which this LuaJIT lacks" or nil
 
 
 -- Makes a pcall of fn that never runs in compiled code. In compiled code, an error of string.buffer overwrites the
@@ -147,14 +147,14 @@ end
 -- Returns the table; nil and the reason if the bytes do not encode a table.
 function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
-        return nil, "bad bytes of a table: string.buffer did not write them"
+        return nil, "bad table bytes: string.buffer did not write them"
     end
     local decoded, value = decode(bytes)
     if not decoded then
-        return nil, "bad bytes of a table: " .. tostring(value)
+        return nil, "bad table bytes: " .. tostring(value)
     end
     if type(value) ~= "table" then
-        return nil, "bad bytes of a table: they are a " .. type(value)
+        return nil, "bad table bytes: expected a table, got " .. type(value)
     end
     return value
 end

@@ -24,8 +24,8 @@ local setmetatable, tostring, type = setmetatable, tostring, type
 -- the loop could not be distinguished from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
-local version = tostring(copas._VERSION or "a copas of unknown version")
-local refusal = version .. " is not supported, only 1.x and 4.0 or newer; upgrade copas, or give set_host a host for it"
+local version = tostring(copas._VERSION or "this version of copas")
+local refusal = version .. " is not supported; upgrade to copas 4.0 or newer, or pass a host for it to set_host"
 
 
 local function has_needed()

@@ -38,7 +38,7 @@ function _M.is_yieldable()
         return false
     end
     if not inside then
-        return false, "a coroutine of the program inside a coroutine of the controller"
+        return false, "in a coroutine inside a coroutine of the controller"
     end
     if not co_isyieldable() then
         return false, "Lua was called from C"

@@ -23,7 +23,7 @@ function _M.is_yieldable()
         return true
     end
     if uv.loop_mode() then
-        return false, "a callback of the loop; start a coroutine there"
+        return false, "in a callback of the loop; start a coroutine there"
     end
     return false
 end

@@ -40,7 +40,7 @@ function _M.is_yieldable()
     if co_isyieldable() or not in_fast_event() then
         return true
     end
-    return false, "a fast event; use vim.schedule"
+    return false, "in a fast event; use vim.schedule"
 end
 
 

@@ -23,7 +23,7 @@ local LEAST_SLEEP = 0.005
 local TICK = 0.001
 
 local _M = {
-    WHERE = "renewal needs a phase of nginx that can wait",
+    WHERE = "renewal needs an nginx phase that can wait",
     jobs = background_jobs,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,

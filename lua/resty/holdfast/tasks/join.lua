@@ -83,7 +83,7 @@ function _M.add_methods(Task, scheduler)
 
     local function run_until_end(task, deadline)
         if background_jobs.looping then
-            error("join() is called where a task cannot wait", 4)
+            error("join() was called where a task cannot wait", 4)
         end
         local alarm = deadline and { run = nothing }
         if alarm then
@@ -101,7 +101,7 @@ function _M.add_methods(Task, scheduler)
             return run_until_end(task, deadline)
         end
         if (deadline or INFINITY) == INFINITY and closes_cycle(me, task) then
-            error("join() would wait for ever: the task waits for its caller", 3)
+            error("join() would never return: the task is waiting for its caller", 3)
         end
         local joiners = task.joiners or {}
         task.joiners = joiners
