@@ -23,7 +23,8 @@ describe("the gate of a dictionary", function ()
 
     it("reports what to do if a dictionary has one and the files of cluster/ are missing", function ()
         local refusal = HAS_CLUSTERS
-            and 'cannot load the Lua files for the cluster "main": module \'resty.holdfast.cluster.gate\' not found; install '
+            and 'cannot load the Lua files for the cluster "main": module \'resty.holdfast.cluster.gate\' not found; '
+                .. 'install '
                 .. "the Lua files of cluster/ beside those of the library"
             or 'dictionary "spec_gate" belongs to the cluster "main", but this library was built without '
                .. "clusters; install one that supports them"

@@ -53,7 +53,8 @@ describe("host", function ()
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false end }
             assert.same({ nil, "cannot wait here (host mine): is_yieldable() returned false" }, { hosts.current() })
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false, 5 end }
-            assert.same({ nil, "cannot wait here (host mine): is_yieldable() returned false and 5" }, { hosts.current() })
+            assert.same({ nil, "cannot wait here (host mine): is_yieldable() returned false and 5" },
+                        { hosts.current() })
         end)
     end)
 

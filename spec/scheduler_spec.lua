@@ -245,7 +245,8 @@ describe("scheduler", function ()
             spawn(function () done = true end)
             assert.same(pack(nil, "1 task failed", 1), pack(scheduler.run()))
             assert.is_true(done)
-            assert.same(pack(nil, "a task returned too many values: expected at most 7990, got 8000"), pack(task:join()))
+            assert.same(pack(nil, "a task returned too many values: expected at most 7990, got 8000"),
+                        pack(task:join()))
             assert.equal(7991, select("#", most:join()))
         end)
 

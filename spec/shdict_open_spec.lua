@@ -49,8 +49,8 @@ describe("shdict", function ()
             assert.is_false((usual:set("key", ("x"):rep(half))))
             local made, err = shdict.open("spec_large", { size = size, largest = half })
             assert.is_nil(made)
-            assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, but the caller requested '
-                           .. "10485760; open it with the same options", err)
+            assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, but the caller '
+                           .. "requested 10485760; open it with the same options", err)
             assert.is_true(shdict.remove("spec_large"))
             made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
             assert.is_true(made:largest_value() >= half)
@@ -89,8 +89,8 @@ describe("shdict", function ()
             assert.equal("3\n", count("nil", "nil"))
             assert.equal("1\n", count("'128k'", "true")) -- nobody used the other one
             assert.equal("2\n", count("nil", "nil"))
-            assert.matches("exists with size 131072 and mutex futex, but the caller requested size 65536", in_world(world,
-                           "print(shdict.open('runs', { size = '64k' }))"))
+            assert.matches("exists with size 131072 and mutex futex, but the caller requested size 65536",
+                           in_world(world, "print(shdict.open('runs', { size = '64k' }))"))
             os.execute("rm -rf '" .. world .. "'")
         end)
 

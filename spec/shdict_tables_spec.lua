@@ -203,7 +203,8 @@ describe("shdict, tables as values:", function ()
         end)
 
         it("are refused if they encode anything but exactly one table", function ()
-            assert.same(pack(nil, "bad table bytes: expected a table, got string"), pack(get(buffer.encode("no table"))))
+            assert.same(pack(nil, "bad table bytes: expected a table, got string"),
+                            pack(get(buffer.encode("no table"))))
             assert.same(pack(nil, "bad table bytes: string.buffer did not write them"),
                         pack(get(buffer.encode({}) .. buffer.encode({}))))
             assert.same(pack(nil, "bad table bytes: string.buffer did not write them"), pack(get("")))

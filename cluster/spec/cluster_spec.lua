@@ -84,7 +84,8 @@ describe("a dictionary", function ()
         assert.equal(contradiction, declared('say(select(2, require("resty.lock"):new("spec_cluster")))',
                                              NAME .. "=main"))
         assert.equal(contradiction, declared('say(select(2, shdict.open("spec_cluster")))', NAME .. "=main"))
-        assert.matches('exists with .* but the caller requested .* in the cluster "main"; open it with the same options, .*\n$',
+        assert.matches('exists with .* but the caller requested .* in the cluster "main"; open it '
+                       .. 'with the same options, .*\n$',
                        declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
         shdict.remove(NAME)
         assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER puts it into '

@@ -248,7 +248,8 @@ describe("a runtime directory", function ()
             assert(loop:loop())
         ]]
         if text then
-            assert.matches("^nil\t[^\n]*needs %d+ bytes, but only %d+ bytes are free in PLACE\ntrue\t0\t1\ntrue\t1\n$", text)
+            assert.matches("^nil\t[^\n]*needs %d+ bytes, but only %d+ bytes are free in PLACE\n"
+                           .. "true\t0\t1\ntrue\t1\n$", text)
         end
     end)
 

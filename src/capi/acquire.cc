@@ -31,7 +31,8 @@ constexpr std::size_t kLargestSize = 4096;
 int read_request(const holdfast_request& given, holdfast_request& request) {
   const std::size_t size = given.struct_size;
   if (size < kFirstSize || size > kLargestSize)
-    return fail_number("struct_size of holdfast_request", size, "sizeof(holdfast_request), which HOLDFAST_REQUEST() sets");
+    return fail_number("struct_size of holdfast_request", size,
+                       "sizeof(holdfast_request), which HOLDFAST_REQUEST() sets");
   const auto* const bytes = reinterpret_cast<const char*>(&given);
   if (size > sizeof request &&
       std::any_of(bytes + sizeof request, bytes + size, [](char byte) { return byte != '\0'; }))

@@ -208,7 +208,8 @@ int holdfast_parker_listen(holdfast_parker* parker, char* path, size_t size) {
     if (!chosen) return fail(chosen.status());
     if (chosen->size() >= size) {
       unwrap(parker).disconnect();
-      return fail(Code::invalid, "the buffer for parker_listen is too small; HOLDFAST_PATH_MAX bytes are always enough");
+      return fail(Code::invalid,
+                  "the buffer for parker_listen is too small; HOLDFAST_PATH_MAX bytes are always enough");
     }
     std::memcpy(path, chosen->c_str(), chosen->size() + 1);
     return static_cast<int>(HOLDFAST_OK);

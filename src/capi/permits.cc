@@ -67,8 +67,7 @@ int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_lengt
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     const Code code = permits_keep(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, count);
-    if (code == Code::invalid)
-      return fail_number("number of permits to keep", count, "1 to the number in the lease");
+    if (code == Code::invalid) return fail_number("number of permits to keep", count, "1 to the number in the lease");
     return outcome(code, unwrap(dict));
   });
 }
@@ -77,7 +76,7 @@ int capi::outcome_of_upgrade(Code code, Dictionary& dictionary, bool has_cycle) 
   if (code == Code::unsupported && dictionary.gate() == nullptr)
     return fail(Code::invalid, "bad lease: only a reader of a rwlock can become the writer");
   if (code == Code::deadlock && !has_cycle)
-    return fail(code, "another reader of this key waits to become the writer; release this read lock");
+    return fail(code, "another reader of this key is waiting to become the writer; release this read lock");
   return outcome(code, dictionary);
 }
 

@@ -18,9 +18,9 @@ std::uint64_t seal_of(std::string_view name) noexcept {
 Expected<const Gate*> find_gate(const std::string& dictionary, const std::string& name) {
   const Gate* const gate = name.empty() ? nullptr : cluster_gate();
   if (gate != nullptr || name.empty()) return gate;
-  return Status{Code::unsupported, "dictionary " + quote_name(dictionary) + " belongs to the cluster " +
-                                       quote_name(name) +
-                                       ", but this library was built without cluster support; install one with cluster support"};
+  return Status{Code::unsupported,
+                "dictionary " + quote_name(dictionary) + " belongs to the cluster " + quote_name(name) +
+                    ", but this library was built without cluster support; install one with cluster support"};
 }
 
 void name_gate(GateHeader& header, std::string_view name) noexcept {

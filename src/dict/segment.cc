@@ -35,8 +35,8 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
 // Returns the error for a damaged dictionary. No process can open it now, and it may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
-  return {Code::corrupt, "dictionary " + quoted + " was overwritten: " + what +
-                             "; remove it: holdfast rm --force " + quoted};
+  return {Code::corrupt,
+          "dictionary " + quoted + " was overwritten: " + what + "; remove it: holdfast rm --force " + quoted};
 }
 
 }  // namespace
@@ -239,10 +239,11 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
   }
   const std::string quoted = quote_name(name);
   const std::string difference =
-      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
-                    std::to_string(options.largest)
-              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", but the caller requested " +
-                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
+      is_same
+          ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
+                std::to_string(options.largest)
+          : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", but the caller requested " +
+                describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
           "dictionary " + quoted + " exists " + difference + "; open it with the same options, or " +

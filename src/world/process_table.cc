@@ -435,10 +435,9 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
     if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
-  return Status{
-      Code::system,
-      "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
-          " are taken; end some processes, or give unrelated programs separate directories (HOLDFAST_DIR)"};
+  return Status{Code::system,
+                "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
+                    " are taken; end some processes, or give unrelated programs separate directories (HOLDFAST_DIR)"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {

@@ -135,10 +135,11 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
     if (sharing == RuntimeDirectory::Sharing::none && info.st_uid != ::geteuid()) {
       return explain_foreign_owner(path, info);
     }
-    return refuse(path, "cannot be opened: it is owned by uid " + std::to_string(info.st_uid) + " with mode " +
-                            octal(info.st_mode) + ", but this process runs as uid " + std::to_string(::geteuid()) + "; " +
-                            (is_of_group(info.st_mode) ? "add that user to its group, or " + name_another_one()
-                                                       : another_one(path)));
+    return refuse(
+        path,
+        "cannot be opened: it is owned by uid " + std::to_string(info.st_uid) + " with mode " + octal(info.st_mode) +
+            ", but this process runs as uid " + std::to_string(::geteuid()) + "; " +
+            (is_of_group(info.st_mode) ? "add that user to its group, or " + name_another_one() : another_one(path)));
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
@@ -148,9 +149,10 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
 // process that enters a world opens the world's directory.
 Status explain_changed_user(const std::string& path, uid_t before) {
   return refuse(
-      path, "was opened by this process as uid " + std::to_string(before) + ", but uid " + std::to_string(::geteuid()) +
-                " (its user now) cannot use it; open dictionaries after changing the user (in nginx: in "
-                "init_worker_by_lua, not in init_by_lua), or share a directory: set HOLDFAST_DIR and HOLDFAST_SHARE=group");
+      path,
+      "was opened by this process as uid " + std::to_string(before) + ", but uid " + std::to_string(::geteuid()) +
+          " (its user now) cannot use it; open dictionaries after changing the user (in nginx: in "
+          "init_worker_by_lua, not in init_by_lua), or share a directory: set HOLDFAST_DIR and HOLDFAST_SHARE=group");
 }
 
 Status explain_creation_failure(const std::string& path, int error) {
@@ -211,7 +213,8 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
   if (sharing == RuntimeDirectory::Sharing::group) {
     // A sticky bit would keep the first process of a new world from removing files of other users.
     if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
-    const char* const mend = has_only_a_world(path) ? "run chmod 0770 on it, or choose another one" : "choose another one";
+    const char* const mend =
+        has_only_a_world(path) ? "run chmod 0770 on it, or choose another one" : "choose another one";
     return refuse(path, "has mode " + octal(mode) + ", expected at most 0770 with HOLDFAST_SHARE=group; " + mend);
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};

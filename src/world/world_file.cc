@@ -203,7 +203,8 @@ Status explain_open_failure(const std::string& path, int error, int directory_fd
   if (there && !S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (there && error == EACCES) {
     return {Code::permission, path + " is owned by uid " + std::to_string(info.st_uid) + " with mode " +
-                                  octal(info.st_mode) + ", but this process runs as uid " + std::to_string(::geteuid())};
+                                  octal(info.st_mode) + ", but this process runs as uid " +
+                                  std::to_string(::geteuid())};
   }
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
           "cannot open " + path + ": " + platform::error_text(error)};

@@ -344,8 +344,9 @@ TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_do_not_chan
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3 (the total)");
   holdfast_request request{};
   request.struct_size = 0;
-  refused(request, "bad struct_size of holdfast_request: expected sizeof(holdfast_request), which HOLDFAST_REQUEST() sets, "
-                   "got 0");
+  refused(request,
+          "bad struct_size of holdfast_request: expected sizeof(holdfast_request), which HOLDFAST_REQUEST() sets, "
+          "got 0");
 }
 
 TEST_F(BlockingTest, a_request_of_a_later_version_is_accepted_if_it_uses_only_known_fields) {

@@ -142,7 +142,8 @@ TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
     EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
     EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
     EXPECT_TRUE(
-        error_has("exists with size 8388608 and mutex futex, but the caller requested mutex spin; open it with the same options"));
+        error_has("exists with size 8388608 and mutex futex, but the caller requested mutex spin; open it with the "
+                  "same options"));
   });
 }
 

@@ -127,7 +127,8 @@ TEST_IN_TIME(UpgradeTest, the_second_of_two_that_want_it_gets_deadlock_at_once_a
   EXPECT_EQ(first.upgrade(), HOLDFAST_LOCKED);
   for (const bool waits : {false, true}) {
     EXPECT_EQ(waits ? second.upgrade() : second.try_upgrade(), HOLDFAST_DEADLOCK);
-    EXPECT_STREQ(holdfast_error(), "another reader of this key waits to become the writer; release this read lock");
+    EXPECT_STREQ(holdfast_error(),
+                 "another reader of this key is waiting to become the writer; release this read lock");
   }
   EXPECT_EQ(holdfast_upgrade(dict.handle, "key", 3, 10, 0, &second.lease), HOLDFAST_DEADLOCK);
   EXPECT_TRUE(is_reader(second));

@@ -77,7 +77,8 @@ describe("holdfast doctor", function ()
         assert(command.await(function () return rows(output("locks"))[1][12] == "2" end))
         command.sleep(0.2)
         assert.same({ {}, 0 }, { findings() })
-        local stuck = '^warning: dictionary commands: "key" has been held by pid %d+ %(sh%) for [%d.]+ s %(why: a reason%), '
+        local stuck = '^warning: dictionary commands: "key" has been held by pid %d+ %(sh%) for [%d.]+ s '
+                      .. '%(why: a reason%), '
         for _, limit in ipairs { "--held=0.1", "--waiting=0.1" } do
             assert.equal(1, finds(stuck .. "and 2 callers have waited for it, the longest for [%d.]+ s$", limit))
             assert.same({ {}, 0 }, { findings((limit:gsub("0.1", "1000"))) })

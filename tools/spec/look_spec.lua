@@ -292,7 +292,8 @@ describe("holdfast locks", function ()
         end), text)
         assert.matches("^a command has waited for its child, which has waited for the command:\n"
                        .. "  my_locks a has been held by pid %d+ %(sh%) for [%d.]+ s\n"
-                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, have waited, the longest for [%d.]+ s\n$",
+                       .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, have waited, "
+                       .. "the longest for [%d.]+ s\n$",
                        text)
         local _, found = run "doctor"
         assert.equal(1, #rows(found))

@@ -111,7 +111,8 @@ describe("holdfast", function ()
                                  { "ttl", "values", "held", "0.001" }, { "ttl", "values", "held", "0" } } do
             local code, said = refused(unpack(words))
             assert.equal(1, code)
-            assert.matches('^"held" has been held by pid %d+ %(ready1.lua%) for [%d.]+ s; use %-%-force to override$', said)
+            assert.matches('^"held" has been held by pid %d+ %(ready1.lua%) for [%d.]+ s; '
+                           .. 'use %-%-force to override$', said)
         end
         assert.equal("true\n", output("get", "values", "held"))
         output("set", "-f", "values", "held", "v")
@@ -126,7 +127,8 @@ describe("holdfast", function ()
         ]]
         local code, said = refused("ttl", "values", "readers", "0.001")
         assert.equal(1, code)
-        assert.matches('^"readers" has been held by pid %d+ %(ready2.lua%) for [%d.]+ s; use %-%-force to override$', said)
+        assert.matches('^"readers" has been held by pid %d+ %(ready2.lua%) for [%d.]+ s; '
+                           .. 'use %-%-force to override$', said)
         assert.is_true(tonumber((output("ttl", "values", "readers"))) > 500)
         output("ttl", "--force", "values", "readers", "0.001")
         assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))
@@ -242,12 +244,14 @@ describe("holdfast", function ()
         { { "get", "values", "" }, "bad key: expected 1 to 65535 bytes, got 0" },
         { { "get", "values", long }, "bad key: expected 1 to 65535 bytes, got 65536" },
         { { "get", "-e", "values", "a\\x0" }, 'bad escape in "a\\x0": expected \\xHH or \\\\' },
-        { { "get", "--fast", "values", "a" }, 'unknown option "--fast": expected one of --help, --dir, --user, --json' },
+        { { "get", "--fast", "values", "a" },
+          'unknown option "--fast": expected one of --help, --dir, --user, --json' },
         { { "get", "values", "a", "--color", "blue" }, '--color: bad value "blue": expected always, never or auto' },
         { { "set", "values", "a", "b", "--size", "1m" }, "--size needs --create" },
         { { "incr", "values", "a", "--persist" }, "--persist needs --create" },
         { { "set", "new", "a", "b", "--create", "--size", "1x" }, '--size: bad size "1x": expected a number of bytes' },
-        { { "incr", "new", "a", "--create", "--size", "1k" }, '--size: bad size "1k": expected at least 12288 bytes (12k)' },
+        { { "incr", "new", "a", "--create", "--size", "1k" },
+          '--size: bad size "1k": expected at least 12288 bytes (12k)' },
         { { "set", "values", "a" }, "expected either VALUE or --stdin" },
         { { "set", "values", "a", "b", "--stdin" }, "expected either VALUE or --stdin" },
         { { "set", "values", "a", "b", "--add", "--replace" }, "--replace cannot be combined with --add or --safe" },

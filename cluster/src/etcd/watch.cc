@@ -118,8 +118,7 @@ void Watch::ended(const Response& response) {
 // Handles an error. Any error ends this watch, and a new watch follows.
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
-  const std::string text =
-      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the agent restarts it";
+  const std::string text = sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the agent restarts it";
   client_.complain(text);
   if (began_ms_ != 0 && boottime_ms() - began_ms_ >= kLastingMs) backoff_.reset();
   begin_after(backoff_.next_ms());

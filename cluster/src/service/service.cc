@@ -77,8 +77,9 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
     if (id.empty()) continue;
     if (!first) first = i;
     if (id != identity.named(*first, now))
-      return fmt::format("etcd at {} belongs to a different cluster than etcd at {}; configure the endpoints of only one cluster", members[i].url,
-                         members[*first].url);
+      return fmt::format(
+          "etcd at {} belongs to a different cluster than etcd at {}; configure the endpoints of only one cluster",
+          members[i].url, members[*first].url);
   }
   if (!first || silent == nullptr) return {};
   const std::string id = identity.named(*first, now);
@@ -181,10 +182,10 @@ class Service {
     const auto stranger = identity_.stranger(now);
     if (!stranger || identity_.known().empty()) return;
     const std::string id = etcd::shown_id(identity_.named(*stranger, now));
-    warn(
-        fmt::format("etcd at {} belongs to a different cluster than the known one: it names {}, expected {}; if the store "
-                    "was replaced on purpose, run holdfast cluster accept-new-store {} {}",
-                    config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
+    warn(fmt::format(
+        "etcd at {} belongs to a different cluster than the known one: it names {}, expected {}; if the store "
+        "was replaced on purpose, run holdfast cluster accept-new-store {} {}",
+        config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
   /// Saves the id of the store that is known from now on.

@@ -87,10 +87,11 @@ TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_ab
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
-  EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
-                               " belongs to a different cluster than the known one: it names 0000000000000008, expected "
-                               "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
-                               "accept-new-store main 0000000000000008"))
+  EXPECT_TRUE(
+      machine.has_said("warning: etcd at " + two.url() +
+                       " belongs to a different cluster than the known one: it names 0000000000000008, expected "
+                       "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
+                       "accept-new-store main 0000000000000008"))
       << machine.said();
 }
 

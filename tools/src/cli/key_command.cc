@@ -57,8 +57,8 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   if (!processes) trouble = processes.status().message;
   const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
   if (holder != nullptr)
-    say("{} has been held by {} for {}; use --force to override", quote(key), inspect::in_words(processes->of(holder->owner)),
-        inspect::duration_in_words(holder->held));
+    say("{} has been held by {} for {}; use --force to override", quote(key),
+        inspect::in_words(processes->of(holder->owner)), inspect::duration_in_words(holder->held));
   else if (!trouble.empty())
     say("cannot tell whether {} is held ({}); use --force to override", quote(key), trouble);
   return holder != nullptr || !trouble.empty();

@@ -149,16 +149,17 @@ int run_prune(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kRm{"rm",
-                     "Remove dictionaries",
-                     "NAME...",
-                     "Remove dictionaries and the locks in them.",
-                     R"(A dictionary is not removed if another process has it open or holds a lock in it, or if rm cannot
+const Subcommand kRm{
+    "rm",
+    "Remove dictionaries",
+    "NAME...",
+    "Remove dictionaries and the locks in them.",
+    R"(A dictionary is not removed if another process has it open or holds a lock in it, or if rm cannot
 find out, because the locks would be lost. With --force, rm removes the dictionary, and those
 processes get an error. Opening this name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
-                     run_rm};
+    run_rm};
 
 const Subcommand kPrune{"prune",
                         "Free expired values and locks of dead processes",

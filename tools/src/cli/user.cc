@@ -57,7 +57,8 @@ std::string become_user(const std::string& name, const std::function<void(uid_t)
   const uid_t uid = user->uid;
   if (::geteuid() == uid) return {};
   if (::geteuid() != 0)
-    return fmt::format("cannot become user {}: only root can switch users, and this command runs as user {}", quote(name), ::geteuid());
+    return fmt::format("cannot become user {}: only root can switch users, and this command runs as user {}",
+                       quote(name), ::geteuid());
   if (before) before(uid);
   if (!take_groups(*user) || ::setresuid(uid, uid, uid) != 0)
     return fmt::format("cannot become user {}: {}", quote(name), std::strerror(errno));

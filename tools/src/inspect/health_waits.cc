@@ -79,9 +79,9 @@ std::string hold_in_words(const Lock& lock, Processes& processes) {
 std::string stuck_in_words(const Stuck& stuck, Processes& processes) {
   const std::string longest = duration_in_words(stuck.waits.longest);
   return fmt::format("{}, and {}", hold_in_words(*stuck.lock, processes),
-                     stuck.waits.count == 1
-                         ? fmt::format("a caller has waited for it for {}", longest)
-                         : fmt::format("{} callers have waited for it, the longest for {}", stuck.waits.count, longest));
+                     stuck.waits.count == 1 ? fmt::format("a caller has waited for it for {}", longest)
+                                            : fmt::format("{} callers have waited for it, the longest for {}",
+                                                          stuck.waits.count, longest));
 }
 
 void report_stuck(std::vector<Stuck> stuck, Processes& processes, Findings& findings) {

@@ -52,8 +52,8 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
   const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;
-  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "has been shared by" : "has been held by", holder_in_words(holder),
-                     others, inspect::duration_in_words(holder.held), reason_in_words(why),
+  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "has been shared by" : "has been held by",
+                     holder_in_words(holder), others, inspect::duration_in_words(holder.held), reason_in_words(why),
                      is_shared && options.shared ? "; an exclusive waiter comes first" : "");
 }
 

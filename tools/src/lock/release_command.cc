@@ -25,9 +25,9 @@ std::string holders_in_words(const inspect::Lock& lock, inspect::Processes& proc
     const holdfast_holder& holder = lock.holders[i];
     const std::string who = inspect::in_words(processes.of(holder.owner));
     text += i == 0 ? "" : "; ";
-    text += holder.sequence != 0 ? fmt::format("with token {} by {} for {}", holder.sequence, who,
-                                               inspect::duration_in_words(holder.held))
-                                 : fmt::format("by {}, which is still taking it and has no token yet", who);
+    text += holder.sequence != 0
+                ? fmt::format("with token {} by {} ({})", holder.sequence, who, inspect::duration_in_words(holder.held))
+                : fmt::format("by {}, which is still taking it and has no token yet", who);
   }
   if (lock.holder_count > kShown) text += fmt::format("; and {} more", lock.holder_count - kShown);
   return text;
@@ -77,7 +77,7 @@ class Release {
       status = std::max(status, is_wanted ? end(holder) : say_no("{} was not released", quote(key_)));
     }
     if (!found)
-      return say_no("cannot release {} with token {}: it has been held {}", quote(key_), options.token,
+      return say_no("cannot release {} with token {}: it is held {}", quote(key_), options.token,
                     holders_in_words(lock, processes_));
     return status;
   }

@@ -163,7 +163,8 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   if (lock.holders.empty()) return text + " is not held";
   const holdfast_holder& first = lock.holders.front();
   const Process& process = seen.processes.of(first.owner);
-  text += " has been held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
+  text += " has been held by " + output.styled(inspect::in_words(process), style_of(process)) +
+          inspect::comma_after(process);
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + inspect::duration_in_words(first.held);
   if (first.why[0] != '\0') text += ": " + inspect::escaped(static_cast<const char*>(first.why));

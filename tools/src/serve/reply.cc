@@ -73,10 +73,10 @@ Reply judge(const Request& request, const Place& place, const Settings& settings
   if (!is_open && !is_authorized(request.authorization, settings.token))
     return refusal(401, "a valid token is required: Authorization: Bearer TOKEN");
   if (place.source == Source::none)
-    return refusal(
-        404,
-        "no such path; the paths are /, /metrics, and under /api/v1/: dictionaries, dictionaries/NAME, locks, histograms, "
-        "contention and doctor");
+    return refusal(404,
+                   "no such path; the paths are /, /metrics, and under /api/v1/: dictionaries, dictionaries/NAME, "
+                   "locks, histograms, "
+                   "contention and doctor");
   return {};
 }
 

@@ -138,7 +138,8 @@ local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
         log(level, format("holdfast: dictionary %s exists with %d bytes, but lua_shared_dict declares %d: a "
-                          .. "reload keeps the old size; restart nginx, and end other programs that use its runtime directory",
+                          .. "reload keeps the old size; restart nginx, and end other programs that use its "
+                          .. "runtime directory",
                           quote(name), found, declared))
     end
 end

@@ -35,8 +35,8 @@ hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
 
-local CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "renewal needs a resty.holdfast.scheduler "
-                                               .. "task or a coroutine of an event loop")
+local CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "renewal needs a "
+                                               .. "resty.holdfast.scheduler task or a coroutine of an event loop")
 
 local _M = {}
 
