@@ -340,7 +340,7 @@ TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_do_not_chan
   refused(HOLDFAST_REQUEST(.exptime = -1), "bad \"exptime\"");
   refused(HOLDFAST_REQUEST(.kind = 3), "bad request kind: expected a value of holdfast_held");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_LOCK, .want = 1), "expected want and total to be 0");
-  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK), "1 to read, HOLDFAST_ALL_PERMITS to write");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK), "1 to read, or HOLDFAST_ALL_PERMITS to write");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3 (the total)");
   holdfast_request request{};
   request.struct_size = 0;

@@ -101,7 +101,7 @@ TEST(capi, a_null_name_is_refused_with_a_message) {
   holdfast_dict* dict = nullptr;
   const holdfast_options options{};
   EXPECT_EQ(holdfast_open(nullptr, 5, &options, &dict), HOLDFAST_INVALID);
-  EXPECT_TRUE(error_has("bad dictionary name: a null pointer"));
+  EXPECT_TRUE(error_has("bad dictionary name: expected 1 to 250 bytes, got a null pointer"));
   EXPECT_EQ(holdfast_attach(nullptr, 5, &dict), HOLDFAST_INVALID);
   EXPECT_EQ(holdfast_remove(nullptr, 5), HOLDFAST_INVALID);
 }

@@ -216,7 +216,7 @@ TEST_F(WorldFile, the_processs_file_size_limit_causes_an_error_and_no_signal) {
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const auto created = create();
     ASSERT_FALSE(created);
-    EXPECT_TRUE(has(created.status(), "limited to 8192 bytes (ulimit -f)")) << created.status().message;
+    EXPECT_TRUE(has(created.status(), "at most 8192 bytes (ulimit -f)")) << created.status().message;
   });
 }
 

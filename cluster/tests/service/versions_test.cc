@@ -134,7 +134,7 @@ TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
   one.be_of(8);  // the agent notices this at its next request there, and then asks all members
-  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to another cluster"); }))
+  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to a different cluster"); }))
       << machine.said();
 }
 
