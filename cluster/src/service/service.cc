@@ -160,7 +160,7 @@ class Service {
           "rely on fencing numbers",
           member.version->text, member.url);
       if (config_.require_fixed_etcd && !begun_) {
-        hold_back(sentence + " (require_fixed_etcd is set)");
+        hold_back(sentence + "; require_fixed_etcd is set");
         break;
       }
       warn(sentence);
@@ -170,7 +170,7 @@ class Service {
     warn_of_strangers(now);
     const bool any_known = std::any_of(members.begin(), members.end(), is_known);
     if (!any_known && config_.require_fixed_etcd && !begun_)
-      hold_back("the version of etcd is unknown: " + members.front().trouble + " (require_fixed_etcd is set)");
+      hold_back("the version of etcd is unknown: " + members.front().trouble + "; require_fixed_etcd is set");
     if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
     next_check_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
     loop_.after(kAskAgainMs, [this] { ask_versions(); });
