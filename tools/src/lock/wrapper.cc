@@ -32,7 +32,6 @@
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
 #include "lock/replacement.h"
-#include "run/worker.h"
 
 namespace holdfast::cli {
 
@@ -94,7 +93,7 @@ class Wrapper {
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ > 0) return;
     // A waiting child ends with this process; a running command does not.
-    follow_master(self, SIGKILL);
+    follow_parent(self, SIGKILL);
     signals_.restore();
     channel_.reset();
     std::exit(take_and_become(options_, other.get()));
