@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <limits>
@@ -105,7 +104,7 @@ class Wrapper {
     const double next = std::min(
         {look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever, replaces() ? now + kReplaceSeconds : kNever});
     const double left = std::max(0.0, next - now);
-    const int timeout = left > 1e6 ? -1 : static_cast<int>(std::ceil(left * 1e3));
+    const int timeout = left > 1e6 ? -1 : static_cast<int>(left * 1e3) + 1;
     ::poll(both.data(), both.size(), timeout);
   }
 
