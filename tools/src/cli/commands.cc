@@ -61,7 +61,8 @@ int run_command_line(const Words& words) {
     if (const Subcommand* const command = find(words[0] + " " + words[1]))
       return run_command(*command, {words.begin() + 2, words.end()});
   if (!words.empty() && words[0].find(' ') == std::string::npos)
-    if (const Subcommand* const command = find(words[0])) return run_command(*command, {words.begin() + 1, words.end()});
+    if (const Subcommand* const command = find(words[0]))
+      return run_command(*command, {words.begin() + 1, words.end()});
   const std::string footer =
       "Commands:\n" + list_of_commands() +
       "\nRun \"holdfast COMMAND --help\" for help on one command. Error messages are explained at\n"

@@ -115,8 +115,8 @@ std::vector<pid_t> marked_members(const FoundJob& job) {
 
 std::vector<pid_t> children_of_this() {
   std::vector<pid_t> children;
-  // The kernel may omit a child only if another one leaves the list meanwhile, and only waiting for a child removes it.
-  // Not every kernel has this file.
+  // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
+  // when this process waits for the child. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
     std::istringstream words(*list);
     for (pid_t child = 0; words >> child;) children.push_back(child);
