@@ -368,7 +368,7 @@ row("changed size of a zone", function ()
     equal(102400, ngx.shared.rows_sized:capacity())
 end)
 
-row("methods taken early", function ()
+row("methods stored in local variables", function ()
     refused('bad "zone" argument', theirs.get, ours, KEY)
 end)
 
@@ -409,7 +409,7 @@ row("number of evictions", function ()
     only_ours(try)
 end)
 
-row("longest value", function ()
+row("size limit of a value", function ()
     local large = ("x"):rep(2 * 1024 * 1024)
     equal(true, (ngx.shared.rows_large:set(KEY, large)))
     local dict = assert(shdict.open("rows_large", { size = "8m", persist = false }))

@@ -74,7 +74,10 @@ describe("holdfast doctor", function ()
         for i = 1, 2 do
             waiters[i] = command.start("lock", "key", "--", "true")
         end
-        assert(command.await(function () return rows(output("locks"))[1][12] == "2" end))
+        local function await_waiters(count)
+            assert(command.await(function () return rows(output("locks"))[1][12] == count end))
+        end
+        await_waiters "2"
         command.sleep(0.2)
         assert.same({ {}, 0 }, { findings() })
         local stuck = '^warning: dictionary commands: "key" has been held by pid %d+ %(sh%) for [%d.]+ s '
@@ -87,7 +90,7 @@ describe("holdfast doctor", function ()
         assert.equal(1, ended.code)
         assert.is_nil(text:find("no problems", 1, true))
         waiters[1]:signal_group(command.KILL)
-        waiters[1]:wait()
+        await_waiters "1"
         assert.equal(1, finds(stuck .. "and a caller has waited for it for [%d.]+ s$", "--waiting=0.1"))
         holder:signal_group(command.KILL)
         assert.same({ code = 0 }, waiters[2]:wait())

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <sstream>
 #include <utility>
 
@@ -225,6 +226,16 @@ std::string Arguments::help() const {
 void Arguments::refuse(const std::string& reason) const {
   say_as(command_.program, fmt::format("{}\nTry \"{} --help\".", reason, full_name()));
   throw Exit{command_.usage_status};
+}
+
+int run_command(const Subcommand& command, Words given) try {
+  Arguments arguments(command, std::move(given));
+  return command.run(arguments);
+} catch (const Exit& exit) {
+  return exit.status;
+} catch (const std::exception& error) {
+  say("{}", error.what());
+  return exit_status::kTrouble;
 }
 
 }  // namespace holdfast::cli

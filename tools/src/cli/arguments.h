@@ -134,6 +134,9 @@ class Arguments {
   bool has_dashes_ = false;
 };
 
+/// Runs a command with the words after its name. Returns the exit status; prints what the command throws.
+int run_command(const Subcommand& command, Words given);
+
 /// Returns a line of help: a name, and its text in a column.
 std::string help_line(std::string_view name, std::string_view text);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
 #include "cli/arguments.h"
 #include "holdfast.h"
@@ -39,14 +38,7 @@ std::string names_of_commands() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-int run_without_command(const Words& words) {
-  const std::string footer =
-      "Commands:\n" + list_of_commands() +
-      "\nRun \"holdfast COMMAND --help\" for help on one command. Error messages are explained at\n"
-      "https://github.com/holdfast-lua/holdfast/blob/main/docs/errors.md";
-  const Subcommand holdfast{
-      "", "", "COMMAND ...", "Locks and shared dictionaries for LuaJIT processes.", footer.c_str(), nullptr};
-  Arguments arguments(holdfast, words);
+int run_without_command(Arguments& arguments) {
   arguments.add_version("--version", holdfast_version());
   arguments.pass_on_from_first_word();
   arguments.parse();
@@ -62,25 +54,22 @@ const Subcommand* find(const std::string& name) {
   return found != kCommands.end() ? *found : nullptr;
 }
 
-int run(const Subcommand& command, Words given) {
-  Arguments arguments(command, std::move(given));
-  return command.run(arguments);
-}
-
 }  // namespace
 
-int run_command_line(const Words& words) try {
+int run_command_line(const Words& words) {
   if (words.size() > 1)
     if (const Subcommand* const command = find(words[0] + " " + words[1]))
-      return run(*command, {words.begin() + 2, words.end()});
+      return run_command(*command, {words.begin() + 2, words.end()});
   if (!words.empty() && words[0].find(' ') == std::string::npos)
-    if (const Subcommand* const command = find(words[0])) return run(*command, {words.begin() + 1, words.end()});
-  return run_without_command(words);
-} catch (const Exit& exit) {
-  return exit.status;
-} catch (const std::exception& error) {
-  say("{}", error.what());
-  return exit_status::kTrouble;
+    if (const Subcommand* const command = find(words[0]))
+      return run_command(*command, {words.begin() + 1, words.end()});
+  const std::string footer =
+      "Commands:\n" + list_of_commands() +
+      "\nRun \"holdfast COMMAND --help\" for help on one command. Error messages are explained at\n"
+      "https://github.com/holdfast-lua/holdfast/blob/main/docs/errors.md";
+  return run_command({"", "", "COMMAND ...", "Locks and shared dictionaries for LuaJIT processes.", footer.c_str(),
+                      run_without_command},
+                     words);
 }
 
 }  // namespace holdfast::cli

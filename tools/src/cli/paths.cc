@@ -59,6 +59,11 @@ std::string join_path(const char* user, const std::string& own, const std::strin
   return path;
 }
 
+std::string program_beside(const char* name) {
+  std::error_code error;
+  return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
+}
+
 std::string loaded_library() {
   Dl_info info{};
   // Look up a string inside the library, because the address of a function may be a stub in the executable.

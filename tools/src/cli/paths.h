@@ -19,6 +19,9 @@ SearchPaths search_paths();
 /// usual, ";;" in the user's path stands for the default.
 std::string join_path(const char* user, const std::string& own, const std::string& defaults);
 
+/// Returns the path of the program with this name in the folder of the executable.
+std::string program_beside(const char* name);
+
 /// Returns the path of the libholdfast.so that this process has loaded; empty if unknown.
 std::string loaded_library();
 

@@ -1,7 +1,9 @@
 #include "cli/signals.h"
 
 #include <fmt/core.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -78,6 +80,11 @@ void die_by(int signal) {
   raise(signal);
   // The first process of a pid namespace survives its own signals.
   std::_Exit(128 + signal);
+}
+
+void follow_parent(pid_t parent, int signal) {
+  ::prctl(PR_SET_PDEATHSIG, signal);
+  if (::getppid() != parent) std::_Exit(EXIT_FAILURE);
 }
 
 std::string describe_end(int status) {

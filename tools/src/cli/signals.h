@@ -39,6 +39,9 @@ class SignalQueue {
 /// Ends this process by the signal, so that its parent sees the reason. Async-signal-safe.
 [[noreturn]] void die_by(int signal);
 
+/// Makes the kernel send `signal` to this process when `parent` dies. Ends the process if the parent is already dead.
+void follow_parent(pid_t parent, int signal);
+
 /// Describes how a child ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` comes from waitpid.
 std::string describe_end(int status);
 

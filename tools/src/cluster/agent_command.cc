@@ -5,10 +5,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "cli/arguments.h"
+#include "cli/paths.h"
 
 namespace holdfast::cli {
 
@@ -21,11 +20,7 @@ int run_agent(Arguments& arguments) { return become_agent(arguments.given()); }
 
 const Subcommand kAgent{"agent", "Run this machine's agent for a cluster", "", "", "", run_agent};
 
-std::string agent_program() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path() / "holdfast-agent").string();
-}
+std::string agent_program() { return program_beside("holdfast-agent"); }
 
 std::string why_no_agent(int error) {
   return fmt::format("cannot run {}: {}; building it needs libcurl and nlohmann-json", agent_program(),

@@ -30,12 +30,12 @@
 #include "base/name.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
+#include "cli/signals.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
 #include "lock/file_lock.h"
 #include "lock/lock_taker.h"
 #include "run/title.h"
-#include "run/worker.h"
 
 namespace holdfast::cli {
 
@@ -203,7 +203,7 @@ int start_keeper(const LockOptions& options) {
   const pid_t keeper = ::fork();
   if (keeper < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (keeper == 0) {
-    follow_master(self, SIGKILL);
+    follow_parent(self, SIGKILL);
     Keeper(options, channel.get()).run();
   }
   channel.reset();

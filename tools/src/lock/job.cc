@@ -115,9 +115,14 @@ std::vector<pid_t> marked_members(const FoundJob& job) {
 
 std::vector<pid_t> children_of_this() {
   std::vector<pid_t> children;
+  // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
+  // when this process waits for the child. Not every kernel has this file.
+  if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
+    std::istringstream words(*list);
+    for (pid_t child = 0; words >> child;) children.push_back(child);
+    return children;
+  }
   const auto self = static_cast<std::uint32_t>(::getpid());
-  siginfo_t child{};
-  if (::waitid(P_ALL, 0, &child, WNOHANG | WEXITED | WNOWAIT) != 0) return children;  // there are none
   for (const std::uint32_t pid : visible_pids()) {
     const auto stat = inspect::read_stat(pid);
     if (stat && stat->parent == self) children.push_back(static_cast<pid_t>(pid));

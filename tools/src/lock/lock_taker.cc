@@ -93,11 +93,9 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
-  // An existing dictionary may have any size. It may be created between the two calls.
-  int code = holdfast_attach(name.data(), name.size(), &dict);
-  if (code == HOLDFAST_NOT_FOUND) code = holdfast_open(name.data(), name.size(), &wanted, &dict);
+  int code = holdfast_open(name.data(), name.size(), &wanted, &dict);
   std::string error = error_or_text(code);
-  if (code == HOLDFAST_MISMATCH) {
+  if (code == HOLDFAST_MISMATCH) {  // an existing dictionary may have any options
     code = holdfast_attach(name.data(), name.size(), &dict);
     // If it is missing, it was deleted while in use, as the earlier message says.
     if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
@@ -134,9 +132,6 @@ std::optional<int> LockTaker::take_visible() {
   begin_with_a_kind();
   if (const auto status = wait_for_lock(wait)) return status;
   if (!is_visible()) return std::nullopt;  // the file's lock is held without
-  // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by hand,
-  // it cannot be marked again; what enter() got still identifies it.
-  use_dictionary();
   if (!options_.why.empty()) explain(options_.why);
   return std::nullopt;
 }
@@ -232,12 +227,19 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   constexpr double kTryFileSeconds = 1;
   double next_try = holdfast_now() + kTryFileSeconds;
   WaitNotice notice(!options_.quiet && !tries);
+  bool waited = false;
   for (;;) {
     int code = attempt(wait);
     // In a cluster, the agent may hold it on behalf of this attempt: it has just got the lock.
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
-    if (code == HOLDFAST_OK) return std::nullopt;
+    if (code == HOLDFAST_OK) {
+      // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by
+      // hand, it cannot be marked again; what enter() got still identifies it.
+      if (waited) use_dictionary();
+      return std::nullopt;
+    }
+    waited = true;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
       begin_with_a_kind();

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <limits>
@@ -32,7 +31,6 @@
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
 #include "lock/replacement.h"
-#include "run/worker.h"
 
 namespace holdfast::cli {
 
@@ -94,7 +92,7 @@ class Wrapper {
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ > 0) return;
     // A waiting child ends with this process; a running command does not.
-    follow_master(self, SIGKILL);
+    follow_parent(self, SIGKILL);
     signals_.restore();
     channel_.reset();
     std::exit(take_and_become(options_, other.get()));
@@ -106,7 +104,7 @@ class Wrapper {
     const double next = std::min(
         {look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever, replaces() ? now + kReplaceSeconds : kNever});
     const double left = std::max(0.0, next - now);
-    const int timeout = left > 1e6 ? -1 : static_cast<int>(std::ceil(left * 1e3));
+    const int timeout = left > 1e6 ? -1 : static_cast<int>(left * 1e3) + 1;
     ::poll(both.data(), both.size(), timeout);
   }
 

@@ -61,7 +61,7 @@ bool Master::script_compiles() {
     return false;
   }
   if (child == 0) {
-    follow_master(pid_, SIGKILL);
+    follow_parent(pid_, SIGKILL);
     std::_Exit(compiles(options_.script) ? EXIT_SUCCESS : EXIT_FAILURE);
   }
   int status = 0;
@@ -83,7 +83,7 @@ bool Master::start_worker(int number) try {
 }
 
 void Master::become_worker(int number, ChannelPair channel) {
-  follow_master(pid_, SIGTERM);
+  follow_parent(pid_, SIGTERM);
   // If our end of the channel stayed open here, the other workers would not notice the master's death.
   channel.master.reset();
   for (Worker& worker : workers_) worker.channel.reset();

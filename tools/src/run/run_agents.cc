@@ -13,7 +13,6 @@
 #include "cli/message.h"
 #include "cli/signals.h"
 #include "cluster/agent_command.h"
-#include "run/worker.h"
 
 namespace holdfast::cli {
 
@@ -53,7 +52,7 @@ bool RunAgents::start(Agent& agent) {
 // The agent runs in its own session: signals typed at a terminal are for the workers, which need their locks until they
 // end.
 void RunAgents::become(const Agent& agent) {
-  follow_master(master_, SIGTERM);
+  follow_parent(master_, SIGTERM);
   ::setsid();
   signals_.become_worker();
   std::vector<std::string> arguments{agent.cluster, "--standby"};

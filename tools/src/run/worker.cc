@@ -32,11 +32,6 @@ void show_name(const WorkerPlace& place, const Script& script) {
 
 }  // namespace
 
-void follow_master(pid_t master, int signal) {
-  ::prctl(PR_SET_PDEATHSIG, signal);
-  if (::getppid() != master) std::_Exit(EXIT_FAILURE);
-}
-
 void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel) {
   const std::string speaker = fmt::format("worker {} (pid {})", place.number, ::getpid());
   int status = EXIT_FAILURE;

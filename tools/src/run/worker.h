@@ -18,7 +18,4 @@ struct WorkerPlace {
 /// master is closed. Does not return.
 [[noreturn]] void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel);
 
-/// Makes the kernel send `signal` to this process when the master dies. Ends the process if the master is already dead.
-void follow_master(pid_t master, int signal);
-
 }  // namespace holdfast::cli
