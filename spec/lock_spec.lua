@@ -104,8 +104,8 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
 
         it("reports once that a timeout with an exptime of 0 means no wait, as in the original", function ()
-            local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so the lock '
-                .. "does not wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
+            local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so there '
+                .. "is no wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
                 .. "expires either\n"
             assert.equal(text:format("new", 3) .. text:format("lock", 0.5), told [[
                 local holder = new()

@@ -292,7 +292,7 @@ describe("scheduler", function ()
             local task = spawn(function () end)
             for _, given in ipairs { -1, 0 / 0, "1", {} } do
                 assert.error_matches(function () local done = task:join(given) return done end,
-                                     "^bad timeout to join: a number, 0 or more")
+                                     "^bad timeout to join: expected a number, 0 or more")
             end
         end)
     end)
@@ -309,6 +309,6 @@ describe("scheduler", function ()
         assert.error_matches(function ()
             local named = spawn(function () end):name(5)
             return named
-        end, "bad name of a task: string expected")
+        end, "bad name of a task: expected a string")
     end)
 end)

@@ -265,7 +265,7 @@ describe("a lock of two machines", function ()
         local text
         assert.truthy(command.await(function ()
             text = select(2, command.run("locks", "--waiting", { HOLDFAST_DIR = two }))
-            return text:find "waits for"
+            return text:find "has waited for"
         end), text)
         assert.matches('^jobs key is not held on this machine: "holdfast cluster holders" shows which machine '
                        .. "holds it\n", text)

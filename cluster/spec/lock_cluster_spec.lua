@@ -60,7 +60,7 @@ describe("holdfast lock in a cluster", function()
 
         it("waits forever, and reports that once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
-            local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session at the '
+            local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session with the '
                            .. 'store for dictionary "commands.main"\n'
             assert(await(function() return process:err() == wanted end), said(process))
             process:signal(command.TERM)

@@ -322,7 +322,7 @@ describe("holdfast doctor", function ()
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
         local pid = assert(command.await(function ()
-            return tonumber(output("locks", "--waiting"):match "pid (%d+) %(true%) waits for")
+            return tonumber(output("locks", "--waiting"):match "pid (%d+) %(true%) has waited for")
         end))
         command.kill(pid, STOP)
         holder:signal(command.KILL)
@@ -437,7 +437,7 @@ describe("holdfast doctor", function ()
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
-        assert.matches("temporary\t.*belongs to another process table", (select(2, run "ls")))
+        assert.matches("temporary\t.*belongs to a different process table", (select(2, run "ls")))
         world.kill(process)
         assert.equal(1, finds "^warning: my_dict.dict: belongs to a process table that was removed or replaced; ")
     end)
@@ -530,7 +530,7 @@ describe("holdfast doctor", function ()
         local finding = json.decode(out).findings[1]
         local wrong = "runtime directory %s has mode 0777, expected 0700: other users must not have access"
         assert.equal(wrong:format(command.world()), finding.sentence)
-        local advice = ("chmod 700 %s, or choose another one: export HOLDFAST_DIR="):format(command.world())
+        local advice = ("run chmod 700 %s, or choose another one: export HOLDFAST_DIR="):format(command.world())
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 

@@ -324,7 +324,7 @@ describe("holdfast locks", function ()
                        (world.in_terminal(100, "locks", "-w", "--color=never", {})))
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
-        assert.matches("\ncommands wait for each other: pid %d+ %(true%) has waited for my_locks b, "
+        assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
                        .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
     end)
 
