@@ -251,7 +251,8 @@ std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& r
   }
   for (const holdfast_waiter& waiter : lock.waiters)
     lines.push_back(fmt::format("{} {} for {}", inspect::in_words(snapshot.user(waiter.owner)),
-                                waiter.watches != 0 ? "has watched" : "has waited", inspect::duration_in_words(waiter.waited)));
+                                waiter.watches != 0 ? "has watched" : "has waited",
+                                inspect::duration_in_words(waiter.waited)));
   return lines;
 }
 
