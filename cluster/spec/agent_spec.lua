@@ -182,7 +182,7 @@ describe("holdfast agent", function ()
             return agent:err():match "warning: [^\n]*"
         end
         -- An address of no network, so nothing is sent anywhere.
-        assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption: "
+        assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption; "
                      .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
             assert.is_nil(warning(url))
