@@ -89,8 +89,7 @@ int holdfast_permits_upgrade(holdfast_dict* dict, const char* key, size_t key_le
     Lease held{lease->owner, lease->sequence};
     Request request = upgrade_of(wait == nullptr ? request_of(how, kNoTask, 0) : request_of(*wait, 0));
     request.any_owner = (how & HOLDFAST_HOW_ANY_OWNER) != 0;
-    if (wait == nullptr)
-      return outcome_of_upgrade(acquire_try(unwrap(dict), name, request, held), unwrap(dict), false);
+    if (wait == nullptr) return outcome_of_upgrade(acquire_try(unwrap(dict), name, request, held), unwrap(dict), false);
     const WaitStep step = capi::step_of(*wait);
     const Code code = acquire_wait(unwrap(dict), name, request, step, held);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number from holdfast_waiter_open");

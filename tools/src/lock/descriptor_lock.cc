@@ -263,7 +263,9 @@ int lock_descriptor(const LockOptions& options) {
 // A descriptor does not see the locks of its own open file description.
 std::set<pid_t> keepers_of_descriptor(int fd) {
   const Descriptor again = open_again(fd);
-  if (again.get() < 0) return {};
+  struct flock any = bytes(F_WRLCK, kBytes, 1);
+  const bool can_have_locks = ::fcntl(fd, F_OFD_GETLK, &any) == 0;  // not if it is open with O_PATH
+  if (again.get() < 0 || !can_have_locks) return {};
   std::set<pid_t> keepers = keepers_of(again.get());
   for (const pid_t keeper : keepers_of(fd)) keepers.erase(keeper);
   return keepers;

@@ -74,7 +74,8 @@ Exit status: the command's, or 128 + n if signal n killed it; otherwise
    1  the lock is held, or the wait timed out (see -E)
   64  invalid command line               73  the dictionary cannot be opened
   69  the command cannot be run          75  no agent is running, or the store is not reached
-  71  a system call failed               76  the lock was lost while the command ran)",
+  71  a system call failed               76  the lock was lost while the command ran
+With --upgrade, 1 may also be a deadlock, and 76 means that the lock is not held.)",
     run_lock,
     lock_status::kUsage};
 

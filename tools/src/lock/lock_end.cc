@@ -55,10 +55,11 @@ std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
   if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
   if (lost) return Ending{fmt::format("{} was lost", quote(options_.key)), options_.grace(), now + options_.grace()};
   const double left = std::max(state.seconds - kKillSeconds, 0.0);
-  return Ending{fmt::format("{} is about to be lost: this machine's session at the store of cluster {} was not renewed{}",
-                            quote(options_.key), quote(static_cast<const char*>(state.name)),
-                            code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
-                std::floor(left * 10) / 10, now + left};
+  return Ending{
+      fmt::format("{} is about to be lost: this machine's session at the store of cluster {} was not renewed{}",
+                  quote(options_.key), quote(static_cast<const char*>(state.name)),
+                  code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
+      std::floor(left * 10) / 10, now + left};
 }
 
 }  // namespace holdfast::cli

@@ -46,7 +46,8 @@ class Upgrade {
     const std::vector<holdfast_holder> own = own_grants();
     if (own.empty()) return refuse_stranger();
     if (own.size() > 1)
-      return refuse(lock_status::kUsage, fmt::format("{} holds it {} times; each waits for the other", whose(), own.size()));
+      return refuse(lock_status::kUsage,
+                    fmt::format("{} holds it {} times; each waits for the other", whose(), own.size()));
     if (own.front().kind == HOLDFAST_HELD_SEMAPHORE)
       return refuse(lock_status::kUsage, "a permit of a semaphore cannot become exclusive");
     lease_ = {own.front().owner, own.front().sequence};
@@ -69,7 +70,8 @@ class Upgrade {
     const char* const token = std::getenv("HOLDFAST_TOKEN");
     const std::uint64_t sequence = token != nullptr ? std::strtoull(token, nullptr, 10) : 0;
     std::erase_if(holders, [&](const holdfast_holder& holder) {
-      const bool own = options_.fd >= 0 ? keepers.contains(static_cast<pid_t>(holder.pid)) : holder.sequence == sequence;
+      const bool own =
+          options_.fd >= 0 ? keepers.contains(static_cast<pid_t>(holder.pid)) : holder.sequence == sequence;
       return !own || holder.alive == 0 || holder.sequence == 0;
     });
     return holders;
@@ -140,9 +142,7 @@ class Upgrade {
     say("cannot upgrade {}: {}", quote(options_.key), why);
     return status;
   }
-  int refuse_stranger() const {
-    return refuse(lock_status::kLost, fmt::format("{} does not hold it", whose()));
-  }
+  int refuse_stranger() const { return refuse(lock_status::kLost, fmt::format("{} does not hold it", whose())); }
   int refuse_for_others() const {
     if (!options_.quiet) {
       const bool waited = options_.timeout > 0;

@@ -353,8 +353,8 @@ class Wrapper {
   Grant grant_{};
   std::optional<Hold> hold_;
   std::optional<LockEnd> lock_end_;  // with a hold
-  bool waits_ = false;       // the child: the lock was held
-  bool given_back_ = false;  // by the child, before the command began
+  bool waits_ = false;               // the child: the lock was held
+  bool given_back_ = false;          // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
   double look_at_ = kNever;
   double kill_at_ = kNever;
