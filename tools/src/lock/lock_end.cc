@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "base/name.h"
@@ -59,7 +59,7 @@ std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
       fmt::format("{} is about to be lost: this machine's session at the store of cluster {} was not renewed{}",
                   quote(options_.key), quote(static_cast<const char*>(state.name)),
                   code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
-      std::floor(left * 10) / 10, now + left};
+      static_cast<double>(static_cast<std::int64_t>(left * 10)) / 10, now + left};
 }
 
 }  // namespace holdfast::cli

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -79,7 +78,7 @@ class EndOfJob {
     }
     constexpr double kLongestMs = 1e9;
     const double next = kill_at_ ? *kill_at_ : lock_end_.next(now);
-    return static_cast<int>(std::ceil(std::clamp((next - now) * 1e3, 0.0, kLongestMs)));
+    return static_cast<int>(std::clamp((next - now) * 1e3, 0.0, kLongestMs)) + 1;
   }
 
  private:
