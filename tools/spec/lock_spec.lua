@@ -1003,6 +1003,20 @@ time.sleep(600)' & READY; exec sleep 600]]
         end)
     end
 
+    it("ends at its exptime although nobody reads the messages, which appear later", function()
+        local line = "(head -c 65536 /dev/zero; exec %s lock --exptime 0.3 --kill-after 0.3 key -- sh -c '%s' 2>&1) | "
+                     .. "(until [ -e '%s' ]; do sleep 0.01; done; tr -d '\\0')"
+        local script = "trap \"\" TERM; exec 2>/dev/null; echo $$ >" .. command.path "pid"
+                       .. "; while :; do sleep 0.01; done"
+        local process = start("-c", line:format(command.program, script, command.path "go"), { PROGRAM = "/bin/sh" })
+        local pid = pid_in "pid"
+        assert(await(function() return not command.alive(pid) end))
+        assert.is_true(is_free())
+        command.write("go", "")
+        process:wait()
+        assert.matches("KILL after 0.3 s\n.*it gets KILL\n$", process:out())
+    end)
+
     it("has no TERM before its exptime if holdfast lock is killed", function()
         local process, pid = hold("READY; exec sleep 600", "--exptime", "600")
         guard_of(process)

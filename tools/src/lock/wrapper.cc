@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
 #include "lock/replacement.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -67,9 +69,11 @@ class Wrapper {
       pass_signals();
       reap();
       look();
+      if (accepts_messages()) print_reports();
     }
     end_hold();
     agent_.stop();
+    print_reports();
     return end_as_command();
   }
 
@@ -249,17 +253,22 @@ class Wrapper {
   /// Ends the job: TERM, and KILL after the time of grace.
   void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
-    signal_job(SIGTERM);  // before printing, which may take time
+    signal_job(SIGTERM);
     kill_at_ = std::min(kill_at_, ending.kill_at);
-    say("{}; the job gets TERM, and KILL after {:g} s", ending.reason, ending.grace);
+    reports_.push_back(fmt::format("{}; the job gets TERM, and KILL after {:g} s", ending.reason, ending.grace));
   }
 
   // Repeats it until nothing is left, because members may start others.
   void kill_job(double now) {
-    if (!is_killed_) say("{}: the job has not ended; it gets KILL", quote(options_.key));
-    is_killed_ = true;
     signal_job(SIGKILL);
+    if (!is_killed_) reports_.push_back(quote(options_.key) + ": the job has not ended; it gets KILL");
+    is_killed_ = true;
     kill_at_ = now + kCheckSeconds;
+  }
+
+  /// The job must end in time although nobody reads the messages, so they wait until they do not block.
+  void print_reports() {
+    for (const std::string& report : std::exchange(reports_, {})) say("{}", report);
   }
 
   // Attach only when needed: it takes a slot in the world.
@@ -361,7 +370,8 @@ class Wrapper {
   bool lost_ = false;
   bool is_ending_ = false;  // by end_job()
   bool is_killed_ = false;
-  bool is_refused_ = false;  // by replace()
+  std::vector<std::string> reports_;  // not printed yet
+  bool is_refused_ = false;           // by replace()
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};
