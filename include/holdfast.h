@@ -444,8 +444,9 @@ typedef struct holdfast_lease {
 } holdfast_lease;
 
 typedef enum holdfast_how {
-  HOLDFAST_HOW_FAIR = 1, /* waiters go first                                                             */
-  HOLDFAST_HOW_FIRST = 2 /* first step of a wait: a refusal is not counted (holdfast_dict_contention)     */
+  HOLDFAST_HOW_FAIR = 1,     /* waiters go first                                                          */
+  HOLDFAST_HOW_FIRST = 2,    /* first step of a wait: a refusal is not counted (holdfast_dict_contention) */
+  HOLDFAST_HOW_ANY_OWNER = 4 /* holdfast_permits_upgrade: the lease may belong to another process         */
 } holdfast_how;
 
 /* [attempt] Takes the lock if it is free, has expired, or is held by a dead process. `task` is the task of this process
@@ -795,9 +796,10 @@ HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, siz
                                        const holdfast_lease *lease, uint32_t count);
 /* [attempt] Makes the reader of a rwlock that has the lease its writer, if there is no other reader. The lease keeps its
  * fencing number and its exptime. The number stays larger than the number of every earlier writer, because nobody else
- * could write since the read lock was granted. `how` is as in holdfast_lock_try. If `wait` is null, the call does not
- * queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter is before all others, no reader gets
- * in while it waits, and wait->fair and wait->holder_task have no effect.
+ * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any process
+ * may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends as always.
+ * If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter
+ * is before all others, no reader gets in while it waits, and wait->fair and wait->holder_task have no effect.
  * After any code but OK the lease has the read lock as before, except REMOVED and NOT_OWNER (it has expired, was deleted
  * or was flushed). OK also if the lease has the write lock. LOCKED (there are other readers), DEADLOCK (another reader of the
  * key waits to become the writer, so release this read lock; holdfast_deadlock_keys then returns NOT_FOUND; or as

@@ -179,6 +179,73 @@ describe("holdfast lock in a cluster", function()
                      .. 'its database is full\n', err)
     end)
 
+    describe("on a machine that is cut off", function()
+        local a, b, agent
+
+        before_each(function()
+            a, b = etcd.machine "a", etcd.machine "b"
+            local options = { "--etcd", server.url, "--namespace", space, "--ttl", "4" }
+            etcd.agent(b, unpack(options))
+            agent = etcd.agent(a, unpack(options))
+        end)
+
+        -- Starts a job on machine a that survives TERM for that many seconds, and writes each sign of life to a file.
+        local function job(seconds)
+            local script = ([[trap 'echo TERM >>told; sleep %s; exit' TERM
+                echo $$ >pid; while :; do date +%%s.%%N >new; mv new last; sleep 0.02; done]]):format(seconds)
+            local process = start(lock("key", "--", "sh", "-c", "cd '" .. command.path "" .. "'; " .. script,
+                                       { HOLDFAST_DIR = a }))
+            return process, assert(await(function() return tonumber(command.read "pid") end), said(process))
+        end
+
+        -- Stops the agent, which then does not renew the session. Returns when a job of machine b gets the lock.
+        local function cut_off()
+            agent:signal(STOP)
+            local next_job = start(lock("-w", "60", "key", "--", "date", "+%s.%N", { HOLDFAST_DIR = b }))
+            assert.same({ code = 0 }, next_job:wait(), said(next_job))
+            return tonumber(next_job:out())
+        end
+
+        for how, seconds in pairs { ["by itself"] = 0.3, ["by KILL"] = 60 } do
+            it("gets TERM, and ends " .. how .. ", before another machine gets the lock", function()
+                local process, pid = job(seconds)
+                local got = cut_off()
+                assert.is_true(tonumber(command.read "last") < got)
+                assert.is_false(command.alive(pid))
+                assert.equal("TERM\n", command.read "told")
+                assert.same({ code = 76 }, process:wait(), said(process))
+                assert.matches("^holdfast: \"key\" is about to be lost: this machine's session with the store of cluster "
+                               .. '"main" was not renewed; sending TERM to the job, and KILL after [01]%.?%d* s\n',
+                               process:err())
+            end)
+        end
+
+        for name, number in pairs { killed = command.KILL, stopped = STOP } do
+            it("ends before another machine gets the lock also if its wrapper is " .. name, function()
+                local process, pid = job(60)
+                command.sleep(0.3)
+                process:signal(number)
+                local got = cut_off()
+                assert.is_true(tonumber(command.read "last") < got)
+                assert.is_false(command.alive(pid))
+                assert.equal("TERM\n", command.read "told")
+            end)
+        end
+
+        it("keeps its lock if the agent continues in time", function()
+            local process, pid = job(60)
+            for _ = 1, 3 do
+                agent:signal(STOP)
+                command.sleep(0.5)
+                agent:signal(CONT)
+                command.sleep(1)
+            end
+            assert.is_nil(process:wait(0))
+            assert.is_true(command.alive(pid))
+            assert.equal("", process:err())
+        end)
+    end)
+
     it("reports that its dictionary was removed", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))

@@ -86,11 +86,11 @@ int holdfast_permits_upgrade(holdfast_dict* dict, const char* key, size_t key_le
     if (const int bad = check_key(key, key_length)) return bad;
     const std::string_view name(key, key_length);
     Lease held{lease->owner, lease->sequence};
-    if (wait == nullptr)
-      return outcome_of_upgrade(acquire_try(unwrap(dict), name, upgrade_of(request_of(how, kNoTask, 0)), held),
-                                unwrap(dict), false);
+    Request request = upgrade_of(wait == nullptr ? request_of(how, kNoTask, 0) : request_of(*wait, 0));
+    request.any_owner = (how & HOLDFAST_HOW_ANY_OWNER) != 0;
+    if (wait == nullptr) return outcome_of_upgrade(acquire_try(unwrap(dict), name, request, held), unwrap(dict), false);
     const WaitStep step = capi::step_of(*wait);
-    const Code code = acquire_wait(unwrap(dict), name, upgrade_of(request_of(*wait, 0)), step, held);
+    const Code code = acquire_wait(unwrap(dict), name, request, step, held);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number from holdfast_waiter_open");
     const bool has_cycle = code == Code::deadlock && !step.parker.deadlock_keys(step.waiter).empty();
     return outcome_of_upgrade(code, unwrap(dict), has_cycle);

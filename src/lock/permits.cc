@@ -166,7 +166,7 @@ class PermitsAttempt {
   /// Makes the reader that has the lease the writer. Sets `rival` to the owner of a reader that waits for the same.
   Code try_upgrade(const Lease& lease, Chosen& chosen, Token& rival) noexcept {
     rival = kNobody;
-    if (lease.owner != contender_.self) return Code::not_owner;
+    if (lease.owner != contender_.self && !contender_.request.any_owner) return Code::not_owner;
     if (!is_ours()) return has_another_kind(lease) ? Code::unsupported : Code::not_owner;
     const PermitsEntry permits = entry();
     note_delay(permits);

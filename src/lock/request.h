@@ -39,6 +39,7 @@ struct Request {
   bool tries = false;                      // its wait ends when the lock is found to be on another machine
   bool waits_next = false;                 // a wait follows this attempt if it is refused
   bool blocks = false;                     // its thread blocks while it waits: the first attempts may spin
+  bool any_owner = false;                  // an upgrade: the lease may be another process's
   HeldKind kind = HeldKind::lock;
   std::uint32_t want = 1;   // permits
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it

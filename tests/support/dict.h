@@ -232,8 +232,8 @@ class Dict {
     return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
   }
   /// Without `wait` it only tries.
-  int upgrade(std::string_view key, const holdfast_lease& lease, holdfast_wait* wait = nullptr) {
-    return holdfast_permits_upgrade(handle, key.data(), key.size(), 0, wait, &lease);
+  int upgrade(std::string_view key, const holdfast_lease& lease, holdfast_wait* wait = nullptr, int how = 0) {
+    return holdfast_permits_upgrade(handle, key.data(), key.size(), how, wait, &lease);
   }
   /// Returns the number of permits in use, or a negated code.
   int used(std::string_view key) { return count(key, false); }

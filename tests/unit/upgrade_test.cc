@@ -208,10 +208,31 @@ TEST_IN_TIME(UpgradeTest, a_waiter_sleeps_no_longer_than_its_own_lease_lasts) {
   EXPECT_EQ(reader.wait_to_upgrade(), HOLDFAST_NOT_OWNER);
 }
 
-TEST_IN_TIME(UpgradeTest, a_lease_of_another_process_cannot_be_upgraded) {
+TEST_IN_TIME(UpgradeTest, a_lease_of_another_process_is_upgraded_only_on_its_behalf) {
   Upgrader reader(dict);
+  const auto on_behalf = [&](holdfast_wait* wait) {
+    return dict.upgrade("key", reader.lease, wait, HOLDFAST_HOW_ANY_OWNER);
+  };
   in_process([&] { EXPECT_EQ(dict.upgrade("key", reader.lease), HOLDFAST_NOT_OWNER); });
   EXPECT_TRUE(is_reader(reader));
+  in_process([&] { EXPECT_EQ(on_behalf(nullptr), HOLDFAST_OK); });
+  EXPECT_TRUE(is_writer(reader));
+  EXPECT_EQ(dict.keep("key", reader.lease, 1), HOLDFAST_OK);
+  in_process([&] {
+    Upgrader other(dict);
+    const Parked waiting;
+    holdfast_wait wait{};
+    wait.parker = waiting.parker();
+    wait.waiter = waiting.waiter();
+    EXPECT_EQ(on_behalf(&wait), HOLDFAST_LOCKED);
+    EXPECT_EQ(other.try_upgrade(), HOLDFAST_DEADLOCK);
+    EXPECT_EQ(other.unlock(), HOLDFAST_OK);
+    EXPECT_EQ(on_behalf(&wait), HOLDFAST_OK);
+  });
+  EXPECT_TRUE(is_writer(reader));
+  holdfast_lease none{};
+  EXPECT_EQ(dict.unlock("key", &reader.lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.upgrade("key", none, nullptr, HOLDFAST_HOW_ANY_OWNER), HOLDFAST_NOT_OWNER);
 }
 
 TEST_IN_TIME(UpgradeTest, a_lock_and_a_semaphore_have_no_readers) {

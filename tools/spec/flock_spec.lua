@@ -270,8 +270,11 @@ describe("holdfast lock --fd", function()
             exec 8>"$F" 9>"$F"
             $HF lock --fd 8 a; $HF lock --fd 9 b
             $HF unlock --fd 9; $HF locks | cut -f 2
+            python3 -c 'import os, sys
+os.dup2(os.open(sys.argv[2], os.O_PATH), 7)
+os.execv(sys.argv[1], ["holdfast", "unlock", "--fd", "7"])' "$HF" "$F"; $HF locks | cut -f 2
         ]]
-        assert.equal("a\n", out)
+        assert.equal("a\nholdfast: descriptor 7 has no lock\na\n", out)
     end)
 
     it("ends with its shell, even if that is killed", function()

@@ -462,6 +462,11 @@ describe("holdfast lock has the options of flock:", function()
           "--agent-config needs --agent" },
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
+        { { "--cluster", "main", "--upgrade", "key", "--fd", "3" }, "--upgrade is not supported in a cluster" },
+        { { "--upgrade", "key" }, "--upgrade needs --fd N outside a job: $HOLDFAST_TOKEN is not set" },
+        { { "--upgrade", "key", "--", "true" }, "--upgrade takes no command: the lock is held already" },
+        { { "--upgrade", "--fd", "3", "-s", "key" },
+          "--upgrade can be combined only with --fd, -x, -n, -w, -E, -q, --verbose, --dir and --user" },
     } do
         it("a wrong command line has status 64: " .. table.concat(case[1], " "), function()
             local err = world.refused(64, "holdfast: " .. case[2], "lock", unpack(case[1]))
@@ -983,6 +988,47 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.matches("KILL after 0.5 s\n.*sending KILL\n$", process:err())
     end)
 
+    for name, number in pairs { killed = command.KILL, stopped = STOP } do
+        it("ends at its exptime also if holdfast lock is " .. name, function()
+            local process, pid = hold(("trap 'echo TERM >\"%s\"; exit' TERM; %s"):format(
+                                          command.path "told", STUBBORN:gsub("^trap '' TERM; ", "")),
+                                      "--exptime", "1", "--kill-after", "0.5")
+            local child = assert(await(function() return children(pid).sh end))
+            guard_of(process)
+            process:signal(number)
+            local is_alive = "grep -qs '^State:.[^ZX]' /proc/%d/status && echo two at a time; "
+            local waits = start("lock", "-w", "60", "key", "--", "sh", "-c",
+                                (is_alive .. is_alive .. "true"):format(pid, child))
+            assert.same({ code = 0 }, waits:wait(), waits:err())
+            assert.equal("", waits:out())
+            assert.equal("TERM\n", read "told")
+            assert.is_false(command.alive(child))
+        end)
+    end
+
+    it("ends at its exptime although nobody reads the messages, which appear later", function()
+        local line = "(head -c 65536 /dev/zero; exec %s lock --exptime 0.3 --kill-after 0.3 key -- sh -c '%s' 2>&1) | "
+                     .. "(until [ -e '%s' ]; do sleep 0.01; done; tr -d '\\0')"
+        local script = "trap \"\" TERM; exec 2>/dev/null; echo $$ >" .. command.path "pid"
+                       .. "; while :; do sleep 0.01; done"
+        local process = start("-c", line:format(command.program, script, command.path "go"), { PROGRAM = "/bin/sh" })
+        local pid = pid_in "pid"
+        assert(await(function() return not command.alive(pid) end))
+        assert.is_true(is_free())
+        command.write("go", "")
+        process:wait()
+        assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())
+    end)
+
+    it("has no TERM before its exptime if holdfast lock is killed", function()
+        local process, pid = hold("READY; exec sleep 600", "--exptime", "600")
+        guard_of(process)
+        process:signal(command.KILL)
+        command.sleep(0.5)
+        assert.is_true(command.alive(pid))
+        assert.is_false(is_free())
+    end)
+
     it("is not asked for KILL without a process that could send it", function()
         assert.matches("%-%-no%-fork and %-%-kill%-after cannot be combined",
                        world.refused(64, "", "lock", "-F", "--kill-after", "1", "key", "--", "true"))
@@ -1060,6 +1106,135 @@ describe("holdfast lock --replace", function()
             local err = world.refused(64, "", joined({ "lock", "--replace" }, words, { "key", "true" }))
             assert.matches("%-%-replace ", err)
         end
+    end)
+end)
+
+
+describe("holdfast lock --upgrade", function()
+    command.fixture()
+
+    -- Runs lines of sh, in which $HF is the command, and descriptor 9 a file. Returns the process.
+    local function script(lines)
+        return start("-c", ("HF='%s'; exec 9>'%s'\n"):format(command.program, command.path "file") .. lines,
+                     { PROGRAM = "/bin/sh" })
+    end
+
+    -- Starts a job that shares the key, and upgrades it when the file `go` exists. It writes the status, and runs on.
+    local function reader(go, options)
+        return hold(("READY; until [ -e '%s' ]; do sleep 0.01; done; %s lock --upgrade %s key; echo $?; exec sleep 600")
+                    :format(command.path(go), command.program, options or ""), "-s")
+    end
+
+    local function await_waiter()
+        assert(await(function() return select(2, run("locks", "--waiting")):find("waits", 1, true) end))
+    end
+
+    it("makes the shared lock of a descriptor or of a job exclusive, with its fencing number", function()
+        local process = script [[
+            show() { $HF locks | cut -f 2-5; }
+            $HF lock -s --fd 9 key; show >before; $HF lock --upgrade --fd 9 key
+            show; show | sed s/write/read/ | cmp - before; $HF lock -q -s -n key true; echo $?
+            $HF lock --upgrade --fd 9 key; echo $?; $HF unlock --fd 9; show
+            $HF lock --fd 9 dict key; $HF lock --upgrade -x --fd 9 dict key; echo $?; $HF unlock --fd 9
+            $HF lock -s key -- sh -c '"$0" lock --upgrade key; echo $?; "$0" locks | cut -f 2-4' $HF
+            show; rm before
+        ]]
+        assert.same({ code = 0 }, process:wait())
+        assert.same("", process:err())
+        local number = process:out():match "(%d+)"
+        assert.equal(("key\trwlock\twrite\t%s\n1\n0\n0\n0\nkey\trwlock\twrite\n"):format(number), process:out())
+    end)
+
+    it("waits for other readers, lets no reader in before, and is before a writer", function()
+        local other, process = hold("READY; exec sleep 600", "-s"), reader "go"
+        local writer = start("lock", "key", "true")
+        await_waiter()
+        command.write("go", "")
+        assert(await(function() return select(2, run("locks", "--waiting")):find("waits.*waits") end))
+        assert.equal(1, attempt("-s"))
+        assert.equal("", process:out())
+        other:signal(command.TERM)
+        assert(await(function() return process:out() == "0\n" end), process:err())
+        assert.is_nil(writer:wait(0))
+        process:signal(command.TERM)
+        assert.same({ code = 0 }, writer:wait())
+    end)
+
+    it("names another holder when it is refused, and not its own", function()
+        local first = reader "never"
+        local _, pid = hold("READY; exec sleep 600", "-s")
+        first:signal(command.TERM)
+        first:wait()
+        for options, more in pairs { ["-n"] = "", ["-w 0.2 -E 9"] = "; waited for 0.2 s" } do
+            local process = reader("go", options)
+            command.write("go", "")
+            assert(await(function() return process:out() ~= "" end))
+            assert.equal(more == "" and "1\n" or "9\n", process:out())
+            assert.matches(('^holdfast: "key" is shared by pid %d %%(%%a+%%) for [%%d.]+ s%s\n$'):format(pid, more),
+                           process:err())
+            process:signal(command.TERM)
+            process:wait()
+        end
+    end)
+
+    it("gets deadlock at once if another reader waits to upgrade, which continues when it ends", function()
+        local first, second = reader "first", reader("second", "-E 9")
+        command.write("first", "")
+        await_waiter()
+        command.write("second", "")
+        assert(await(function() return second:out() == "9\n" end), second:err())
+        assert.equal('holdfast: cannot upgrade "key": deadlock: another process that shares it is also waiting '
+                     .. 'to upgrade; release this lock, and start again\n', second:err())
+        assert.equal("", first:out())
+        second:signal(command.TERM)
+        assert(await(function() return first:out() == "0\n" end), first:err())
+    end)
+
+    it("leaves the shared lock if it is killed", function()
+        hold("READY; exec sleep 600", "-s")
+        local process = script [[$HF lock -s --fd 9 key; $HF lock --upgrade --fd 9 key & echo $!; wait; exec sleep 600]]
+        await_waiter()
+        assert.equal(1, attempt("-s"))
+        command.kill(tonumber(process:out()), command.KILL)
+        assert(await(function() return attempt("-s") == 0 end))
+    end)
+
+    for _, way in ipairs { "while it waits", "while it is stopped" } do
+        it("does not report a lock whose keeper is killed " .. way, function()
+            local other = hold("READY; exec sleep 600", "-s")
+            local process = script [[
+                $HF lock -s --fd 9 key
+                $HF lock --upgrade --fd 9 key & echo $!; wait $!; echo $?; exec sleep 600
+            ]]
+            await_waiter()
+            local upgrade, keeper = tonumber(process:out()), nil
+            for line in select(2, run("locks")):gmatch "[^\n]+" do
+                keeper = tonumber(line:match "\t(%d+)\tsh\t") or keeper
+            end
+            if way:find "stopped" then
+                command.kill(upgrade, STOP)
+                other:signal(command.TERM)
+                other:wait()
+            end
+            command.kill(keeper, command.KILL)
+            assert(await(function() return not command.alive(keeper) end))
+            command.kill(upgrade, CONT)
+            assert(await(function() return process:out() == upgrade .. "\n76\n" end), process:out() .. process:err())
+        end)
+    end
+
+    it("is refused for a lock that the caller does not hold", function()
+        local process = script [[
+            exec 8>&9 7>/dev/null
+            $HF lock --upgrade --fd 9 key; echo $?
+            $HF lock -s --fd 9 key; $HF lock --upgrade --fd 7 key; echo $?
+            $HF lock --upgrade --fd 8 key; echo $?; $HF unlock --fd 9
+            $HF lock -s --fd 9 key; HOLDFAST_TOKEN=1 $HF lock --upgrade key; echo $?
+        ]]
+        assert.same({ code = 0 }, process:wait())
+        assert.equal("76\n76\n0\n76\n", process:out())
+        assert.equal(('holdfast: cannot upgrade "key": %s does not hold it\n'):rep(3)
+                     :format("descriptor 9", "descriptor 7", "this job"), process:err())
     end)
 end)
 

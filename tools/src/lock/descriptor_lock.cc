@@ -75,7 +75,7 @@ Descriptor open_again(int fd) {
   return {};
 }
 
-/// Adds the pids of all keepers of the file, whatever descriptor they watch.
+/// Adds the pids of the keepers whose bytes conflict with a lock of `own`.
 void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
@@ -260,16 +260,23 @@ int lock_descriptor(const LockOptions& options) {
   return open_again(options.fd).get() >= 0 ? start_keeper(options) : take_descriptor(options);
 }
 
+// A descriptor does not see the locks of its own open file description.
+std::set<pid_t> keepers_of_descriptor(int fd) {
+  const Descriptor again = open_again(fd);
+  struct flock any = bytes(F_WRLCK, kBytes, 1);
+  const bool can_have_locks = ::fcntl(fd, F_OFD_GETLK, &any) == 0;  // not if it is open with O_PATH
+  if (again.get() < 0 || !can_have_locks) return {};
+  std::set<pid_t> keepers = keepers_of(again.get());
+  for (const pid_t keeper : keepers_of(fd)) keepers.erase(keeper);
+  return keepers;
+}
+
 int unlock_descriptor(int fd) {
-  Descriptor own = open_again(fd);
-  if (own.get() < 0) return 0;
   std::map<pid_t, Descriptor> keepers;
-  for (const pid_t keeper : keepers_of(own.get())) keepers[keeper] = open_keeper(keeper);
+  for (const pid_t keeper : keepers_of_descriptor(fd)) keepers[keeper] = open_keeper(keeper);
   struct flock all = bytes(F_UNLCK, kBytes, kPids * kKinds);
   ::fcntl(fd, F_OFD_SETLK, &all);
-  // The rest belongs to other descriptors of the file.
-  for (const pid_t keeper : keepers_of(own.get())) keepers.erase(keeper);
-  own.reset();  // wakes the keepers
+  open_again(fd);  // wakes the keepers
   int ended = 0;
   for (const auto& [pid, process] : keepers) {
     if (process.get() < 0) continue;

@@ -8,12 +8,19 @@
 // file, which wakes the keeper.
 #pragma once
 
+#include <sys/types.h>
+
+#include <set>
+
 #include "lock/lock_options.h"
 
 namespace holdfast::cli {
 
 /// Takes the lock of the options for their descriptor, and leaves a keeper. Returns the exit status.
 int lock_descriptor(const LockOptions& options);
+
+/// Returns the pids of the keepers that hold locks of the descriptor.
+std::set<pid_t> keepers_of_descriptor(int fd);
 
 /// Ends all locks of the descriptor that lock_descriptor() took, and waits for the end of their keepers. Returns how
 /// many there were.

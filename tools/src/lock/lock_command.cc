@@ -9,6 +9,7 @@
 #include "holdfast.h"
 #include "lock/descriptor_lock.h"
 #include "lock/lock_options.h"
+#include "lock/upgrade.h"
 #include "lock/wrapper.h"
 
 namespace holdfast::cli {
@@ -35,6 +36,7 @@ int run_lock(Arguments& arguments) {
   // Others may truncate files during a wait. The command does not inherit this.
   static_cast<void>(holdfast_guard_sigbus());
   try {
+    if (options.upgrade) return upgrade_lock(options);
     return options.fd >= 0 ? lock_descriptor(options) : run_under_lock(options);
   } catch (const std::exception& error) {
     say("{}", error.what());
@@ -60,7 +62,8 @@ const Subcommand kLock{
     "       holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
     "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
     "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-    "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY",
+    "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY\n"
+    "       holdfast lock --upgrade [--fd N] [OPTIONS] [DICTIONARY] KEY",
     "Run a command while holding a lock.",
     R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the command
 and what it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
@@ -71,7 +74,8 @@ Exit status: the command's, or 128 + n if signal n killed it; otherwise
    1  the lock is held, or the wait timed out (see -E)
   64  invalid command line               73  the dictionary cannot be opened
   69  the command cannot be run          75  no agent is running, or the store does not answer
-  71  a system call failed               76  the lock was lost while the command ran)",
+  71  a system call failed               76  the lock was lost while the command ran
+With --upgrade, 1 may also mean a deadlock, and 76 means that the lock is not held.)",
     run_lock,
     lock_status::kUsage};
 

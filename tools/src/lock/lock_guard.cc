@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "cli/descriptor.h"
 #include "inspect/proc.h"
@@ -33,6 +34,7 @@ constexpr int kLookAtJobEveryMs = 100;
 struct Guarded {
   std::string key;
   FoundJob job;
+  LockEnd lock_end;
 };
 
 /// Keeps nothing else open, so that no pipe and no file system waits for the guard.
@@ -55,9 +57,48 @@ bool is_gone_or_stopped(int parent, pid_t pid) {
   return !stat || stat->is_stopped();
 }
 
+/// Ends a job whose lock ends, if no parent does.
+class EndOfJob {
+ public:
+  /// `command` and `parent` are pidfds.
+  EndOfJob(int command, int parent, const Guarded& guarded)
+      : command_(command), parent_(parent), job_(guarded.job), lock_end_(guarded.lock_end) {}
+
+  /// Does what is due. Returns in how many milliseconds to call it again.
+  int step() {
+    const double now = holdfast_now();
+    const auto ending = kill_at_ ? std::nullopt : lock_end_.due(now);
+    if (ending && is_gone_or_stopped(parent_, parent_pid_)) {
+      signal_job(SIGTERM);
+      kill_at_ = ending->kill_at;
+    }
+    if (kill_at_ && now >= *kill_at_) {
+      signal_job(SIGKILL);
+      kill_at_ = now + kLookAtJobEveryMs / 1e3;  // members may have started others
+    }
+    constexpr double kLongestMs = 1e9;
+    const double next = kill_at_ ? *kill_at_ : lock_end_.next(now);
+    return static_cast<int>(std::clamp((next - now) * 1e3, 0.0, kLongestMs)) + 1;
+  }
+
+ private:
+  void signal_job(int signal) const {
+    ::syscall(SYS_pidfd_send_signal, command_, signal, nullptr, 0);  // it may have cleared its environment
+    for (const pid_t member : marked_members(job_))
+      if (member != job_.command) ::kill(member, signal);
+  }
+
+  const int command_;
+  const int parent_;
+  const pid_t parent_pid_ = ::getppid();
+  const FoundJob& job_;
+  LockEnd lock_end_;
+  std::optional<double> kill_at_;
+};
+
 /// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
 /// keep waiters waiting, or has had enough time.
-void await_end_of_job(int parent, const FoundJob& job) {
+void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const pid_t pid = ::getppid();
   int idle = 0;  // milliseconds since a member was last seen
   while (idle < kParentMs) {
@@ -67,7 +108,7 @@ void await_end_of_job(int parent, const FoundJob& job) {
                                          (!alone && !descending_members(pid, job.command, job.group, {}).empty()));
     if (alone && !has_members) return;
     idle = has_members ? 0 : idle + kLookAtParentEveryMs;
-    ::poll(nullptr, 0, has_members ? kLookAtJobEveryMs : kLookAtParentEveryMs);
+    ::poll(nullptr, 0, std::min(end.step(), has_members ? kLookAtJobEveryMs : kLookAtParentEveryMs));
   }
 }
 
@@ -83,9 +124,10 @@ void await_end_of_job(int parent, const FoundJob& job) {
   const auto [life, keeper, use] = hold.descriptors();
   close_all_but({child, parent, life, keeper, use});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
+  EndOfJob end(child, parent, guarded);
   pollfd ended{child, POLLIN, 0};
-  while (::poll(&ended, 1, -1) <= 0) continue;
-  await_end_of_job(parent, guarded.job);
+  while (::poll(&ended, 1, end.step()) <= 0) continue;
+  await_end_of_job(parent, guarded.job, end);
   acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can get the lock
   hold.end();
   std::_Exit(EXIT_SUCCESS);
@@ -93,14 +135,14 @@ void await_end_of_job(int parent, const FoundJob& job) {
 
 }  // namespace
 
-bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& key) {
+bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end) {
   end();
   pid_ = 0;
 #ifdef SYS_pidfd_open
   const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (end.get() < 0 || self.get() < 0 || !share_memory()) return false;
-  const Guarded guarded{key, {make_job_mark(child), child, group}};
+  const Guarded guarded{key, {make_job_mark(child), child, group}, lock_end};
   pid_ = ::fork();
   if (pid_ == 0) guard(end.get(), self.get(), guarded, hold, *acts_);
 #endif

@@ -1,5 +1,5 @@
-// A process that ends a hold when the job has ended, even if all other processes are gone. A living parent gives the
-// lock back as its holder would, so the guard lets it act first.
+// A process that ends a hold when the job has ended, and ends the job when it must, even if all other processes are
+// gone. A living parent does both as its holder would, so the guard lets it act first.
 #pragma once
 
 #include <sys/types.h>
@@ -7,6 +7,7 @@
 #include <atomic>
 #include <string>
 
+#include "lock/lock_end.h"
 #include "lock/lock_hold.h"
 
 namespace holdfast::cli {
@@ -20,7 +21,7 @@ class LockGuard {
   /// Guards a child that has this hold and its job in the process group `group`, instead of the guard's previous hold.
   /// Returns false on failure: then only the caller and the job can end the hold. REQUIRES: the child is not reaped
   /// yet.
-  bool start(pid_t child, pid_t group, Hold& hold, const std::string& key);
+  bool start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end);
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }

@@ -33,7 +33,7 @@ bool is_shell(const std::string& word) {
 class LockParser {
  public:
   explicit LockParser(Arguments& arguments) : arguments_(arguments) {
-    arguments_.pass_on_from_dashes({"--command", "--fd"}, kNamesMax, is_shell);
+    arguments_.pass_on_from_dashes({"--command", "--fd", "--upgrade"}, kNamesMax, is_shell);
     arguments_.add_version("-V,--version", holdfast_version());
     add_flags();
     add_values();
@@ -85,6 +85,9 @@ class LockParser {
     arguments_.add_flag("--replace", options_.replace,
                         "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
                         "10 seconds), and take its place");
+    arguments_.add_flag("--upgrade", options_.upgrade,
+                        "Make the shared lock of this job, or of the descriptor of --fd, exclusive; takes\n"
+                        "no COMMAND");
     arguments_.add_flag("-u,--unlock", unlock_, "Not supported; use holdfast unlock");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
     arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
@@ -183,8 +186,10 @@ class LockParser {
   }
 
   std::string read_command() {
-    if (options_.fd >= 0) {
-      if (by_shell_ || has_command_) return "--fd takes no command: the lock lasts until the descriptor is closed";
+    if (options_.fd >= 0 || options_.upgrade) {
+      if (by_shell_ || has_command_)
+        return options_.upgrade ? "--upgrade takes no command: the lock is held already"
+                                : "--fd takes no command: the lock lasts until the descriptor is closed";
       options_.command = {caller_name()};
       return {};
     }
@@ -216,6 +221,13 @@ class LockParser {
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
+    }
+    if (options_.upgrade) {
+      if (options_.fd < 0 && std::getenv("HOLDFAST_TOKEN") == nullptr)
+        return "--upgrade needs --fd N outside a job: $HOLDFAST_TOKEN is not set";
+      if (options_.has_company() || options_.no_fork || options_.close || options_.kill_after || options_.replace ||
+          exptime_ || !options_.why.empty())
+        return "--upgrade can be combined only with --fd, -x, -n, -w, -E, -q, --verbose, --dir and --user";
     }
     if (options_.fd >= 0 && (options_.no_fork || options_.close || options_.kill_after || options_.replace))
       return "--fd cannot be combined with --no-fork, --close, --kill-after and --replace: there is no job";
@@ -272,6 +284,7 @@ std::string default_shell() {
 
 std::string objection_of_cluster(const LockOptions& options) {
   if (options.shared) return "-s is not supported in a cluster: its locks are exclusive";
+  if (options.upgrade) return "--upgrade is not supported in a cluster: its locks are exclusive";
   if (options.fd >= 0) return "--fd is not supported in a cluster: nothing would tell the caller that the lock is lost";
   if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
   if (options.replace) return "--replace is not supported in a cluster: the job may run on another machine";

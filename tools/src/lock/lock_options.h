@@ -37,6 +37,7 @@ struct LockOptions {
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
   bool replace = false;
+  bool upgrade = false;
   int fd = -1;    // the caller's descriptor to which the lock belongs; -1: the lock belongs to a command
   int file = -1;  // the descriptor whose flock(2) is taken, too; -1: none
   bool agent = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <ctime>
 
@@ -41,14 +42,17 @@ double seconds_since(const std::string& wall_ms) {
 
 }  // namespace
 
-std::string refusal(holdfast_dict* dict, const LockOptions& options) {
+std::string refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own) {
   const std::string key = quote(options.key);
-  holdfast_holder holder{};
+  std::array<holdfast_holder, 2> holders{};
   std::uint32_t count = 0;
   std::uint32_t waiters = 0;
-  const int code = holdfast_holders(dict, options.key.data(), options.key.size(), &holder, 1, &count, &waiters);
+  const int code = holdfast_holders(dict, options.key.data(), options.key.size(), holders.data(), 2, &count, &waiters);
   if (code != HOLDFAST_OK) return key + " is held";
+  const bool own_is_first = own != nullptr && own->sequence == holders.front().sequence;
+  if (own != nullptr && count > 0) --count;
   if (count == 0) return key + " is held";
+  const holdfast_holder& holder = own_is_first ? holders.back() : holders.front();
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
   const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;

@@ -10,8 +10,8 @@
 namespace holdfast::cli {
 
 /// Returns "\"nightly\" has been held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", without parts that are
-/// unknown.
-std::string refusal(holdfast_dict* dict, const LockOptions& options);
+/// unknown. The holder that has the lease `own` is not in the way.
+std::string refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own = nullptr);
 
 /// Returns the same for a holder on another machine of the cluster, from the agent's answer to HOLDFAST_ASK_HOLDER;
 /// empty: unknown.

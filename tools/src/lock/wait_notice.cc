@@ -16,11 +16,6 @@ namespace {
 
 constexpr const char* kClearLine = "\r\x1b[K";
 
-bool accepts_output() noexcept {
-  pollfd out{STDERR_FILENO, POLLOUT, 0};
-  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
-}
-
 std::size_t columns() noexcept {
   constexpr std::size_t kUsual = 80;
   winsize size{};
@@ -28,11 +23,16 @@ std::size_t columns() noexcept {
 }
 
 void write_out(const std::string& text) noexcept {
-  if (accepts_output()) [[maybe_unused]]
+  if (accepts_messages()) [[maybe_unused]]
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
 }  // namespace
+
+bool accepts_messages() noexcept {
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
+}
 
 WaitNotice::WaitNotice(bool wanted) : enabled_(wanted && ::isatty(STDERR_FILENO) == 1) {}
 

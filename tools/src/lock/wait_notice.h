@@ -6,6 +6,9 @@
 
 namespace holdfast::cli {
 
+/// Returns whether a message on standard error would not block.
+bool accepts_messages() noexcept;
+
 class WaitNotice {
  public:
   /// `wanted`: false shows nothing. Neither does a standard error that is no terminal.

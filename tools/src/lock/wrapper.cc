@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -26,11 +27,13 @@
 #include "lock/child.h"
 #include "lock/job.h"
 #include "lock/lock_agent.h"
+#include "lock/lock_end.h"
 #include "lock/lock_guard.h"
 #include "lock/lock_hold.h"
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
 #include "lock/replacement.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -66,9 +69,11 @@ class Wrapper {
       pass_signals();
       reap();
       look();
+      if (accepts_messages()) print_reports();
     }
     end_hold();
     agent_.stop();
+    print_reports();
     return end_as_command();
   }
 
@@ -124,24 +129,16 @@ class Wrapper {
     grant_ = word.grant;
     hold_ = std::move(word.hold);
     given_back_ = false;
-    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key);
+    lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
+    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
-    if (grant_.in_cluster) note_session();
-    if (options_.exptime > 0) end_ = grant_.time + options_.exptime;
-    if (!grant_.in_cluster && options_.exptime > 0) look_at_ = end_;
+    look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
   }
 
   /// The command has started: it did not give the lock back before.
   bool runs() const { return hold_ && !given_back_ && channel_.get() < 0; }
-
-  void note_session() {
-    look_at_ = holdfast_now();
-    holdfast_cluster state{};
-    if (attach()) holdfast_cluster_state(dict_, &state);
-    epoch_ = state.epoch;
-  }
 
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
@@ -234,13 +231,11 @@ class Wrapper {
     if (replaces()) replace();
     if (now < look_at_) return;
     look_at_ = now + kCheckSeconds;
-    if (runs() && !is_ending_ && now >= end_)
-      return end_job(fmt::format("the exptime of {} ({:g} s) has passed", quote(options_.key), options_.exptime));
-    if (!attach()) return;
-    if (options_.agent) agent_.ensure(dict_);
-    if (!runs() || is_ending_ || is_held()) return;
-    lost_ = true;
-    end_job(reason_of_loss());
+    if (options_.agent && attach()) agent_.ensure(dict_);
+    if (!runs() || is_ending_) return;
+    lost_ = grant_.in_cluster && attach() && !is_held();
+    if (lost_) return end_job({reason_of_loss(), options_.grace(), now + options_.grace()});
+    if (const auto ending = lock_end_->due(now)) end_job(*ending);
   }
 
   /// Returns whether others' jobs must end so that the command gets the lock.
@@ -256,20 +251,24 @@ class Wrapper {
   }
 
   /// Ends the job: TERM, and KILL after the time of grace.
-  void end_job(const std::string& reason) {
+  void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
-    signal_job(SIGTERM);  // before printing, which may take time
-    const double grace = options_.grace();
-    kill_at_ = std::min(kill_at_, holdfast_now() + grace);
-    say("{}; sending TERM to the job, and KILL after {:g} s", reason, grace);
+    signal_job(SIGTERM);
+    kill_at_ = std::min(kill_at_, ending.kill_at);
+    reports_.push_back(fmt::format("{}; sending TERM to the job, and KILL after {:g} s", ending.reason, ending.grace));
   }
 
   // Repeats it until nothing is left, because members may start others.
   void kill_job(double now) {
-    if (!is_killed_) say("{}: the job has not ended; sending KILL", quote(options_.key));
-    is_killed_ = true;
     signal_job(SIGKILL);
+    if (!is_killed_) reports_.push_back(quote(options_.key) + ": the job has not ended; sending KILL");
+    is_killed_ = true;
     kill_at_ = now + kCheckSeconds;
+  }
+
+  /// The job must end in time although nobody reads the messages, so they wait until they do not block.
+  void print_reports() {
+    for (const std::string& report : std::exchange(reports_, {})) say("{}", report);
   }
 
   // Attach only when needed: it takes a slot in the world.
@@ -300,7 +299,7 @@ class Wrapper {
     if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} was lost: {}", key, holdfast_error());
-    if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
+    if (in_cluster && lock_end_->epoch() != 0 && state.epoch != lock_end_->epoch())
       return fmt::format("{} was lost: this machine's session with the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
     return key + " was taken away: another process ended its grant";
@@ -362,17 +361,17 @@ class Wrapper {
   Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
-  bool waits_ = false;       // the child: the lock was held
-  bool given_back_ = false;  // by the child, before the command began
+  std::optional<LockEnd> lock_end_;  // with a hold
+  bool waits_ = false;               // the child: the lock was held
+  bool given_back_ = false;          // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
-  std::uint32_t epoch_ = 0;  // the epoch of the cluster session that granted the lock; 0: unknown
-  double end_ = kNever;      // when its exptime has passed
   double look_at_ = kNever;
   double kill_at_ = kNever;
   bool lost_ = false;
   bool is_ending_ = false;  // by end_job()
   bool is_killed_ = false;
-  bool is_refused_ = false;  // by replace()
+  std::vector<std::string> reports_;  // not printed yet
+  bool is_refused_ = false;           // by replace()
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};

@@ -290,6 +290,7 @@ int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_s
         WHY_MAX = 127,
         HOW_FAIR = 1,
         HOW_FIRST = 2,
+        HOW_ANY_OWNER = 4,
         HELD_LOCK = 0,
         HELD_RWLOCK = 1,
         HELD_SEMAPHORE = 2,

@@ -1,0 +1,65 @@
+#include "lock/lock_end.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "base/name.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+/// How often to check the session.
+constexpr double kCheckSeconds = 0.2;
+/// For processes to end after KILL, before the session ends.
+constexpr double kKillSeconds = 0.2;
+/// An agent renews a session when a third of its time has passed. The time of grace may take half of the rest, so that
+/// an agent or a store that fails briefly ends no job.
+constexpr double kShareOfSession = 1.0 / 3;
+
+}  // namespace
+
+LockEnd::LockEnd(const LockOptions& options, const Grant& grant, holdfast_dict* dict)
+    : options_(options),
+      dict_(grant.in_cluster ? dict : nullptr),
+      end_(options.exptime > 0 ? grant.time + options.exptime : std::numeric_limits<double>::infinity()) {
+  holdfast_cluster state{};
+  if (dict_ != nullptr) holdfast_cluster_state(dict_, &state);
+  epoch_ = state.epoch;
+}
+
+double LockEnd::next(double now) const {
+  const double soon = now + kCheckSeconds;
+  if (now >= end_) return soon;
+  return dict_ != nullptr ? std::min(end_, soon) : end_;
+}
+
+std::optional<LockEnd::Ending> LockEnd::due(double now) {
+  const double grace = options_.grace();
+  if (now >= end_)
+    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote(options_.key), options_.exptime), grace,
+                  end_ + grace};
+  return dict_ != nullptr ? end_of_session(now) : std::nullopt;
+}
+
+std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
+  holdfast_cluster state{};
+  const int code = holdfast_cluster_state(dict_, &state);
+  if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return std::nullopt;  // the dictionary was removed
+  longest_ = std::max(longest_, state.seconds);
+  const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_);
+  const double grace = std::min(options_.grace(), kShareOfSession * longest_);
+  if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
+  if (lost) return Ending{fmt::format("{} was lost", quote(options_.key)), options_.grace(), now + options_.grace()};
+  const double left = std::max(state.seconds - kKillSeconds, 0.0);
+  return Ending{
+      fmt::format("{} is about to be lost: this machine's session with the store of cluster {} was not renewed{}",
+                  quote(options_.key), quote(static_cast<const char*>(state.name)),
+                  code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
+      static_cast<double>(static_cast<std::int64_t>(left * 10)) / 10, now + left};
+}
+
+}  // namespace holdfast::cli
