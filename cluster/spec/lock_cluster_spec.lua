@@ -215,7 +215,8 @@ describe("holdfast lock in a cluster", function()
                 assert.equal("TERM\n", command.read "told")
                 assert.same({ code = 76 }, process:wait(), said(process))
                 assert.matches("^holdfast: \"key\" is about to be lost: this machine's session with the store of "
-                               .. 'cluster "main" was not renewed; sending TERM to the job, and KILL after [01]%.?%d* s\n',
+                               .. 'cluster "main" was not renewed; sending TERM to the job, '
+                               .. 'and KILL after [01]%.?%d* s\n',
                                process:err())
             end)
         end
