@@ -50,7 +50,7 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                         if (find_column(text)) return std::string();
                         return fmt::format("bad column {}: expected one of {}", quote(text), names_of_columns());
                       });
-  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key or holder", wanted.filter);
+  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key, holder or reason", wanted.filter);
   arguments.add_flag("-b,--batch", wanted.batch, "Print text; the default unless standard output is a terminal");
   arguments.add_number("-n,--count", "COUNT", "With --batch: exit after COUNT refreshes", wanted.count, {.least = 1});
 }
@@ -129,9 +129,8 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
 }
 
 int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::string& directory,
-                    [[maybe_unused]] const std::vector<std::string>& names) {
+                    [[maybe_unused]] const std::vector<std::string>& names, [[maybe_unused]] const Output& output) {
 #ifdef HOLDFAST_TOP
-  const Output output = output_for(Color::automatic);
   return run_top_live(view, directory, names, output.colours);
 #else
   fail("this holdfast was built without ncurses: use --batch");
@@ -147,7 +146,7 @@ void require(const std::vector<std::string>& names) {
 }
 
 int run_top(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   Wanted wanted;
   add_options(arguments, wanted);
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
@@ -166,7 +165,7 @@ int run_top(Arguments& arguments) {
     view.order().column = column;
   }
   if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
-  return run_on_terminal(view, directory, arguments.words());
+  return run_on_terminal(view, directory, arguments.words(), world.output());
 }
 
 }  // namespace
