@@ -279,7 +279,7 @@ describe("holdfast top --batch", function ()
             { { "--sort", "age" }, 'bad column "age": expected one of dictionary, key, kind, holder, held, waiters' },
             { { "-n", "0" }, 'bad number "0": expected 1 or more' },
             { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. '; there are: "there"' },
-            { { "--color", "blue" }, 'bad value "blue": expected always, never or auto' },
+            { { "--color=blue" }, 'bad value "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do
             world.refused(2, case[2], "top", "--batch", unpack(case[1]))

@@ -114,7 +114,7 @@ describe("The command line", function()
     it("may have an empty value in the same word or in the next, with the same meaning", function()
         for _, line in ipairs {
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
-            "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
+            "ls --dir", "ls --user", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
             "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
             "set --size --create NAME KEY VALUE", "incr --size --create NAME KEY", "doctor --held", "doctor --waiting",
             "incr --init NAME KEY", "incr --init-ttl NAME KEY", "lock --wait KEY",

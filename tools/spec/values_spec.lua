@@ -243,7 +243,7 @@ describe("holdfast", function ()
         { { "get", "values", long }, "bad key of 65536 bytes: expected 1 to 65535" },
         { { "get", "-e", "values", "a\\x0" }, 'bad escape in "a\\x0": expected \\xHH or \\\\' },
         { { "get", "--fast", "values", "a" }, 'unknown option "--fast"; accepted: --help, --dir, --user, --json' },
-        { { "get", "values", "a", "--color", "blue" }, '--color: bad value "blue": expected always, never or auto' },
+        { { "get", "values", "a", "--color=blue" }, '--color: bad value "blue": expected always, never or auto' },
         { { "set", "values", "a", "b", "--size", "1m" }, "--size needs --create" },
         { { "incr", "values", "a", "--persist" }, "--persist needs --create" },
         { { "set", "new", "a", "b", "--create", "--size", "1x" }, '--size: bad size "1x": expected a number of bytes' },
