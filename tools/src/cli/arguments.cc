@@ -222,7 +222,7 @@ std::string Arguments::help() const {
   std::string text = fmt::format("{}\nUsage: {} [OPTIONS]{}{}\n\nOptions:\n", command_.description, full_name(), blank,
                                  command_.usage);
   for (const Option& option : options_) {
-    const std::string value = option.type == nullptr   ? ""
+    const std::string value = option.type == nullptr ? ""
                               : option.needs_value() ? fmt::format(" {}", option.type)
                                                      : fmt::format("[={}]", option.type);
     text += help_line(fmt::format("{}{}", fmt::join(option.names, ","), value), option.text);

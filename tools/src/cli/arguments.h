@@ -1,9 +1,9 @@
 // Reads the command line of one command. All commands use the same rules.
 //
 // Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". An
-// optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts abbreviated names. If a value is given
-// twice, the last one counts. A negative number is a word, and so is everything after "--". `run`, `lock` and `flock`
-// pass words on to another program: these words are never options.
+// optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts
+// abbreviated names. If a value is given twice, the last one counts. A negative number is a word, and so is everything
+// after "--". `run`, `lock` and `flock` pass words on to another program: these words are never options.
 //
 // We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more lines than this parser.

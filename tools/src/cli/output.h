@@ -1,5 +1,5 @@
-// Prints results: columns and colours for people; one line per item with tab-separated fields for programs. All commands
-// decide here which form the output has, whether it has colours, and how wide it is.
+// Prints results: columns and colours for people; one line per item with tab-separated fields for programs. All
+// commands decide here which form the output has, whether it has colours, and how wide it is.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,8 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does; otherwise each character counts as one. ---
+// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does; otherwise each character counts as one.
+// ---
 
 /// Takes one UTF-8 character from the text, which must be valid and not empty.
 wchar_t next_character(std::string_view& text) noexcept;

@@ -36,8 +36,7 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
   arguments.add_optional("--color", "WHEN", "always",
                          "Print columns in colour: always (without WHEN), auto (default), never",
                          [this](const std::string& when) { return read_color(when, color_); });
-  if (prints == Prints::columns)
-    arguments.add_flag("--header", header_, "Print columns with titles, as on a terminal");
+  if (prints == Prints::columns) arguments.add_flag("--header", header_, "Print columns with titles, as on a terminal");
 }
 
 std::string WorldOptions::become() {

@@ -207,7 +207,8 @@ std::string in_words(const Overview& overview, const Output& output) {
     if (!std::exchange(shown[cluster], true)) text += in_words(overview.agents.at(cluster), output);
   }
   for (const auto& [cluster, agent] : overview.agents)
-    if (!shown.contains(cluster)) text += fmt::format("no dictionary: cluster {}\n{}", cluster, in_words(agent, output));
+    if (!shown.contains(cluster))
+      text += fmt::format("no dictionary: cluster {}\n{}", cluster, in_words(agent, output));
   return text;
 }
 

@@ -50,7 +50,8 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                         if (find_column(text)) return std::string();
                         return fmt::format("bad column {}: expected one of {}", quote(text), names_of_columns());
                       });
-  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key, holder or reason", wanted.filter);
+  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key, holder or reason",
+                      wanted.filter);
   arguments.add_flag("-b,--batch", wanted.batch, "Print text; the default unless standard output is a terminal");
   arguments.add_number("-n,--count", "COUNT", "With --batch: exit after COUNT refreshes", wanted.count, {.least = 1});
 }
@@ -93,7 +94,7 @@ void print_for_people(TopView& view, const Output& output) {
   for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
     std::vector<Table::Column> titles;
     for (const TopColumn& column : columns_of(pane))
-      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left});
+      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, !column.right});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
