@@ -704,7 +704,7 @@ describe("On a terminal holdfast top", function ()
         play [[
         t = Terminal(24, 80)
         t.until("109.lock")
-        t.until(lambda: len(re.findall(r"^commands +/var/\S*…\S*/10\d\.lock +ready1\.lua \d+ +\S+ \w+ +0 +-  *cop.*….*10\d$",
+        t.until(lambda: len(re.findall(r"^commands +/var/\S*…\S*10\d\.lock +ready1\.lua \d+ +\S+ \w+ +0 +-  *cop.*….*10\d$",
             t.text(), re.M)) == 10, "ten rows")
         assert re.match("DICTIONARY +KEY +HOLDER +HELD +WAITv +LONGEST +WHY", t.lines()[4]), t.text()
         t.type("\\WEEK 103\r")
@@ -773,8 +773,9 @@ describe("On a terminal holdfast top", function ()
         assert(command.await(function () return #rows(output("locks")) == 1 end))
         play [[
         t = Terminal(24, 80)
-        t.until("key")
-        pid = int(re.search(r"(?:sh|sleep) (\d+) ", t.text()).group(1))
+        holder = lambda: re.search(r"(?:sh|sleep) (\d+) ", t.text())
+        t.until(holder, "the holder")
+        pid = int(holder().group(1))
         new = []
         def hand_over():
             new.append(subprocess.Popen([program, "lock", "key", "sleep", "600"], stdin=subprocess.DEVNULL))
@@ -783,17 +784,17 @@ describe("On a terminal holdfast top", function ()
         t.type("r")
         t.until("Release key of pid %d " % pid)
         subprocess.run([program, "release", "--yes", "commands", "key"], check=True)
-        t.until("sleep ")
+        t.until(lambda: holder() and int(holder().group(1)) != pid, "the next holder")
         t.type("y")
         t.until('cannot release "key" with token ')
         t.type("k")
         t.until("holder of key?")
-        holder = int(re.search(r"Send TERM to pid (\d+) ", t.text()).group(1))
-        assert holder != pid
+        other = int(re.search(r"Send TERM to pid (\d+) ", t.text()).group(1))
+        assert other != pid
         subprocess.run([program, "release", "--yes", "commands", "key"], check=True)
         t.type("y")
         t.until('was not signalled: it no longer holds "key"')
-        os.kill(holder, 0)
+        os.kill(other, 0)
         os.kill(pid, 0)
         t.type("q")
         t.ends(0)

@@ -153,17 +153,23 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
+// Leaves out columns at the right that do not fit, and elides others if that makes room.
 std::vector<std::size_t> Table::widths(std::size_t most) const {
   std::vector<std::size_t> widths;
   std::vector<std::size_t> least;
+  std::size_t needed = 0;  // if all are elided
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    least.push_back(columns_[i].elides ? kLeastElided : Part::kWhole);
     std::size_t width = std::strlen(columns_[i].title);
     for (const std::vector<Cell>& row : rows_) width = std::max(width, width_of(row[i].text));
+    least.push_back(columns_[i].elides ? kLeastElided : width);
+    needed += std::min(width, least.back()) + (i == 0 ? 0 : kGap);
+    if (most != 0 && i != 0 && needed > most) break;
     widths.push_back(width);
   }
-  const std::size_t gaps = (columns_.size() - 1) * kGap;
-  if (most != 0) shrink(widths, least, most - std::min(most, gaps));
+  if (most == 0) return widths;
+  const std::size_t gaps = (widths.size() - 1) * kGap;
+  shrink(widths, least, most - std::min(most, gaps));
+  if (widths.size() == 1) widths.front() = std::min(widths.front(), most);
   return widths;
 }
 
@@ -172,34 +178,20 @@ std::size_t Table::width() const {
   return std::accumulate(all.begin(), all.end(), (all.size() - 1) * kGap);
 }
 
-// Columns that do not fit are left out.
 std::string Table::for_people(const Output& output) const {
   const std::vector<std::size_t> widths = this->widths(output.width);
   std::string lines;
-  const auto add = [&](std::size_t i, std::size_t& used, const std::string& whole, Style style) {
-    const bool last = i + 1 == columns_.size();
-    const std::size_t column = used + (i == 0 ? 0 : kGap);
-    used = column + widths[i];
-    if (output.width != 0 && column >= output.width) return;
-    const std::string blanks(widths[i] - std::min(widths[i], width_of(whole)), ' ');
+  const auto add = [&](std::size_t i, const std::string& whole, Style style) {
+    const std::string text = elide(whole, widths[i]);
+    const std::string blanks(widths[i] - width_of(text), ' ');
     const bool right = columns_[i].align == Align::right;
-    const std::string gap(i == 0 ? 0 : kGap, ' ');
-    const std::size_t before = right ? blanks.size() : 0;
-    if (output.width != 0 && column + before >= output.width) return;
-    const std::size_t room = output.width != 0 ? std::min(widths[i], output.width - column) : widths[i];
-    const std::string text = elide(whole, room - std::min(room, before));
-    lines += gap + (right ? blanks : "") + output.styled(text, style);
-    const bool fits = output.width == 0 || column + before + width_of(text) + blanks.size() <= output.width;
-    if (!right && !last && fits) lines += blanks;
+    const bool last = i + 1 == widths.size();
+    lines += std::string(i == 0 ? 0 : kGap, ' ') + (right ? blanks : "") + output.styled(text, style);
+    lines += last ? "\n" : right ? "" : blanks;
   };
-  std::size_t used = 0;
-  for (std::size_t i = 0; i < columns_.size(); ++i) add(i, used, columns_[i].title, Style::bold);
-  lines += "\n";
-  for (const std::vector<Cell>& row : rows_) {
-    used = 0;
-    for (std::size_t i = 0; i < row.size(); ++i) add(i, used, row[i].text, row[i].style);
-    lines += "\n";
-  }
+  for (std::size_t i = 0; i < widths.size(); ++i) add(i, columns_[i].title, Style::bold);
+  for (const std::vector<Cell>& row : rows_)
+    for (std::size_t i = 0; i < widths.size(); ++i) add(i, row[i].text, row[i].style);
   return lines;
 }
 

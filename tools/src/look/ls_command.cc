@@ -125,7 +125,7 @@ void print_list(SeenDictionaries& seen, const Output& output) {
                {"HITS", Align::right},
                {"EVICTED", Align::right},
                {"REPAIRED", Align::right},
-               {"PROCESSES"}});
+               {"PROCESSES", Align::left, true}});
   for (const Dictionary& dictionary : seen.dictionaries) table.add(row_of(dictionary, seen.users_of(dictionary)));
   if (!table.empty()) print(table.text(output));
   if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));

@@ -94,7 +94,7 @@ void print_for_people(TopView& view, const Output& output) {
   for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
     std::vector<Table::Column> titles;
     for (const TopColumn& column : columns_of(pane))
-      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, !column.right});
+      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {

@@ -162,7 +162,7 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
                                             {"waiters", "WAIT", 5, 8, true, false},
                                             {"wait", "LONGEST", 8, 5, true, false},
                                             {"contention", "CONT", 6, 3, true, false},
-                                            {"why", "WHY", 12, 6, false, false}};
+                                            {"why", "WHY", 12, 6, false, true}};
   static const std::vector<TopColumn> dictionaries{
       {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
       {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},

@@ -124,20 +124,22 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are truncated.
-/// Width that no column needs goes to the growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to columns that are elided: first to growing columns, the narrowest first, then to
+/// others. Width that no column needs goes to the first growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
-  const auto give = [&](std::size_t i, std::size_t most) {
-    const std::size_t part = std::min(left, most);
-    widths[i] += part;
-    left -= part;
+  const auto narrowest = [&](bool grows) {
+    std::size_t found = columns.size();
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const bool is_elided = columns[i].grows == grows && widths[i] != 0 && widths[i] < needs[i];
+      if (is_elided && (found == columns.size() || widths[i] < widths[found])) found = i;
+    }
+    return found;
   };
   for (const bool grows : {true, false})
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      if (columns[i].grows == grows && widths[i] != 0) give(i, needs[i] - std::min(needs[i], widths[i]));
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].grows && widths[i] != 0) give(i, left);
+    for (std::size_t i = narrowest(grows); left > 0 && i < columns.size(); i = narrowest(grows), --left) ++widths[i];
+  for (std::size_t i = 0; i < columns.size() && left > 0; ++i)
+    if (columns[i].grows && widths[i] != 0) widths[i] += std::exchange(left, 0);
 }
 
 /// Returns the width of each column that fits; 0 for a column that is left out.
@@ -278,7 +280,7 @@ void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message
   if (!view.remark().empty()) line = view.remark();
   if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
   if (view.prompt() == TopView::Prompt::filter) line = "Filter: " + view.typed();
-  if (view.prompt() == TopView::Prompt::request) line = view.question();
+  if (view.prompt() == TopView::Prompt::request) line = view.question(width());
   put_line(height() - 1, line, A_REVERSE);
 }
 

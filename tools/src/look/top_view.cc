@@ -162,15 +162,18 @@ void TopView::ask(int signal) {
   if (remark_.empty()) prompt_ = Prompt::request;
 }
 
-std::string TopView::question() const {
-  constexpr std::size_t kKey = 24;
+std::string TopView::question(std::size_t width) const {
+  constexpr std::size_t kLeastKey = 8;
   const std::string who = inspect::in_words(request_.holder);
-  const std::string key = elide(inspect::escaped(request_.key), kKey);
+  const Part key{inspect::escaped(request_.key), kLeastKey};
   const std::string others = request_.holder_count > 1 ? fmt::format(", one of {}", request_.holder_count) : "";
   if (request_.signal == kRelease)
-    return fmt::format("Release {} of {}, token {}{}? [y/N]", key, who, request_.grant.sequence, others);
-  return fmt::format("Send {} to {}, holder of {}{}? [y/N, k: {}]", name_of_signal(request_.signal), who, key, others,
-                     name_of_signal(signal_after(request_.signal)));
+    return line_of(
+        {{"Release "}, key, {fmt::format(" of {}, token {}{}? [y/N]", who, request_.grant.sequence, others)}}, width);
+  return line_of({{fmt::format("Send {} to {}, holder of ", name_of_signal(request_.signal), who)},
+                  key,
+                  {fmt::format("{}? [y/N, k: {}]", others, name_of_signal(signal_after(request_.signal)))}},
+                 width);
 }
 
 void TopView::answer(TopKey key, const std::string& typed) {

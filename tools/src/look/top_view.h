@@ -64,8 +64,8 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
-  /// Returns what Prompt::request asks.
-  std::string question() const;
+  /// Returns what Prompt::request asks, in at most `width` columns.
+  std::string question(std::size_t width) const;
   /// Returns the request that the user has confirmed since the last call.
   std::optional<TopRequest> take_confirmed() { return std::exchange(confirmed_, std::nullopt); }
   /// A message for the user, which remains until the next key.
