@@ -121,7 +121,8 @@ Table table_of(SeenLocks& seen, bool with_token) {
   using Align = Table::Align;
   std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY", Align::left, true}, {"KIND"}};
   if (with_token) columns.push_back({"TOKEN", Align::right});
-  columns.insert(columns.end(), {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY", Align::left, true}});
+  columns.insert(columns.end(),
+                 {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY", Align::left, true}});
   Table table(std::move(columns));
   for (const Lock& lock : seen.locks) {
     if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes, with_token));

@@ -171,14 +171,15 @@ int run_top(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kTop{"top",
-                      "Monitor locks and rates in a full-screen display",
-                      "[NAME...]",
-                      "Monitor a runtime directory: locks with their holders and waiters, and rates.",
-                      R"(On a terminal, top fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
-prints both tables repeatedly. A program gets tab-separated lines that begin with "world",
-"lock" or "dictionary", or with --json one object per refresh; holdfast(1) describes the
-fields.)",
-                      run_top};
+const Subcommand kTop{
+    "top",
+    "Monitor locks and rates in a full-screen display",
+    "[NAME...]",
+    "Monitor a runtime directory: locks with their holders and waiters, and rates.",
+    R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder, after
+a question; F1 shows all keys, q quits. Elsewhere, or with --batch, it prints both tables
+repeatedly. A program gets tab-separated lines that begin with "world", "lock" or "dictionary", or
+with --json one object per refresh; holdfast(1) describes the fields.)",
+    run_top};
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// What the keys r and k of `holdfast top` do after the user has confirmed it: release a lock, or signal its holder.
+// Implements the keys r and k of `holdfast top`: once the user has confirmed it, releases a lock or signals its holder.
 #pragma once
 
 #include <sys/types.h>
