@@ -954,6 +954,11 @@ describe("On a terminal holdfast top", function ()
         try:
             t.until("fresh")
             t.until("inside")
+            t.type(F3 + "inside\rk")
+            t.until(", stopped, holder of inside? [y/N, k: TERM]")
+            t.type("y")
+            t.until("sent CONT to pid ")
+            t.until(lambda: ", stopped" not in t.text().split("sent CONT")[0], "the end of the stop")
             t.type("q")
             t.ends(0)
         finally:

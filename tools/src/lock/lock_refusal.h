@@ -11,8 +11,8 @@
 
 namespace holdfast::cli {
 
-/// Returns "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", without parts that are unknown. The
-/// key and the reason may be elided. The holder that has the lease `own` is not in the way.
+/// Returns "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", without parts that are unknown.
+/// The key and the reason may be elided. The holder that has the lease `own` is not in the way.
 std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own = nullptr);
 /// Returns the quoted key as a part of a line.
 Part key_part(const LockOptions& options);

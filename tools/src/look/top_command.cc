@@ -25,7 +25,7 @@ namespace holdfast::cli {
 
 namespace {
 
-struct Wanted {
+struct TopOptions {
   std::optional<double> delay;
   std::optional<std::string> column;
   std::string filter;
@@ -33,7 +33,7 @@ struct Wanted {
   std::uint64_t count = 0;  // 0: unlimited
 };
 
-void add_options(Arguments& arguments, Wanted& wanted) {
+void add_options(Arguments& arguments, TopOptions& wanted) {
   arguments.add_value("-d,--delay", "SECONDS",
                       "Refresh every SECONDS; default: 2, or longer to stay within 1 % of a core",
                       [&](const std::string& text) {
@@ -114,8 +114,8 @@ void pause(double seconds) {
   while (::nanosleep(&time, &time) != 0) continue;
 }
 
-int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
-              const WorldOptions& world) {
+int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names,
+              const TopOptions& wanted, const WorldOptions& world) {
   const Output output = world.output();
   for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
     if (refreshes != 0) pause(view.pace().delay());
@@ -148,7 +148,7 @@ void require(const std::vector<std::string>& names) {
 
 int run_top(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::columns);
-  Wanted wanted;
+  TopOptions wanted;
   add_options(arguments, wanted);
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;

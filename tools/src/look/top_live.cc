@@ -111,7 +111,7 @@ class Live {
   }
 
   void begin_request(const TopRequest& request) {
-    end_request(request.signal == 0 ? release_.start(request) : send_signal(request));
+    end_request(request.signal == TopRequest::kNoSignal ? release_.start(request) : send_signal(request));
   }
 
   /// Shows what happened. Empty: it has not happened yet.

@@ -19,7 +19,9 @@ struct TopRequest {
   holdfast_lease grant{};
   inspect::Process holder;
   std::uint32_t holder_count = 1;  // of the key
-  int signal = 0;                  // for the holder; 0: release the grant
+  int signal = kNoSignal;          // for the holder; kNoSignal: release the grant
+
+  static constexpr int kNoSignal = 0;
 };
 
 /// Returns "TERM", "KILL" or "CONT".

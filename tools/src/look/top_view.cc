@@ -14,14 +14,12 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kRelease = 0;
-
 double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 /// Returns why nothing can be done about this grant; empty: it can.
 std::string objection_to(const TopRequest& request) {
   const std::string who = inspect::in_words(request.holder);
-  if (request.signal == kRelease)
+  if (request.signal == TopRequest::kNoSignal)
     return request.grant.sequence == 0
                ? fmt::format("cannot release {}: {} is still taking it", quote(request.key), who)
                : "";
@@ -134,7 +132,7 @@ void TopView::press_letter(const std::string& letter) {
   if (letter == ">") act(TopKey::next_column, "");
   if (letter == "<") act(TopKey::previous_column, "");
   if (letter == " " || letter == "p") paused_ = !paused_;
-  if (letter == "r") ask(kRelease);
+  if (letter == "r") ask(TopRequest::kNoSignal);
   if (letter == "k") ask(SIGTERM);
   if (letter == "+") pace_.stretch(kStep);
   if (letter == "-") pace_.stretch(1 / kStep);
@@ -158,6 +156,8 @@ void TopView::ask(int signal) {
   const holdfast_holder& holder = row.lock->holders.front();
   request_ = {row.dictionary,         row.key, {holder.owner, holder.sequence}, now_.user(holder.owner),
               row.lock->holder_count, signal};
+  // Any other signal but KILL would wait until somebody continues the process.
+  if (signal != TopRequest::kNoSignal && request_.holder.life == inspect::Life::stopped) request_.signal = SIGCONT;
   remark_ = objection_to(request_);
   if (remark_.empty()) prompt_ = Prompt::request;
 }
@@ -167,7 +167,7 @@ std::string TopView::question(std::size_t width) const {
   const std::string who = inspect::in_words(request_.holder);
   const Part key{inspect::escaped(request_.key), kLeastKey};
   const std::string others = request_.holder_count > 1 ? fmt::format(", one of {}", request_.holder_count) : "";
-  if (request_.signal == kRelease)
+  if (request_.signal == TopRequest::kNoSignal)
     return line_of(
         {{"Release "}, key, {fmt::format(" of {}, token {}{}? [y/N]", who, request_.grant.sequence, others)}}, width);
   return line_of({{fmt::format("Send {} to {}, holder of ", name_of_signal(request_.signal), who)},
@@ -178,7 +178,7 @@ std::string TopView::question(std::size_t width) const {
 
 void TopView::answer(TopKey key, const std::string& typed) {
   if (key == TopKey::none) return;
-  const bool changes = key == TopKey::text && typed == "k" && request_.signal != kRelease;
+  const bool changes = key == TopKey::text && typed == "k" && request_.signal != TopRequest::kNoSignal;
   if (changes) {
     request_.signal = signal_after(request_.signal);
     return;
