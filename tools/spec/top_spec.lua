@@ -715,6 +715,10 @@ describe("On a terminal holdfast top", function ()
             t.text(), re.M), "the whole row")
         t.type("q")
         t.ends(0)
+        t = Terminal(24, 80, LC_ALL="C")
+        t.until(lambda: re.search(r" /var/\S*~\S*100\.lock ", t.text()), "a row without letters beyond ASCII")
+        t.type("q")
+        t.ends(0)
         ]]
     end)
 
