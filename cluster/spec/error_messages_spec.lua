@@ -31,14 +31,14 @@ local SHOWN = {
     ["tools/src/lock/descriptor_lock.cc"] = { "holdfast: keeper of " },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/lock/lock_taker.cc"] = { "waits for the flock(2) of " },
-    ["tools/src/lock/wait_notice.cc"] = { "holdfast: waiting for " },
+    ["tools/src/lock/wait_notice.cc"] = { "waiting for " },
     ["tools/src/look/locks_command.cc"] = { " has been held by ", " is not held ", " (", ", child", ": --json ",
                                             "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
                                             "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
                                    "Press any key " },
-    ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for" },
+    ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for", "{}? [y/N, k" },
     ["tools/src/run/run_command.cc"] = { "holdfast: master " },
     ["tools/src/run/worker.cc"] = { "holdfast: worker " },
     ["tools/src/inspect/processes.cc"] = { "a dead process", "an unknown process" },
@@ -48,7 +48,7 @@ local SHOWN = {
 }
 -- Mistakes on a command line share one entry, because their messages explain themselves.
 local USAGE = {
-    "^bad ", "expected one of ", "^expected either VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
+    "^bad ", "expected one of ", "^expected either VALUE", "^: expected seconds from ", "^unknown ", "^no .*given",
     "^ after %-c ", "^: the command follows", "^%-%-agent.* needs? ", "^given twice", "^; unlike flock",
     " cannot be combined", "takes no value$", "^expected status, ", "--batch$", "not supported",
     "^there is nothing to unlock", "Try \"",

@@ -97,8 +97,9 @@ end)
 
 
 -- Turns the read lock of this object into the write lock, and waits for all other readers: upgrade([opts]), with
--- timeout and why. A write lock stays one. May yield, as lock() does. Returns the seconds waited; nil and "unlocked",
--- "timeout", "deadlock" and the keys, or another string of expire(). The object keeps its read lock unless it is lost.
+-- timeout and why. A write lock remains a write lock. May yield, as lock() does. Returns the seconds waited; nil and
+-- "unlocked", "timeout", "deadlock" and the keys, or another string of expire(). The object keeps its read lock unless
+-- it is lost.
 function _M.upgrade(self, opts)
     local grant, key = held_by(self, "upgrade")
     local timeout, why, _

@@ -215,7 +215,7 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// Returns the code of a wait that had no success. If a process of this machine holds the lock, the code is locked,
+/// Returns the code of a wait that did not succeed. If a process of this machine holds the lock, the code is locked,
 /// whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;

@@ -44,7 +44,7 @@ struct LockPolls {
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept;
 
-/// Returns whether a process that is alive, according to the kernel, has an unended grant of this lock.
+/// Returns whether a process that is alive, according to the kernel, has a grant of this lock that has not ended.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
 /// Releases the lease if nobody waits. REQUIRES: the lease belongs to this process.

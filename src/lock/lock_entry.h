@@ -60,7 +60,7 @@ inline bool does_grant_count(const Segment& segment, const GateFields* fields) n
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
 
-/// A lock in a transaction. REQUIRES: the lock is taken over (dict/lock_word.h), as transactions do.
+/// A lock in a transaction. REQUIRES: the lock is taken over (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
   /// Returns the lock that the transaction found. REQUIRES: it found a lock.
   static LockEntry of(Transaction& change) noexcept {
@@ -107,7 +107,7 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Gives the lease another end. `flush` is the flush epoch in which the lease was found live; a later flush still
+  /// Changes when the lease ends. `flush` is the flush epoch in which the lease was found live; a later flush still
   /// ends it.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));

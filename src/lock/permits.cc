@@ -163,7 +163,8 @@ class PermitsAttempt {
     return admit(exists, block, lease, chosen);
   }
 
-  /// Makes the reader that has the lease the writer. Sets `rival` to the owner of a reader that waits for the same.
+  /// Turns the reader that has the lease into the writer. Sets `rival` to the owner of another reader that waits to
+  /// become it.
   Code try_upgrade(const Lease& lease, Chosen& chosen, Token& rival) noexcept {
     rival = kNobody;
     if (lease.owner != contender_.self && !contender_.request.any_owner) return Code::not_owner;

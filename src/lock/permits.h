@@ -39,12 +39,12 @@ namespace holdfast {
 /// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Attempts once to make the reader of a rwlock that has the lease the writer. The lease stays as it is. A refused
+/// Attempts once to turn the reader that has the lease of a rwlock into the writer. The lease stays as it is. A refused
 /// waiter gets its position before all other waiters.
 ///
-/// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader waits for the same, so this one was
-/// not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a lock or permits of a
-/// semaphore.
+/// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader is already waiting to become the
+/// writer, so this one was not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a
+/// lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,

@@ -130,7 +130,7 @@ struct PermitsEntry {
   /// Gives the lease all permits, if no other holder has any. Sets `end_ms` to the end of the lease. Returns ok, locked
   /// (there are other holders), not_owner, corrupt.
   Code upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept;
-  /// Gives the lease another end, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, not_found
+  /// Changes when the lease ends, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, not_found
   /// (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
   /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, corrupt.

@@ -38,7 +38,7 @@ inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-/// Gives the lease another end. Returns ok, not_owner, not_found, timeout, busy, removed, system.
+/// Changes when the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder from now on; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;

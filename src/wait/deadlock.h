@@ -16,10 +16,10 @@
 //   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a number of its own. A
 //      task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did neither
 //      after T. So it did so before, and task i + 1 held the lock at T.
-// 3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
-//    the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
-//    that lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for all
-//    processors.
+//   3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
+//      the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
+//      that lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for
+//      all processors.
 //
 // Read the start time of a wait after a full fence, and the time of a check before a full fence. Then a check with a
 // later time sees what the task did before it waited.
@@ -76,7 +76,7 @@ class TrackedWait {
   bool going_on() const noexcept { return wait_.token != kNobody; }
 
   /// Returns the value of the table's changes() for which look() need not be called, or kNothing if it must be called.
-  /// For a wait for a lock with several holders it must always be called, because the lock may later have one holder,
+  /// For a wait for a lock with several holders, look() must always be called: the lock may later have one holder,
   /// which the table does not show.
   std::uint64_t quiet_at() const noexcept {
     return is_written_ && !in_cycle_ && wait_.blocker.known() ? changes_ : kNothing;

@@ -10,12 +10,12 @@ namespace holdfast {
 
 namespace {
 
-// The time from a notice to the check, in which the kernel drops the record lock, and other notices of the same death
-// arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this thread.
-// death_watch_test.cc has longer waits.
+// The time from a notice to the check, during which the kernel drops the record lock, and other notices of the same
+// death arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this
+// thread. death_watch_test.cc has longer waits.
 constexpr std::uint64_t kEarlyNs = 300'000;
 // The time from that check to a second check, which finds deaths that were too late for the first. If processes start
-// and exit all the time, there is one check in this time.
+// and exit all the time, there is one check per such period.
 constexpr std::uint64_t kAgainNs = 10'000'000;
 constexpr std::uint64_t kRetryNs = 30'000'000'000;
 

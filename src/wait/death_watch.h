@@ -9,8 +9,8 @@
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there
 // is one check every 10 ms, as often as without the thread. Other changes are posted to all processes of the world: a
-// flush, a removal, or an earlier end of a lease. The thread has its own descriptor table (close_range), so a host that
-// closes all descriptors closes none of the thread's, and no child inherits them.
+// flush, a removal, or a lease that now ends earlier. The thread has its own descriptor table (close_range), so a host
+// that closes all descriptors closes none of the thread's, and no child inherits them.
 //
 // A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends when no task
 // has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at short intervals.

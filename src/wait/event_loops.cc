@@ -14,7 +14,7 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend 1/kLookShare of the time on checks. The benchmark is "100 coroutines wait for one lock,
+/// The wake thread may spend 1/kLookShare of its time on checks. The benchmark is "100 coroutines wait for one lock,
 /// and nothing happens".
 constexpr std::uint64_t kLookShare = 100;
 

@@ -272,8 +272,8 @@ std::uint64_t ParkingLot::pause_of(const Slot& slot) const noexcept {
   return rests ? kRestNs : kLookNs * (rank_of(slot) + 1);
 }
 
-// Returns whether the waiter still has its position. A waiter loses it by a repair, which drops all queues, or if it
-// was woken and did not respond. A watcher loses it when it is woken.
+// Returns whether the waiter still has its position. A waiter loses it in a repair, which drops all queues, or if the
+// waiter was woken and did not respond. A watcher loses it when woken.
 bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
   return slot.place == 0 || is_queued(*slot.watch.shard, slot.place, waiter.self, waiter.number);
 }
@@ -395,8 +395,8 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- called by the death watch ---
 
-// Makes all parkers check after an event. The thread of the death watch does not check by itself, because it has other
-// descriptors than the process, and lacks the descriptor for asking the kernel about processes.
+// Makes all parkers check after an event. The thread of the death watch does not check by itself, because its
+// descriptors differ from the process's, and the one for asking the kernel about processes is missing.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

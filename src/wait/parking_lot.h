@@ -13,8 +13,8 @@
 // only if a process is stopped between its store and its post.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has either a descriptor for that loop to watch, or
-// a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. A thread that
-// distributes mail then makes the descriptor readable of each loop that has mail (event_loops.cc).
+// a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. For each loop
+// that has mail, a thread that distributes mail then makes the descriptor readable (event_loops.cc).
 //
 // Thread safety: any thread may make any call. The lot's mutex is never held while the thread sleeps or holds a shmtx.
 #pragma once
@@ -48,8 +48,9 @@ class World;
 
 /// The time within which the first waiter of a queue notices a release without a wake-up. For each later waiter this
 /// time is longer, by kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if
-/// the first waiter does not check, and this way a hundred waiting processes are not all awake all the time. The
-/// benchmark of this constant and the next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
+/// the first waiter does not check. The longer time keeps a hundred waiting processes from all being awake all the
+/// time. The benchmark of this constant and the next two is "1,000 that wait, and nothing happens"; takeover also
+/// covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// The interval between the checks of any waiter when a death watch is on. It is less than the time within which a

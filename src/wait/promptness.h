@@ -28,8 +28,8 @@ class Promptness {
   }
   /// Records that a waiter responded too late, after it had lost the position that was reserved for `claim_ns`. The
   /// waiter was woken at some time after the last step of a wait in this loop.
-  // The first value counts in full. Otherwise several slow loops that arrive together would delay the other loops for
-  // long, because a slow loop would miss its wake-up again and again until its delay is known.
+  // The first value counts in full. Otherwise several slow loops that arrive together would delay the other loops for a
+  // long time, because a slow loop would miss its wake-up repeatedly until its delay is known.
   void note_missed(std::uint64_t claim_ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t ns = std::max(claim_ns, now_ns - stepped_ns_.load(kRelaxed));
     if (delay_ns() == 0)
@@ -42,8 +42,8 @@ class Promptness {
   /// Records that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
-  /// Returns whether the thread may poll for a release now. After a poll, the thread pauses kRest times as long as the
-  /// poll took.
+  /// Returns whether the thread may poll for a release now. After a poll, the thread pauses for kRest times as long as
+  /// the poll took.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
   void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
     rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);

@@ -12,7 +12,7 @@
 // thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout is woken by mail and
 // by the timer through that descriptor.
 //
-// After a release, a descriptor becomes readable after about twice the time that a parker needs which sleeps by itself,
+// A release makes a descriptor readable in about twice the time in which it wakes a parker that sleeps by itself,
 // because the wake-up passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).

@@ -77,6 +77,12 @@ _holdfast() {
     return
   fi
   _holdfast_place "$command" "${subcommand[@]}"
+  # Bash makes three words of --color=WHEN.
+  if [[ $current == = ]]; then
+    place="value ${COMP_WORDS[COMP_CWORD - 1]}" current=""
+  elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == = ]]; then
+    place="value ${COMP_WORDS[COMP_CWORD - 2]}"
+  fi
   case $place in value*) _holdfast_value "${place#value }" && return ;; esac
   case $command:$place in
     run:0) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;

@@ -425,7 +425,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "key", "-n", "true" }, "no command was given" },
         { { "", "--", "true" }, "bad key: expected 1 to 65535 bytes, got 0" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
-        { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
+        { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds from 0 to 1e9, as in 2.5' },
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
         { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
@@ -1373,6 +1373,65 @@ describe("In a terminal holdfast lock", function()
             say("exit\n")
         ]]
         process:signal(command.TERM)
+    end)
+
+    it("elides the key before the reason and the holder if the terminal is narrow", function()
+        local key = "/var/lib/backup/jobs/of/the/whole/company/weekly/nightly.lock"
+        local holder = start("lock", "--why", "copies the tapes", key, "--", "sh", "-c", "echo on; exec sleep 600")
+        assert(await(function() return holder:out() == "on\n" end))
+        typing(([[
+            def wait(columns):
+                say("stty cols %d; unset COLUMNS; %s lock -w 1.5 KEY true\n" % (columns, program))
+                until("\x1b[K")
+                until("waiting for 1")
+                until("\r\x1b[K")
+                return "waiting for 1" + before
+            line = wait(200)
+            assert ' s: "KEY" has been held by pid ' in line, line
+            for columns in (100, 80):
+                line = wait(columns)
+                assert len(line) < columns and '\u2026' in line, line
+                assert ' has been held by pid ' in line and ' (sh) for ' in line, line
+                assert line.endswith('tapes"') or columns == 80 and line.endswith('apes"'), line
+            line = wait(30)
+            assert len(line) < 30 and line.endswith('tapes"'), line
+            say("COLUMNS=100 " + program + " lock -w 1.5 KEY true\n")
+            until("waiting for 1")
+            until("\r\x1b[K")
+            assert 80 < len(before) < 100, before
+            say("exit\n")
+        ]]):gsub("KEY", key))
+        holder:signal_group(command.KILL)
+    end)
+
+    it("leaves the line of a wait, and begins a new one, when a signal ends the wait", function()
+        local holder = hold("exec sleep 600", "--why", "full")
+        typing [[
+            for options in ("", "-F "):
+                say("sh -c 'trap : INT; %s lock %s-w 60 key true; echo after'\n" % (program, options))
+                until("waiting for 1")
+                until('"full"')
+                say("\x03")
+                until("\r\n")
+                assert before in ("", "^C"), repr(before)
+                until("after")
+                until("ready> ")
+            say(program + " lock key true\n")
+            until('waiting for 1')
+            until('"full"')
+            os.kill(int(open("/proc/%d/task/%d/children" % (pid, pid)).read()), 15)
+            until("\r\n")
+            assert before == "", repr(before)
+            until("Terminated")
+            until("ready> ")
+            say("trap '' INT; " + program + " lock -w 2.5 key true; echo status $?\n")
+            until('waiting for 1')
+            say("\x03")
+            until("waited for 2.5 s")
+            until("status 1")
+            say("exit\n")
+        ]]
+        holder:signal(command.TERM)
     end)
 
     it("passes a hang-up on to the command if it is the session leader", function()

@@ -1,8 +1,8 @@
 -- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and wait for
 -- no process.
 
-local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
-
+local command, json, shell, typing, world =
+    require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
 
 local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
@@ -25,9 +25,117 @@ local HOLDERS = [[
 ]]
 
 
+-- The longest line, in characters.
+local function width_of(text)
+    local most = 0
+    for line in text:gmatch "[^\n]+" do
+        most = math.max(most, #line:gsub("[\128-\191]", ""))
+    end
+    return most
+end
+
 local function listing()
     return shell.output("ls -lAi --time-style=full-iso " .. command.world())
 end
+
+
+describe("Commands that print columns", function ()
+    -- The words of each command, and what it prints only for people.
+    local COMMANDS = {
+        { { "ls" }, "NAME +SIZE +USED" },
+        { { "stat", "my_locks" }, "name +my_locks\n" },
+        { { "locks" }, "DICTIONARY +KEY +KIND" },
+        { { "top", "-b", "-n", "1", "-d", "0.1" }, "DICTIONARY +KEY +KIND" },
+        { { "doctor" }, "no problems in" },
+        { { "prune" }, "NAME +EXPIRED +FREED" },
+    }
+    local KEY = "/var/lib/backup/jobs/of/the/whole/company/weekly/nightly.lock"
+
+    -- Returns what the command prints into a pipe, with these words after its own.
+    local function piped(words, ...)
+        local all = { unpack(words) }
+        for _, word in ipairs { ... } do
+            all[#all + 1] = word
+        end
+        return output(unpack(all))
+    end
+
+    setup(function ()
+        command.set_up()
+        keep(([[
+            assert(require("resty.shdict").open("my_locks", { size = "64k" }))
+            assert(keep(require("resty.lock"):new("my_locks", { exptime = 3000 })):lock("%s", { why = "full" }))
+            ready()
+        ]]):format(KEY))
+    end)
+    teardown(command.tear_down)
+
+    it("print them into a pipe if --header asks, and with colours if --color asks", function ()
+        for _, case in ipairs(COMMANDS) do
+            local words, people = unpack(case)
+            local function check(has_columns, has_colours, ...)
+                local text = piped(words, ...)
+                local plain = text:gsub("\27%[%d*m", "")
+                assert.equal(has_columns, plain:find(people) ~= nil, words[1] .. text)
+                assert.equal(has_colours, text:find "\27" ~= nil, words[1] .. text)
+            end
+            check(false, false)
+            check(false, false, "--color=auto")
+            check(false, false, "--color=never")
+            check(true, false, "--header")
+            check(true, false, "--header", "--color=never")
+            check(true, false, "--header", { NO_COLOR = "1" })
+            check(true, true, "--color")
+            check(true, true, "--header", "--color=always")
+            check(true, true, "--color", { NO_COLOR = "1" })
+        end
+        for _, value in ipairs { "", "blue", "ALWAYS" } do
+            refused(2, ('--color: bad value "%s": expected always, never or auto'):format(value), "ls",
+                    "--color=" .. value)
+        end
+        refused(2, 'there is no dictionary "never"', "ls", "--color", "never")
+    end)
+
+    it("are as wide as COLUMNS says, or else the terminal", function ()
+        for _, words in ipairs { { "ls" }, { "locks" } } do
+            local whole = width_of(piped(words, "--header"))
+            assert.is_true(whole > 64, words[1])
+            assert.is_true(width_of(piped(words, "--header", { COLUMNS = "50" })) <= 50, words[1])
+            for _, columns in ipairs { "", "0", "wide", "-1" } do
+                assert.equal(whole, width_of(piped(words, "--header", { COLUMNS = columns })))
+            end
+            local name = words[1]
+            assert.is_true(width_of((world.in_terminal(60, name, { NO_COLOR = "1" }))) <= 60)
+            assert.is_true(width_of((world.in_terminal(60, name, { NO_COLOR = "1", COLUMNS = "50" }))) <= 50)
+            assert.equal(whole, width_of((world.in_terminal(60, name, { NO_COLOR = "1", COLUMNS = "500" }))))
+        end
+        assert.is_true(width_of(piped({ "top", "-b", "-n", "1", "-d", "0.1" }, "--header", { COLUMNS = "70" })) <= 70)
+    end)
+
+    it("elide the middle of a long key, so that its end and the holder remain", function ()
+        local text = world.in_terminal(80, "locks", { NO_COLOR = "1" })
+        assert.matches("\nmy_locks +/var/[^ ]*…[^ ]*%.lock +lock +pid %d+ %(ready%d%.lua%) ", text)
+        assert.truthy(piped({ "locks" }, "--header"):find(KEY, 1, true))
+        assert.truthy(world.in_terminal(80, "locks", "--wide", { NO_COLOR = "1" }):find(KEY, 1, true))
+    end)
+
+    it("are shown with titles and colours by less -R and watch --color", function ()
+        typing [[
+            import shutil
+            say(program + " locks --color --header | less -R -F -X\n")
+            until("\x1b[1mDICTIONARY\x1b[0m")
+            until("nightly.lock")
+            until("ready> ")
+            if shutil.which("watch"):
+                say("timeout 60 watch --color -t " + program + " locks --color\n")
+                until("DICTIONARY")
+                until("ly.lock")
+                say("\x03")
+                until("ready> ")
+            say("exit\n")
+        ]]
+    end)
+end)
 
 
 describe("holdfast ls", function ()
@@ -83,11 +191,9 @@ describe("holdfast ls", function ()
         assert.matches("^cache +1M +[%d.]+K +50 +50.0 %% +0 +0  1: ready1", second)
         assert.equal(head:find("SIZE", 1, true) + 3, (second:find "1M") + 1)
         assert.truthy(world.in_terminal(100, "ls", {}):find "\27%[1m")
-        assert.truthy(world.in_terminal(100, "ls", "--color", "always", { NO_COLOR = "1" }):find "\27%[1m")
+        assert.truthy(world.in_terminal(100, "ls", "--color", { NO_COLOR = "1" }):find "\27%[1m")
         assert.falsy(world.in_terminal(100, "ls", "--color=never", {}):find "\27")
-        for line in world.in_terminal(60, "ls", "--color=never", {}):gmatch "[^\n]+" do
-            assert.is_true(#line:gsub("[\128-\191]", "") <= 60, line)
-        end
+        assert.is_true(width_of((world.in_terminal(60, "ls", "--color=never", {}))) <= 60)
     end)
 
     it("prints JSON with the fields of the manual for programs", function ()
@@ -235,7 +341,7 @@ describe("holdfast locks", function ()
         assert.equal("dead", json.decode(output("locks", "--json")).locks[1].holders[1].state)
     end)
 
-    it("shows which process has waited for which as a tree", function ()
+    it("shows which process waits for which as a tree", function ()
         world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
@@ -290,7 +396,7 @@ describe("holdfast locks", function ()
             text = output("locks", "--waiting")
             return text:find "3 × true"
         end), text)
-        assert.matches("^a command has waited for its child, which has waited for the command:\n"
+        assert.matches("^a command waits for its child, which waits for the command:\n"
                        .. "  my_locks a has been held by pid %d+ %(sh%) for [%d.]+ s\n"
                        .. "    3 × true %(pid %d+, %d+, %d+%), children of pid %d+, have waited, "
                        .. "the longest for [%d.]+ s\n$",

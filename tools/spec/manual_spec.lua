@@ -83,7 +83,9 @@ describe("Completion in bash", function ()
             end
         end
         assert.same({ ["--waiting"] = true }, offered("locks", "--wa"))
-        assert.same({ auto = true, always = true }, offered("ls", "--color", "a"))
+        assert.same({ auto = true, always = true }, offered("ls", "--color", "=", "a"))
+        assert.same({ auto = true, always = true, never = true }, offered("ls", "--color", "="))
+        assert.same({ always = true }, offered("ls", "--header", "--color", "=", "al"))
     end)
 
     it("offers the columns of top", function ()

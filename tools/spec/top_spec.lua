@@ -141,6 +141,7 @@ describe("holdfast top --batch with contended locks", function ()
             assert.same({ lock[1], lock[2], lock[3], lock[4], lock[5], lock[6], lock[8] },
                         { found.dictionary, found.key, found.kind, tostring(found.holder.pid), found.holder.program,
                           found.holder.state, tostring(found.waiter_count) })
+            assert.same({ "a\\x09reason", "a\treason" }, { lock[11], found.why })
             assert.is_true(found.held > 0 and looks[2].locks[i].held >= found.held)
         end
         assert.equal(#dictionaries, #looks[1].dictionaries)
@@ -182,6 +183,7 @@ describe("holdfast top --batch with contended locks", function ()
         local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
         assert.truthy(text:find("DICTIONARY", 1, true))
         assert.truthy(text:find("3 keys held", 1, true), text)
+        assert.matches("\27%[1mWHY\27%[0m\n[^\n]*a\\x09reason", text)
     end)
 end)
 
@@ -273,13 +275,13 @@ describe("holdfast top --batch", function ()
     it("refuses bad options, and lists what it accepts", function ()
         member [[ assert(shdict.open("there", { size = "64k" })) ready() ]]
         for _, case in ipairs {
-            { { "--delay", "0" }, 'bad time "0": expected seconds, 0.1 to 3600, as in 0.5' },
-            { { "--delay", "nan" }, 'bad time "nan": expected seconds, 0.1 to 3600' },
+            { { "--delay", "0" }, 'bad time "0": expected seconds from 0.1 to 3600, as in 0.5' },
+            { { "--delay", "nan" }, 'bad time "nan": expected seconds from 0.1 to 3600' },
             { { "--delay", "1x" }, 'bad time "1x": expected seconds' },
             { { "--sort", "age" }, 'bad column "age": expected one of dictionary, key, kind, holder, held, waiters' },
             { { "-n", "0" }, 'bad number "0": expected 1 or more' },
             { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. ': it contains "there"' },
-            { { "--color", "blue" }, 'bad value "blue": expected always, never or auto' },
+            { { "--color=blue" }, 'bad value "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do
             world.refused(2, case[2], "top", "--batch", unpack(case[1]))
@@ -319,7 +321,7 @@ class Terminal:
         self.resize(rows, columns)
         self.before = termios.tcgetattr(self.slave)
         everything = dict(os.environ, TERM="xterm", LC_ALL="C.UTF-8")
-        everything.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"): everything.pop(name, None)
         everything.update(environment)
         self.process = subprocess.Popen([program, "top", "-d", "0.2", *words], stdin=self.slave, stdout=self.slave,
             stderr=self.slave, env=everything, start_new_session=True,
@@ -537,11 +539,19 @@ describe("On a terminal holdfast top with contended locks", function ()
             t.type("q")
             t.ends(0)
         t = Terminal(24, 80)
-        t.until("F10 Quit")
+        t.until("q Quit")
+        assert t.lines()[23].endswith("r Release k Signal p Pause q Quit"), t.text()
         t.resize(10, 40)
-        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
+        t.until(lambda: "slow" in t.text() and re.match("F1 Help .*….* q Quit$", t.lines()[9]), "40x10")
         t.resize(30, 120)
-        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
+        t.until(lambda: "slow" in t.text() and "q Quit" in t.lines()[29], "120x30")
+        t.type("q")
+        t.ends(0)
+        t = Terminal(24, 100, COLUMNS="70")
+        t.until(lambda: "slow" in t.text() and "q Quit" in t.text(), "70 columns")
+        t.resize(24, 110)
+        t.until(lambda: "slow" in t.text() and "q Quit" in t.text(), "70 columns again")
+        assert all(len(line) <= 70 for line in t.lines()), t.text()
         t.type("q")
         t.ends(0)
         ]]
@@ -606,8 +616,8 @@ describe("On a terminal holdfast top with contended locks", function ()
 
     it("has colours unless NO_COLOR is set or the terminal has none", function ()
         play [[
-        def colours(**environment):
-            t = Terminal(24, 80, **environment)
+        def colours(*words, **environment):
+            t = Terminal(24, 80, *words, **environment)
             seen = []
             control = t.control
             t.control = lambda found: (seen.append(found.group(0)), control(found))
@@ -618,10 +628,13 @@ describe("On a terminal holdfast top with contended locks", function ()
             return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
         assert colours()
         assert not colours(NO_COLOR="1")
+        assert not colours("--color=never")
+        assert colours("--color", NO_COLOR="1")
         assert not colours(TERM="vt100")
         t = Terminal(24, 80, TERM="dumb")
         t.process.wait(60)
-        t.take(0.2)
+        end = time.time() + 10
+        while "dumb" not in t.text() and time.time() < end: t.take(0.05)
         assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
         t.ends(2)
         ]]
@@ -667,13 +680,153 @@ describe("On a terminal holdfast top", function ()
         play [[
         t = Terminal(24, 80)
         t.until(lambda: all("held key number %d " % i in t.text() for i in range(1, 10)), "whole keys")
-        assert "~" not in t.text().split("room:")[1], t.text()
+        assert "…" not in t.text(), t.text()
         assert re.search(r"ready1.lua \d+ ", t.text()), t.text()
         assert re.search(r"reads, ~[0-9.]+ locks", t.text()), t.text()
         t.type("\t")
         t.until("~LOCKS")
         t.until(lambda: re.search(r"commands .*\d\.\d ms$", t.text(), re.M), "the end of a row")
-        assert "P99" in t.text() and "~ " not in t.text(), t.text()
+        assert "P99" in t.text() and "…" not in t.text(), t.text()
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("elides the middle of long keys and reasons at 80 columns, so that all other columns remain", function ()
+        member [[
+            assert(shdict.open("commands", { size = "1m" }))
+            for i = 100, 109 do
+                local lock = keep(require("resty.lock"):new("commands", { exptime = 3000 }))
+                assert(lock:lock("/var/lib/backup/jobs/of/the/company/" .. i .. ".lock",
+                                 { why = "copies the tapes of the week " .. i }))
+            end
+            ready()
+        ]]
+        play [[
+        t = Terminal(24, 80)
+        t.until("109.lock")
+        row = r"^commands +/var/\S*…\S*10\d\.lock +ready1\.lua \d+ +\S+ \w+ +0 +- +cop.*….*10\d$"
+        t.until(lambda: len(re.findall(row, t.text(), re.M)) == 10, "ten rows")
+        assert re.match("DICTIONARY +KEY +HOLDER +HELD +WAITv +LONGEST +WHY", t.lines()[4]), t.text()
+        t.type("\\WEEK 103\r")
+        t.until(lambda: "103.lock" in t.text() and "104.lock" not in t.text(), "the row with the reason")
+        t.resize(24, 200)
+        t.until(lambda: re.search(r"/var/lib/backup/jobs/of/the/company/103.lock .* copies the tapes of the week 103$",
+            t.text(), re.M), "the whole row")
+        t.type("q")
+        t.ends(0)
+        t = Terminal(24, 80, LC_ALL="C")
+        t.until(lambda: re.search(r" /var/\S*~\S*100\.lock ", t.text()), "a row without letters beyond ASCII")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("releases the selected lock, and signals its holder, only after a yes", function ()
+        local other = world.hold("mine", "other")
+        local held = world.hold("mine", "nightly", "--why", "full")
+        local found = rows(output("locks", "--prefix", "nightly"))[1]
+        play(([[
+        t = Terminal(24, 80, "mine")
+        t.until("nightly")
+        t.until("other")
+        t.type(F3 + "nightly\r")
+        question = "Release nightly of pid PID (sh), token TOKEN? [y/N]"
+        for answer in ("n", "\r", "\x1b", "k", " "):
+            t.type("r")
+            t.until(question)
+            t.type(answer)
+            t.until("F1 Help")
+        def locks():
+            return subprocess.run([program, "locks"], capture_output=True, text=True).stdout
+        assert "\tTOKEN\tPID\t" in locks(), locks()
+        t.type("r")
+        t.until(question)
+        t.type("y")
+        t.until('released "nightly" of pid PID (sh)')
+        t.until(lambda: t.row_of("full") < 0, "no lock")
+        assert "\tTOKEN\tPID\t" not in locks(), locks()
+        os.kill(PID, 0)
+        t.type("\x1b")
+        t.until("F1 Help")
+        t.type("k")
+        t.until("Send TERM to pid OTHER (sh), holder of other? [y/N, k: KILL]")
+        t.type("k")
+        t.until("Send KILL to pid OTHER (sh), holder of other? [y/N, k: CONT]")
+        t.type("k")
+        t.until("Send CONT to pid OTHER")
+        t.type("k")
+        t.until("Send TERM to pid OTHER")
+        t.type("n")
+        t.until("F1 Help")
+        os.kill(OTHER, 0)
+        t.type("ky")
+        t.until("sent TERM to pid OTHER (sh)")
+        t.until("no locks are held or waited for")
+        t.type("r")
+        t.type("k")
+        t.until("F1 Help")
+        t.type("q")
+        t.ends(0)
+        ]]):gsub("%u%u%u+", { TOKEN = found[5], PID = found[6],
+                              OTHER = rows(output("locks", "--prefix", "other"))[1][6] }))
+        assert.same({ code = 128 + command.TERM }, other:wait())
+        assert.is_nil(held:wait(0))
+    end)
+
+    it("neither releases a later grant nor signals a process that holds the lock no more", function ()
+        local first = command.start("lock", "key", "--", "sh", "-c", "exec sleep 600")
+        assert(command.await(function () return #rows(output("locks")) == 1 end))
+        play [[
+        t = Terminal(24, 80)
+        holder = lambda: re.search(r"(?:sh|sleep) (\d+) ", t.text())
+        t.until(holder, "the holder")
+        pid = int(holder().group(1))
+        new = []
+        def hand_over():
+            new.append(subprocess.Popen([program, "lock", "key", "sleep", "600"], stdin=subprocess.DEVNULL))
+            t.until(lambda: re.search(r" 1 +\S+ s", t.text()), "the waiter")
+        hand_over()
+        t.type("r")
+        t.until("Release key of pid %d " % pid)
+        subprocess.run([program, "release", "--yes", "commands", "key"], check=True)
+        t.until(lambda: holder() and int(holder().group(1)) != pid, "the next holder")
+        t.type("y")
+        t.until('cannot release "key" with token ')
+        t.type("k")
+        t.until("holder of key?")
+        other = int(re.search(r"Send TERM to pid (\d+) ", t.text()).group(1))
+        assert other != pid
+        subprocess.run([program, "release", "--yes", "commands", "key"], check=True)
+        t.type("y")
+        t.until('was not signalled: it no longer holds "key"')
+        os.kill(other, 0)
+        os.kill(pid, 0)
+        t.type("q")
+        t.ends(0)
+        for process in new: process.terminate()
+        ]]
+        first:signal_group(command.KILL)
+    end)
+
+    it("says why a holder cannot be signalled", function ()
+        local process = member [[
+            assert(shdict.open("gone", { size = "64k" }))
+            assert(keep(require("resty.lock"):new("gone", { exptime = 3000 })):lock("key"))
+            ready()
+        ]]
+        keep [[ assert(require("resty.shdict").open("gone")) ready() ]]
+        world.kill(process)
+        play [[
+        t = Terminal(24, 80)
+        t.until(", dead")
+        t.type("k")
+        t.until("cannot signal ")
+        t.until("it no longer exists")
+        t.type("r")
+        t.until("Release key of pid")
+        t.type("y")
+        t.until('released "key"')
         t.type("q")
         t.ends(0)
         ]]
@@ -805,6 +958,11 @@ describe("On a terminal holdfast top", function ()
         try:
             t.until("fresh")
             t.until("inside")
+            t.type(F3 + "inside\rk")
+            t.until(", stopped, holder of inside? [y/N, k: TERM]")
+            t.type("y")
+            t.until("sent CONT to pid ")
+            t.until(lambda: ", stopped" not in t.text().split("sent CONT")[0], "the end of the stop")
             t.type("q")
             t.ends(0)
         finally:

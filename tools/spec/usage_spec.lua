@@ -35,7 +35,7 @@ local REFUSED = {
     { { "run", "--workers", "2x", "SCRIPT" }, '--workers: bad number "2x"' },
     { { "run", "--workers", "[1,2]", "SCRIPT" }, '--workers: bad number "[1,2]"' },
     { { "run", "--workers=-1", "SCRIPT" }, '--workers: bad number "-1"' },
-    { { "run", "--grace", "-1", "SCRIPT" }, '--grace: bad time "-1": expected seconds, 0 to 86400' },
+    { { "run", "--grace", "-1", "SCRIPT" }, '--grace: bad time "-1": expected seconds from 0 to 86400' },
     { { "run", "--grace", "nan", "SCRIPT" }, '--grace: bad time "nan"' },
     { { "run", "--dict", "locks", "SCRIPT" }, '--dict: bad dictionary "locks": expected NAME=SIZE, as in my_locks=1m' },
     { { "run", "--dict", "=1m", "SCRIPT" }, "--dict: empty dictionary name: expected 1 to 250 bytes" },
@@ -115,7 +115,7 @@ describe("The command line", function()
     it("may have an empty value in the same word or in the next, with the same meaning", function()
         for _, line in ipairs {
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
-            "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
+            "ls --dir", "ls --user", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
             "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
             "set --size --create NAME KEY VALUE", "incr --size --create NAME KEY", "doctor --held", "doctor --waiting",
             "incr --init NAME KEY", "incr --init-ttl NAME KEY", "lock --wait KEY",

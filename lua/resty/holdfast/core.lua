@@ -202,7 +202,7 @@ local frames = {}
 -- The values and integers of all frames, in one array each. A call that needs only one of them then reads no table.
 local values = ffi_new("holdfast_value[?]", FRAMES)
 local integers = ffi_new("int[?]", FRAMES)
--- The number of frames in use. It is a C integer, because the remainder of a Lua number takes a division.
+-- The number of frames in use. It is a C integer, because computing the remainder of a Lua number takes a division.
 local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096

@@ -177,8 +177,8 @@ local function add_gate(families, name, handle)
 end
 
 
--- The first dictionary whose locks were not counted last time because the time was over. The next call begins with this
--- dictionary, so every dictionary is counted now and then.
+-- The first dictionary whose locks were not counted last time because the time had run out. The next call begins with
+-- this dictionary, so every dictionary is counted now and then.
 local left_out
 
 local function from_the_one_left_out(names)

@@ -63,6 +63,10 @@ void Arguments::add_file(const char* names, const char* text, std::string& path)
   });
 }
 
+void Arguments::add_optional(const char* name, const char* type, const char* otherwise, const char* text, Read read) {
+  options_.push_back({split_names(name), type, text, std::move(read), {}, otherwise});
+}
+
 void Arguments::add_version(const char* names, const std::string& version) {
   const auto shown = [line = fmt::format("{} {}\n", command_.program, version)] { return line; };
   options_.push_back({split_names(names), nullptr, "Print the version and exit", {}, shown});
@@ -124,7 +128,7 @@ Arguments::Word Arguments::end_of_own_words() const {
 bool Arguments::takes_next_word(const std::string& word) const {
   if (word.starts_with("--")) {
     const Option* const option = find(word);
-    return option != nullptr && option->type != nullptr;
+    return option != nullptr && option->needs_value();
   }
   for (std::size_t i = 1; i < word.size(); ++i) {
     const Option* const option = find(std::string{'-', word[i]});
@@ -172,7 +176,8 @@ void Arguments::read_long(Word& word) const {
   const std::string name = word->substr(0, equals);
   const Option* const option = find(name);
   if (option == nullptr) refuse_unknown(*word);
-  if (equals == std::string::npos) return option->type != nullptr ? read_next(*option, word) : take(*option, "");
+  if (equals == std::string::npos && option->needs_value()) return read_next(*option, word);
+  if (equals == std::string::npos) return take(*option, option->otherwise != nullptr ? option->otherwise : "");
   if (option->type != nullptr) return take(*option, word->substr(equals + 1));
   refuse(fmt::format("unexpected {}: {} takes no value", quote(*word), name));
 }
@@ -217,7 +222,9 @@ std::string Arguments::help() const {
   std::string text = fmt::format("{}\nUsage: {} [OPTIONS]{}{}\n\nOptions:\n", command_.description, full_name(), blank,
                                  command_.usage);
   for (const Option& option : options_) {
-    const std::string value = option.type != nullptr ? fmt::format(" {}", option.type) : "";
+    const std::string value = option.type == nullptr ? ""
+                              : option.needs_value() ? fmt::format(" {}", option.type)
+                                                     : fmt::format("[={}]", option.type);
     text += help_line(fmt::format("{}{}", fmt::join(option.names, ","), value), option.text);
   }
   return fmt::format("{}\n{}\n", text, command_.footer);

@@ -1,9 +1,9 @@
 // Reads the command line of one command. All commands use the same rules.
 //
-// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". A flag
-// is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts abbreviated names. If a value is given
-// twice, the last one counts. A negative number is a word, and so is everything after "--". `run`, `lock` and `flock`
-// pass words on to another program: these words are never options.
+// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". An
+// optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts
+// abbreviated names. If a value is given twice, the last one counts. A negative number is a word, and so is everything
+// after "--". `run`, `lock` and `flock` pass words on to another program: these words are never options.
 //
 // We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more lines than this parser.
@@ -34,6 +34,8 @@ class Arguments {
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
+  /// Adds a long option whose value is optional; without it, `otherwise` is read.
+  void add_optional(const char* name, const char* type, const char* otherwise, const char* text, Read read);
   template <class Value>
   void add_value(const char* names, const char* type, const char* text,
                  std::string (*read)(const std::string& given, Value& to), Value& to) {
@@ -100,7 +102,9 @@ class Arguments {
     const char* text;
     Read read;
     std::function<std::string()> shown = {};  // for an option that prints this and exits
+    const char* otherwise = nullptr;          // the value if none is given; null: a value is required
     std::string name() const;
+    bool needs_value() const { return type != nullptr && otherwise == nullptr; }
   };
   using Word = Words::const_iterator;
 

@@ -68,7 +68,7 @@ std::string read_seconds(const std::string& text, double& seconds) {
   constexpr double kMost = 1e10;  // holdfast.h: longer times mean never
   seconds = inspect::number_of(text).value_or(-1);
   if (seconds >= 0 && seconds <= kMost) return {};
-  return fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text));
+  return fmt::format("bad time {}: expected seconds from 0 to 1e10, as in 2.5", quote(text));
 }
 
 void fail_by(int code) { fail("{}", inspect::sentence(code)); }

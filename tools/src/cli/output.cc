@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <clocale>
 #include <cstdlib>
 #include <cstring>
+#include <cwchar>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -24,15 +28,36 @@ constexpr std::size_t kGap = 2;  // between columns
 // Escape codes of a terminal, in the order of Style.
 constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 
-std::size_t terminal_width() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 0;
+constexpr std::size_t kLeastElided = 12;  // columns that remain of a cell
+const std::string kEllipsis = "…";
+
+std::size_t take_width(std::string_view& text) noexcept {
+  const int width = ::wcwidth(next_character(text));
+  return width < 0 ? 1 : static_cast<std::size_t>(width);
 }
 
-bool is_continuation(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+/// Reduces the largest of the widths that exceed their least value, until the sum of all is at most `room`.
+void shrink(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t room) {
+  std::size_t sum = std::accumulate(widths.begin(), widths.end(), std::size_t{0});
+  for (; sum > room; --sum) {
+    std::size_t* largest = nullptr;
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      if (widths[i] > least[i] && (largest == nullptr || widths[i] > *largest)) largest = &widths[i];
+    if (largest == nullptr) return;
+    --*largest;
+  }
+}
 
 }  // namespace
+
+std::size_t line_width(int descriptor) noexcept {
+  constexpr std::uint64_t kMost = 65535;
+  const char* const columns = std::getenv("COLUMNS");
+  const auto wanted = inspect::whole_number_of(columns != nullptr ? columns : "");
+  if (wanted && *wanted != 0) return static_cast<std::size_t>(std::min(*wanted, kMost));
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 std::string read_color(const std::string& when, Color& color) {
   if (when == "always") color = Color::always;
@@ -42,16 +67,17 @@ std::string read_color(const std::string& when, Color& color) {
   return known ? std::string() : fmt::format("bad value {}: expected always, never or auto", quote(when));
 }
 
-Output output_for(Color color) {
+Output output_for(Color color, bool header) {
+  std::setlocale(LC_CTYPE, "");
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   const char* const no_color = std::getenv("NO_COLOR");
   const char* const term = std::getenv("TERM");
   const bool dumb = term != nullptr && std::strcmp(term, "dumb") == 0;
   Output output;
-  output.columns = terminal || color == Color::always;
+  output.columns = terminal || header || color == Color::always;
   output.colours = color == Color::always ||
                    (color == Color::automatic && terminal && !dumb && (no_color == nullptr || *no_color == '\0'));
-  output.width = terminal ? terminal_width() : 0;
+  output.width = line_width(STDOUT_FILENO);
   return output;
 }
 
@@ -75,19 +101,46 @@ void print(std::string_view text) {
   }
 }
 
-std::size_t width_of(std::string_view text) noexcept {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
+wchar_t next_character(std::string_view& text) noexcept {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t bytes = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  unsigned code = bytes == 1 ? lead : lead & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes && i < text.size(); ++i)
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
+  text.remove_prefix(std::min(bytes, text.size()));
+  return static_cast<wchar_t>(code);
 }
 
-std::string cut(const std::string& text, std::size_t width) {
-  if (width_of(text) <= width || width == 0) return text;
-  std::string shorter;
-  std::size_t at = 0;
-  for (std::size_t left = width - 1; left > 0; --left) {
-    do shorter += text[at++];
-    while (at < text.size() && is_continuation(text[at]));
+std::size_t width_of(std::string_view text) noexcept {
+  std::size_t width = 0;
+  while (!text.empty()) width += take_width(text);
+  return width;
+}
+
+std::string elide(std::string_view text, std::size_t width) {
+  std::size_t left = width_of(text);
+  if (left <= width) return std::string(text);
+  if (width == 0) return {};
+  std::string_view tail = text;
+  while (left > width / 2) left -= take_width(tail);
+  std::string_view rest = text;
+  std::size_t head = 0;  // bytes
+  for (std::size_t used = take_width(rest); used <= (width - 1) / 2; used += take_width(rest))
+    head = text.size() - rest.size();
+  return std::string(text.substr(0, head)) + kEllipsis + std::string(tail);
+}
+
+std::string line_of(const std::vector<Part>& parts, std::size_t width) {
+  std::vector<std::size_t> widths;
+  std::vector<std::size_t> least;
+  for (const Part& part : parts) {
+    widths.push_back(width_of(part.text));
+    least.push_back(part.least);
   }
-  return shorter + "…";
+  if (width != 0) shrink(widths, least, width);
+  std::string line;
+  for (std::size_t i = 0; i < parts.size(); ++i) line += elide(parts[i].text, widths[i]);
+  return width != 0 ? elide(line, width) : line;
 }
 
 std::string Table::text(const Output& output) const {
@@ -100,48 +153,45 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-std::vector<std::size_t> Table::widths() const {
+// Leaves out columns at the right that do not fit, and elides others if that makes room.
+std::vector<std::size_t> Table::widths(std::size_t most) const {
   std::vector<std::size_t> widths;
+  std::vector<std::size_t> least;
+  std::size_t needed = 0;  // if all are elided
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = std::strlen(columns_[i].title);
     for (const std::vector<Cell>& row : rows_) width = std::max(width, width_of(row[i].text));
+    least.push_back(columns_[i].elides ? kLeastElided : width);
+    needed += std::min(width, least.back()) + (i == 0 ? 0 : kGap);
+    if (most != 0 && i != 0 && needed > most) break;
     widths.push_back(width);
   }
+  if (most == 0) return widths;
+  const std::size_t gaps = (widths.size() - 1) * kGap;
+  shrink(widths, least, most - std::min(most, gaps));
+  if (widths.size() == 1) widths.front() = std::min(widths.front(), most);
   return widths;
 }
 
 std::size_t Table::width() const {
-  const std::vector<std::size_t> all = widths();
+  const std::vector<std::size_t> all = widths(0);
   return std::accumulate(all.begin(), all.end(), (all.size() - 1) * kGap);
 }
 
-// Lines are cut off at the width of the terminal.
 std::string Table::for_people(const Output& output) const {
-  const std::vector<std::size_t> widths = this->widths();
+  const std::vector<std::size_t> widths = this->widths(output.width);
   std::string lines;
-  const auto add = [&](std::size_t i, std::size_t& used, const std::string& whole, Style style) {
-    const bool last = i + 1 == columns_.size();
-    const std::size_t column = used + (i == 0 ? 0 : kGap);
-    used = column + widths[i];
-    if (output.width != 0 && column >= output.width) return;
-    const std::string blanks(widths[i] - width_of(whole), ' ');
+  const auto add = [&](std::size_t i, const std::string& whole, Style style) {
+    const std::string text = elide(whole, widths[i]);
+    const std::string blanks(widths[i] - width_of(text), ' ');
     const bool right = columns_[i].align == Align::right;
-    const std::string gap(i == 0 ? 0 : kGap, ' ');
-    const std::size_t before = right ? blanks.size() : 0;
-    if (output.width != 0 && column + before >= output.width) return;
-    const std::string text = output.width != 0 ? cut(whole, output.width - column - before) : whole;
-    lines += gap + (right ? blanks : "") + output.styled(text, style);
-    const bool fits = output.width == 0 || column + before + width_of(text) + blanks.size() <= output.width;
-    if (!right && !last && fits) lines += blanks;
+    const bool last = i + 1 == widths.size();
+    lines += std::string(i == 0 ? 0 : kGap, ' ') + (right ? blanks : "") + output.styled(text, style);
+    lines += last ? "\n" : right ? "" : blanks;
   };
-  std::size_t used = 0;
-  for (std::size_t i = 0; i < columns_.size(); ++i) add(i, used, columns_[i].title, Style::bold);
-  lines += "\n";
-  for (const std::vector<Cell>& row : rows_) {
-    used = 0;
-    for (std::size_t i = 0; i < row.size(); ++i) add(i, used, row[i].text, row[i].style);
-    lines += "\n";
-  }
+  for (std::size_t i = 0; i < widths.size(); ++i) add(i, columns_[i].title, Style::bold);
+  for (const std::vector<Cell>& row : rows_)
+    for (std::size_t i = 0; i < widths.size(); ++i) add(i, row[i].text, row[i].style);
   return lines;
 }
 

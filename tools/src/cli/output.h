@@ -1,4 +1,5 @@
-// Prints results: columns and colours for people; one line per item with tab-separated fields for programs.
+// Prints results: columns and colours for people; one line per item with tab-separated fields for programs. All
+// commands decide here which form the output has, whether it has colours, and how wide it is.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,17 @@ enum class Style { plain, bold, dim, red, yellow, green };
 struct Output {
   bool columns = false;  // for people
   bool colours = false;
-  std::size_t width = 0;  // width of the terminal; 0: unlimited
+  std::size_t width = 0;  // of a line; 0: unlimited
 
   std::string styled(std::string_view text, Style style) const;
 };
 
-/// Returns the settings for standard output. $NO_COLOR turns colours off unless the user has chosen "always".
-Output output_for(Color color);
+/// Returns the settings for standard output. A terminal gets columns; other files get columns if `header` is set or the
+/// user has chosen Color::always. $NO_COLOR turns colours off unless the user has chosen Color::always.
+Output output_for(Color color, bool header = false);
+
+/// Returns how wide the user's lines are: $COLUMNS, or else the width of the terminal; 0 if neither is known.
+std::size_t line_width(int descriptor) noexcept;
 
 /// Writes to standard output. Ends the process silently if the reader is gone.
 void print(std::string_view text);
@@ -46,6 +51,7 @@ class Table {
   struct Column {
     const char* title;
     Align align = Align::left;
+    bool elides = false;  // its texts are elided if the table is too wide
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
@@ -56,16 +62,31 @@ class Table {
   std::string text(const Output& output) const;
 
  private:
-  std::vector<std::size_t> widths() const;
+  std::vector<std::size_t> widths(std::size_t most) const;
   std::string for_people(const Output& output) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
 
+// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does; otherwise each character counts as one.
+// ---
+
+/// Takes one UTF-8 character from the text, which must be valid and not empty.
+wchar_t next_character(std::string_view& text) noexcept;
 /// Returns how many columns a printable text takes on a terminal.
 std::size_t width_of(std::string_view text) noexcept;
-/// Returns the text cut to `width` characters. A text that was cut ends in "…".
-std::string cut(const std::string& text, std::size_t width);
+/// Returns the text in at most `width` columns. If it is too long, "…" replaces its middle.
+std::string elide(std::string_view text, std::size_t width);
+
+/// A part of a line.
+struct Part {
+  std::string text;
+  std::size_t least = kWhole;  // the columns that remain if the line is too long
+
+  static constexpr std::size_t kWhole = static_cast<std::size_t>(-1);
+};
+/// Joins the parts to a line of at most `width` columns (0: unlimited). Elides the longest parts first, then the line.
+std::string line_of(const std::vector<Part>& parts, std::size_t width);
 
 }  // namespace holdfast::cli

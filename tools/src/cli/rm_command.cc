@@ -119,7 +119,7 @@ int run_rm(Arguments& arguments) {
 }
 
 int run_prune(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   world.apply();
   std::set<std::string> were_there;

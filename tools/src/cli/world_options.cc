@@ -33,9 +33,10 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
                       });
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
-  arguments.add_value("--color", "WHEN",
-                      "Print columns and colours: always, never, or auto (only on a terminal; default)",
-                      [this](const std::string& when) { return read_color(when, color_); });
+  arguments.add_optional("--color", "WHEN", "always",
+                         "Print columns in colour: always (without WHEN), auto (default), never",
+                         [this](const std::string& when) { return read_color(when, color_); });
+  if (prints == Prints::columns) arguments.add_flag("--header", header_, "Print columns with titles, as on a terminal");
 }
 
 std::string WorldOptions::become() {

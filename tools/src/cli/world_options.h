@@ -15,12 +15,12 @@ namespace holdfast::cli {
 
 class WorldOptions {
  public:
-  enum class Prints { nothing, something };
-  /// Adds --dir and --user, and for commands that print also --json and --color.
+  enum class Prints { nothing, something, columns };
+  /// Adds --dir and --user, for commands that print also --json and --color, and for those with columns --header.
   WorldOptions(Arguments& arguments, Prints prints);
 
   bool json() const noexcept { return json_; }
-  Output output() const { return output_for(color_); }
+  Output output() const { return output_for(color_, header_); }
 
   /// Switches to the user and chooses the directory. Ends the command on failure. Call it before any function of the
   /// library.
@@ -47,6 +47,7 @@ class WorldOptions {
   std::string directory_;
   std::optional<std::string> user_;
   bool json_ = false;
+  bool header_ = false;
   Color color_ = Color::automatic;
   bool wants_openers_ = false;
   std::optional<inspect::Openers> openers_;

@@ -14,6 +14,7 @@
 #include "base/name.h"
 #include "cli/arguments.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/world_options.h"
 #include "cluster/listening_agents.h"
@@ -184,14 +185,15 @@ std::string agent_in_words(const Answer& answer) {
   return text;
 }
 
-std::string in_words(const Agent& agent) {
-  if (!agent.trouble.empty()) return fmt::format("  {}\n", agent.trouble);
+std::string in_words(const Agent& agent, const Output& output) {
+  const auto line_in_red = [&](const std::string& text) { return "  " + output.styled(text, Style::red) + "\n"; };
+  if (!agent.trouble.empty()) return line_in_red(agent.trouble);
   const auto sentence = agent.answer.find("sentence");
-  const std::string trouble = sentence != agent.answer.end() ? fmt::format("  {}\n", sentence->second) : "";
+  const std::string trouble = sentence != agent.answer.end() ? line_in_red(sentence->second) : "";
   return trouble + agent_in_words(agent.answer);
 }
 
-std::string in_words(const Overview& overview) {
+std::string in_words(const Overview& overview, const Output& output) {
   std::string text;
   std::map<std::string, bool> shown;
   for (const Member& member : overview.members) {
@@ -202,10 +204,11 @@ std::string in_words(const Overview& overview) {
                                                                 state.epoch, state.seconds, state.machine)
                                                   : "no session";
     text += fmt::format("{}: cluster {}, {}, {}\n", inspect::escaped(member.dictionary), cluster, agent, session);
-    if (!std::exchange(shown[cluster], true)) text += in_words(overview.agents.at(cluster));
+    if (!std::exchange(shown[cluster], true)) text += in_words(overview.agents.at(cluster), output);
   }
   for (const auto& [cluster, agent] : overview.agents)
-    if (!shown.contains(cluster)) text += fmt::format("no dictionary: cluster {}\n{}", cluster, in_words(agent));
+    if (!shown.contains(cluster))
+      text += fmt::format("no dictionary: cluster {}\n{}", cluster, in_words(agent, output));
   return text;
 }
 
@@ -272,7 +275,7 @@ int run_status(Arguments& arguments) {
   if (world.json())
     print_json(to_json(overview), world.output());
   else
-    print(in_words(overview));
+    print(in_words(overview, world.output()));
   if (overview.members.empty()) say_that_there_is_none(overview);
   return is_all_well(overview) ? exit_status::kYes : exit_status::kNo;
 }

@@ -30,7 +30,7 @@ std::string directory_to_be(uid_t user = ::geteuid());
 /// Returns the names of the world's dictionaries, sorted.
 Expected<std::vector<std::string>> dictionary_names();
 
-/// Makes the message "there is no dictionary "x"; there are: a, b".
+/// Makes the message "there is no dictionary "x" in DIR: it contains "a", "b"".
 Status no_such_dictionary(const std::string& name);
 
 /// Returns the message of the last call, or the text of its code.

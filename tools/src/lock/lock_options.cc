@@ -263,7 +263,7 @@ std::string read_seconds(const std::string& text, std::optional<double>& seconds
   constexpr double kSecondsMax = 1e9;
   seconds = inspect::number_of(text);
   if (seconds && *seconds >= 0 && *seconds <= kSecondsMax) return {};
-  return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
+  return "bad time " + quote(text) + ": expected seconds from 0 to 1e9, as in 2.5";
 }
 
 std::string read_why(const std::string& text, std::string& why) {

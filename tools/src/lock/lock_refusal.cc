@@ -16,6 +16,9 @@ namespace holdfast::cli {
 
 namespace {
 
+constexpr std::size_t kLeastKey = 1;  // the user knows the key
+constexpr std::size_t kLeastReason = 16;
+
 std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
@@ -42,23 +45,32 @@ double seconds_since(const std::string& wall_ms) {
 
 }  // namespace
 
-std::string refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own) {
-  const std::string key = quote(options.key);
+// The end of a long key, such as a path, says more than its beginning.
+Part key_part(const LockOptions& options) {
+  constexpr std::size_t kEscaped = 4;  // bytes of \xHH
+  constexpr std::size_t kMost = 82;
+  return {elide(quote(options.key, kEscaped * options.key.size()), kMost), kLeastKey};
+}
+
+std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own) {
+  const Part key = key_part(options);
   std::array<holdfast_holder, 2> holders{};
   std::uint32_t count = 0;
   std::uint32_t waiters = 0;
   const int code = holdfast_holders(dict, options.key.data(), options.key.size(), holders.data(), 2, &count, &waiters);
-  if (code != HOLDFAST_OK) return key + " is held";
+  if (code != HOLDFAST_OK) return {key, {" is held"}};
   const bool own_is_first = own != nullptr && own->sequence == holders.front().sequence;
   if (own != nullptr && count > 0) --count;
-  if (count == 0) return key + " is held";
+  if (count == 0) return {key, {" is held"}};
   const holdfast_holder& holder = own_is_first ? holders.back() : holders.front();
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
   const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;
-  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "has been shared by" : "has been held by",
-                     holder_in_words(holder), others, inspect::duration_in_words(holder.held), reason_in_words(why),
-                     is_shared && options.shared ? "; an exclusive waiter comes first" : "");
+  return {key,
+          {fmt::format(" {} {}{} for {}", is_shared ? "has been shared by" : "has been held by",
+                       holder_in_words(holder), others, inspect::duration_in_words(holder.held))},
+          {reason_in_words(why), kLeastReason},
+          {is_shared && options.shared ? "; an exclusive waiter comes first" : ""}};
 }
 
 std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "cli/output.h"
 #include "cluster/question.h"
 #include "holdfast.h"
 #include "lock/lock_options.h"
@@ -10,8 +12,10 @@
 namespace holdfast::cli {
 
 /// Returns "\"nightly\" has been held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", without parts that are
-/// unknown. The holder that has the lease `own` is not in the way.
-std::string refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own = nullptr);
+/// unknown. The key and the reason may be elided. The holder that has the lease `own` is not in the way.
+std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own = nullptr);
+/// Returns the quoted key as a part of a line.
+Part key_part(const LockOptions& options);
 
 /// Returns the same for a holder on another machine of the cluster, from the agent's answer to HOLDFAST_ASK_HOLDER;
 /// empty: unknown.

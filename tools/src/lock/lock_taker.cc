@@ -152,7 +152,7 @@ std::optional<int> LockTaker::take_file() {
     waited = true;
     const double now = holdfast_now();
     if (notice.due_in(now - start_) <= 0)
-      notice.show(now - start_, fmt::format("{} is locked by {}, with flock(2)", quote(options_.key), holder));
+      notice.show(now - start_, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
   });
   notice.clear();
   if (error != 0) {
@@ -357,7 +357,7 @@ int LockTaker::refuse() {
       (state.seconds == 0 || !is_held_here()))
     return fail(HOLDFAST_UNAVAILABLE);
   if (in_cluster() && !is_held_here()) return refuse_elsewhere();
-  if (!options_.quiet) say("{}{}", refusal(dict_, options_), waited_in_words());
+  if (!options_.quiet) say("{}{}", line_of(refusal(dict_, options_), 0), waited_in_words());
   return options_.conflict;
 }
 
@@ -429,9 +429,9 @@ int LockTaker::fail_for_length() const {
   return lock_status::kUsage;
 }
 
-std::string LockTaker::obstacle() const {
+std::vector<Part> LockTaker::obstacle() const {
   if (!in_cluster() || is_held_here()) return refusal(dict_, options_);
-  return fmt::format("{} of cluster {}", quote(options_.key), options_.cluster);
+  return {key_part(options_), {fmt::format(" of cluster {}", options_.cluster)}};
 }
 
 // A wait for an unreachable cluster continues, because it may be reached later; but it is reported.

@@ -88,7 +88,7 @@ class LockTaker {
   int fail_unavailable(const std::string& otherwise) const;
   int fail_for_length() const;
   /// Says what the wait is for.
-  std::string obstacle() const;
+  std::vector<Part> obstacle() const;
   /// Returns true once, when the wait has taken a while and no agent or store can grant the lock.
   bool is_cluster_missing(double waited);
 

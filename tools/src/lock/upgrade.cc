@@ -146,7 +146,7 @@ class Upgrade {
   int refuse_for_others() const {
     if (!options_.quiet) {
       const bool waited = options_.timeout > 0;
-      say("{}{}", refusal(dict_, options_, &lease_),
+      say("{}{}", line_of(refusal(dict_, options_, &lease_), 0),
           waited ? "; waited for " + inspect::duration_in_words(options_.timeout) : "");
     }
     return options_.conflict;

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <clocale>
+#include <csignal>
+#include <initializer_list>
 #include <limits>
+#include <string_view>
 
-#include "cli/output.h"
+#include "cli/signals.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -16,15 +20,27 @@ namespace {
 
 constexpr const char* kClearLine = "\r\x1b[K";
 
-std::size_t columns() noexcept {
-  constexpr std::size_t kUsual = 80;
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsual;
-}
-
-void write_out(const std::string& text) noexcept {
+void write_out(std::string_view text) noexcept {
   if (accepts_messages()) [[maybe_unused]]
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+// Async-signal-safe.
+extern "C" void end_the_line(int number) {
+  write_out("\n");
+  die_by(number);
+}
+
+using Handler = void (*)(int);
+
+/// Replaces the handler of each signal that would end this process. An ignored signal stays ignored.
+void handle_ends(Handler before, Handler after) noexcept {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler != before) continue;
+    action.sa_handler = after;
+    ::sigaction(number, &action, nullptr);
+  }
 }
 
 }  // namespace
@@ -40,16 +56,28 @@ double WaitNotice::due_in(double waited) const noexcept {
   return enabled_ ? next_ - waited : std::numeric_limits<double>::infinity();
 }
 
-void WaitNotice::show(double waited, const std::string& what) {
+void WaitNotice::show(double waited, const std::vector<Part>& what) {
+  constexpr std::size_t kUsualWidth = 80;
   if (due_in(waited) > 0) return;
   next_ = waited + 1;
-  const std::string line = fmt::format("holdfast: waiting for {}: {}", inspect::duration_in_words(waited), what);
-  write_out(kClearLine + cut(line, columns() - 1));
+  if (!visible_) {
+    std::setlocale(LC_CTYPE, "");
+    handle_ends(SIG_DFL, end_the_line);
+  }
   visible_ = true;
+  const std::size_t width = line_width(STDERR_FILENO);
+  // The last column stays free, because some terminals begin a new line after it.
+  const std::size_t room = std::max<std::size_t>(width != 0 ? width : kUsualWidth, 2) - 1;
+  std::vector<Part> parts{{fmt::format("waiting for {}: ", inspect::duration_in_words(waited))}};
+  parts.insert(parts.end(), what.begin(), what.end());
+  const std::string named = "holdfast: " + line_of(parts, 0);
+  write_out(kClearLine + (width_of(named) <= room ? named : line_of(parts, room)));
 }
 
 void WaitNotice::clear() {
-  if (visible_) write_out(kClearLine);
+  if (!visible_) return;
+  write_out(kClearLine);
+  handle_ends(end_the_line, SIG_DFL);
   visible_ = false;
 }
 

@@ -2,7 +2,9 @@
 // in its place. A terminal that accepts no output does not delay the wait.
 #pragma once
 
-#include <string>
+#include <vector>
+
+#include "cli/output.h"
 
 namespace holdfast::cli {
 
@@ -19,7 +21,9 @@ class WaitNotice {
 
   /// Returns the seconds until the line is due, given the seconds that the wait has taken; infinity: never.
   double due_in(double waited) const noexcept;
-  void show(double waited, const std::string& what);
+  /// Shows the line, elided to the width of the terminal. If INT, TERM, HUP or QUIT ends the process while the line is
+  /// visible, what follows begins on a new line.
+  void show(double waited, const std::vector<Part>& what);
   /// Removes the line.
   void clear();
 

@@ -132,7 +132,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 }
 
 int run_doctor(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   bool repairs = false;
   inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes");

@@ -119,9 +119,10 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
 
 Table table_of(SeenLocks& seen, bool with_token) {
   using Align = Table::Align;
-  std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY"}, {"KIND"}};
+  std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY", Align::left, true}, {"KIND"}};
   if (with_token) columns.push_back({"TOKEN", Align::right});
-  columns.insert(columns.end(), {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  columns.insert(columns.end(),
+                 {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY", Align::left, true}});
   Table table(std::move(columns));
   for (const Lock& lock : seen.locks) {
     if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes, with_token));
@@ -263,11 +264,11 @@ void print_locks_json(SeenLocks& seen, const Output& output) {
 }
 
 int run_locks(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
                      "Show only contended locks, as trees: which process waits for which");
-  arguments.add_flag("--wide", wanted.wide, "Show tokens, and do not cut lines at the width of the terminal");
+  arguments.add_flag("--wide", wanted.wide, "Show tokens, and shorten nothing to the width of the terminal");
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});

@@ -125,7 +125,7 @@ void print_list(SeenDictionaries& seen, const Output& output) {
                {"HITS", Align::right},
                {"EVICTED", Align::right},
                {"REPAIRED", Align::right},
-               {"PROCESSES"}});
+               {"PROCESSES", Align::left, true}});
   for (const Dictionary& dictionary : seen.dictionaries) table.add(row_of(dictionary, seen.users_of(dictionary)));
   if (!table.empty()) print(table.text(output));
   if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));
@@ -193,7 +193,7 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
 }
 
 int run_ls(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   bool all_processes = false;
   arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long it takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
@@ -214,7 +214,7 @@ int run_ls(Arguments& arguments) {
 }
 
 int run_stat(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
   arguments.parse(1, 1, {"NAME"});
   SeenDictionaries seen = gather_dictionaries(world, arguments.words(), inspect::Read::header, kLongSearch);
   const Dictionary& dictionary = seen.dictionaries.front();

@@ -25,7 +25,7 @@ namespace holdfast::cli {
 
 namespace {
 
-struct Wanted {
+struct TopOptions {
   std::optional<double> delay;
   std::optional<std::string> column;
   std::string filter;
@@ -33,13 +33,13 @@ struct Wanted {
   std::uint64_t count = 0;  // 0: unlimited
 };
 
-void add_options(Arguments& arguments, Wanted& wanted) {
+void add_options(Arguments& arguments, TopOptions& wanted) {
   arguments.add_value("-d,--delay", "SECONDS",
                       "Refresh every SECONDS; default: 2, or longer to stay within 1 % of a core",
                       [&](const std::string& text) {
                         const auto seconds = inspect::number_of(text);
                         if (!seconds || !(*seconds >= kShortestDelay && *seconds <= kLongestDelay))
-                          return fmt::format("bad time {}: expected seconds, {:g} to {:g}, as in 0.5", quote(text),
+                          return fmt::format("bad time {}: expected seconds from {:g} to {:g}, as in 0.5", quote(text),
                                              kShortestDelay, kLongestDelay);
                         wanted.delay = *seconds;
                         return std::string();
@@ -50,7 +50,8 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                         if (find_column(text)) return std::string();
                         return fmt::format("bad column {}: expected one of {}", quote(text), names_of_columns());
                       });
-  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key or holder", wanted.filter);
+  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key, holder or reason",
+                      wanted.filter);
   arguments.add_flag("-b,--batch", wanted.batch, "Print text; the default unless standard output is a terminal");
   arguments.add_number("-n,--count", "COUNT", "With --batch: exit after COUNT refreshes", wanted.count, {.least = 1});
 }
@@ -93,7 +94,7 @@ void print_for_people(TopView& view, const Output& output) {
   for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
     std::vector<Table::Column> titles;
     for (const TopColumn& column : columns_of(pane))
-      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left});
+      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
@@ -113,8 +114,8 @@ void pause(double seconds) {
   while (::nanosleep(&time, &time) != 0) continue;
 }
 
-int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
-              const WorldOptions& world) {
+int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names,
+              const TopOptions& wanted, const WorldOptions& world) {
   const Output output = world.output();
   for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
     if (refreshes != 0) pause(view.pace().delay());
@@ -129,9 +130,8 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
 }
 
 int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::string& directory,
-                    [[maybe_unused]] const std::vector<std::string>& names) {
+                    [[maybe_unused]] const std::vector<std::string>& names, [[maybe_unused]] const Output& output) {
 #ifdef HOLDFAST_TOP
-  const Output output = output_for(Color::automatic);
   return run_top_live(view, directory, names, output.colours);
 #else
   fail("this holdfast was built without ncurses; use --batch");
@@ -147,8 +147,8 @@ void require(const std::vector<std::string>& names) {
 }
 
 int run_top(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::something);
-  Wanted wanted;
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
+  TopOptions wanted;
   add_options(arguments, wanted);
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
@@ -166,19 +166,20 @@ int run_top(Arguments& arguments) {
     view.order().column = column;
   }
   if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
-  return run_on_terminal(view, directory, arguments.words());
+  return run_on_terminal(view, directory, arguments.words(), world.output());
 }
 
 }  // namespace
 
-const Subcommand kTop{"top",
-                      "Monitor locks and rates in a full-screen display",
-                      "[NAME...]",
-                      "Monitor a runtime directory: locks with their holders and waiters, and rates.",
-                      R"(On a terminal, top fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
-prints both tables repeatedly. A program gets tab-separated lines that begin with "world",
-"lock" or "dictionary", or with --json one object per refresh; holdfast(1) describes the
-fields.)",
-                      run_top};
+const Subcommand kTop{
+    "top",
+    "Monitor locks and rates in a full-screen display",
+    "[NAME...]",
+    "Monitor a runtime directory: locks with their holders and waiters, and rates.",
+    R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder, after
+a question; F1 shows all keys, q quits. Elsewhere, or with --batch, it prints both tables
+repeatedly. A program gets tab-separated lines that begin with "world", "lock" or "dictionary", or
+with --json one object per refresh; holdfast(1) describes the fields.)",
+    run_top};
 
 }  // namespace holdfast::cli

@@ -34,6 +34,9 @@ Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
   json["waiter_count"] = waiters;
   json["waited"] = waiters != 0 ? Json(rounded(rates.longest_wait, kThousandths)) : Json();
   json["contention"] = rounded(rates.contention, kThousandths);
+  json["why"] = nullptr;
+  if (is_held && lock->holders.front().why[0] != '\0')
+    inspect::add_text(json, "why", static_cast<const char*>(lock->holders.front().why));
   return json;
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "cli/arguments.h"
@@ -100,12 +101,24 @@ class Live {
     constexpr double kMilli = 1000;
     due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // the user may have shortened the delay
     const double left = std::max(0.0, due_ - holdfast_now());
-    pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}};
-    const int ready = ::poll(files, 2, view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);
+    pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}, {release_.output(), POLLIN, 0}};
+    const int ready = ::poll(files, std::size(files), view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);
     if (ready <= 0) return;
     gone_ = (files[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
     over_ = gone_;
     has_keys_ = (files[0].revents & POLLIN) != 0;
+    if (files[2].revents != 0) end_request(release_.read());
+  }
+
+  void begin_request(const TopRequest& request) {
+    end_request(request.signal == TopRequest::kNoSignal ? release_.start(request) : send_signal(request));
+  }
+
+  /// Shows what happened. Empty: it has not happened yet.
+  void end_request(const std::string& what) {
+    if (what.empty()) return;
+    view_.set_remark(what);
+    due_ = holdfast_now();
   }
 
   void take_keys() {
@@ -114,6 +127,7 @@ class Live {
     while (!over_ && has_keys_ && screen_.read(press)) {
       any = true;
       over_ = !view_.press(press.key, press.text, screen_.page());
+      if (const auto request = view_.take_confirmed()) begin_request(*request);
     }
     // Input without a key is end of file or a part of a key. End of file is permanent.
     constexpr int kMost = 100;
@@ -145,6 +159,7 @@ class Live {
   const std::vector<std::string>& names_;
   Signals signals_;
   TopScreen screen_;
+  TopRelease release_;
   bool refreshed_ = false;
   std::string message_;
   double due_ = 0;

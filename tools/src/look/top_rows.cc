@@ -81,6 +81,10 @@ std::vector<TopCell> cells_of(const Snapshot& snapshot, const LockRates& rates) 
   }
   cells.insert(cells.end(), {count_cell(waiters, Style::yellow), time_cell(rates.longest_wait, waiters != 0),
                              rate_cell(rates.contention)});
+  const bool is_held = lock != nullptr && !lock->holders.empty();
+  const std::string why =
+      is_held ? inspect::escaped(static_cast<const char*>(lock->holders.front().why)) : std::string();
+  cells.push_back({why, 0, Style::plain, or_dash(why)});
   return cells;
 }
 
@@ -150,14 +154,15 @@ std::string lower(std::string text) {
 }  // namespace
 
 const std::vector<TopColumn>& columns_of(TopPane pane) {
-  static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 12, 6, false, false},
-                                            {"key", "KEY", 20, 9, false, true},
+  static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 10, 6, false, false},
+                                            {"key", "KEY", 16, 9, false, true},
                                             {"kind", "KIND", 9, 1, false, false},
                                             {"holder", "HOLDER", 16, 7, false, false},
                                             {"held", "HELD", 8, 4, true, false},
                                             {"waiters", "WAIT", 5, 8, true, false},
                                             {"wait", "LONGEST", 8, 5, true, false},
-                                            {"contention", "CONT", 6, 3, true, false}};
+                                            {"contention", "CONT", 6, 3, true, false},
+                                            {"why", "WHY", 12, 6, false, true}};
   static const std::vector<TopColumn> dictionaries{
       {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
       {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},

@@ -19,7 +19,7 @@ struct TopColumn {
   std::size_t width;   // the most, unless all columns fit with room to spare
   int importance;      // the least important columns are left out on a narrow screen
   bool right = false;  // a number; sorted from the largest
-  bool grows = false;  // gets its `width` before less important columns are shown, and then the rest of the line
+  bool grows = false;  // gets the rest of the line, up to its need, before other columns get more than `width`
 };
 
 struct TopCell {

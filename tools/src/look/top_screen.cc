@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <clocale>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "base/name.h"
+#include "cli/output.h"
 #include "lock/stuck_terminal.h"
 
 // The terminal header defines macros with names that are used here.
@@ -39,6 +39,8 @@ const char* const kHelp[] = {
     "Up Down PgUp PgDn Home End   move",
     "Enter                        details of a lock",
     "Tab                          switch between locks and dictionaries",
+    "r                            release the selected lock, after a question",
+    "k                            signal its holder, after a question",
     "F3 /                         search; F3 again: next match",
     "F4 \\                         filter",
     "Esc                          clear the filter",
@@ -54,41 +56,19 @@ const char* const kHelp[] = {
     "P50, P99: median and 99th percentile of the waits that ended in the last interval.",
 };
 
-/// Takes one UTF-8 character from the text, which must be valid.
-wchar_t next_character(std::string_view& text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t bytes = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  unsigned code = bytes == 1 ? lead : lead & (0x7FU >> bytes);
-  for (std::size_t i = 1; i < bytes && i < text.size(); ++i)
-    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
-  text.remove_prefix(std::min(bytes, text.size()));
-  return static_cast<wchar_t>(code);
-}
-
-/// A text of escaped() as the locale can display it, limited to a number of terminal columns.
+/// A text of escaped() as the locale can display it, elided to a number of terminal columns.
 struct Shown {
   std::wstring text;
   std::size_t width = 0;
 };
 
 Shown shown(std::string_view text, std::size_t most) {
-  Shown result;
-  while (!text.empty()) {
-    wchar_t character = next_character(text);
-    int width = ::wcwidth(character);
-    if (width < 0) {
-      character = L'?';
-      width = 1;
-    }
-    const std::size_t left = most - result.width;
-    const bool fits = static_cast<std::size_t>(width) + (text.empty() ? 0 : 1) <= left;
-    if (!fits) {
-      if (left > 0) result.text += L'~';
-      if (left > 0) ++result.width;
-      break;
-    }
-    result.text += character;
-    result.width += static_cast<std::size_t>(width);
+  const std::string elided = elide(text, most);
+  Shown result{{}, width_of(elided)};
+  for (std::string_view rest = elided; !rest.empty();) {
+    const wchar_t character = next_character(rest);
+    const bool is_known = ::wcwidth(character) >= 0;
+    result.text += is_known ? character : character == L'…' ? L'~' : L'?';
   }
   return result;
 }
@@ -132,38 +112,34 @@ TopKey key_of_character(wint_t code) {
   return code >= L' ' && !(code >= kDelete && code < 0xA0) ? TopKey::text : TopKey::none;
 }
 
-std::size_t width_on_screen(std::string_view text) {
-  std::size_t width = 0;
-  while (!text.empty()) width += static_cast<std::size_t>(std::max(::wcwidth(next_character(text)), 1));
-  return width;
-}
-
 /// Returns the width that each column needs for its title (with the sort mark) and for its texts.
 std::vector<std::size_t> needs_of(TopView& view) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   std::vector<std::size_t> needs;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     std::size_t need = std::strlen(columns[i].title) + (view.order().column == i ? 1 : 0);
-    for (const TopRow& row : view.rows()) need = std::max(need, width_on_screen(row.cells[i].text));
+    for (const TopRow& row : view.rows()) need = std::max(need, width_of(row.cells[i].text));
     needs.push_back(need);
   }
   return needs;
 }
 
-/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are truncated.
-/// Width that no column needs goes to the growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to columns that are elided: first to growing columns, the narrowest first, then to
+/// others. Width that no column needs goes to the first growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
-  const auto give = [&](std::size_t i, std::size_t most) {
-    const std::size_t part = std::min(left, most);
-    widths[i] += part;
-    left -= part;
+  const auto narrowest = [&](bool grows) {
+    std::size_t found = columns.size();
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const bool is_elided = columns[i].grows == grows && widths[i] != 0 && widths[i] < needs[i];
+      if (is_elided && (found == columns.size() || widths[i] < widths[found])) found = i;
+    }
+    return found;
   };
   for (const bool grows : {true, false})
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      if (columns[i].grows == grows && widths[i] != 0) give(i, needs[i] - std::min(needs[i], widths[i]));
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].grows && widths[i] != 0) give(i, left);
+    for (std::size_t i = narrowest(grows); left > 0 && i < columns.size(); i = narrowest(grows), --left) ++widths[i];
+  for (std::size_t i = 0; i < columns.size() && left > 0; ++i)
+    if (columns[i].grows && widths[i] != 0) widths[i] += std::exchange(left, 0);
 }
 
 /// Returns the width of each column that fits; 0 for a column that is left out.
@@ -296,17 +272,20 @@ void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
 
 void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message) {
   if (height() < 2) return;
-  std::string line = "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane Space Pause F10 Quit";
+  std::string line = view.pane == TopPane::locks
+                         ? "F1 Help F3 Search F4 Filter F6 Sort Tab Pane r Release k Signal p Pause q Quit"
+                         : "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane p Pause q Quit";
   if (view.shows() != TopView::Shows::rows) line = "Press any key to go back";
   if (!message.empty()) line = message;
+  if (!view.remark().empty()) line = view.remark();
   if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
   if (view.prompt() == TopView::Prompt::filter) line = "Filter: " + view.typed();
+  if (view.prompt() == TopView::Prompt::request) line = view.question(width());
   put_line(height() - 1, line, A_REVERSE);
 }
 
 TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   constexpr int kEscapeMilliseconds = 50;
-  ::setlocale(LC_CTYPE, "");
   const char* const term = std::getenv("TERM");
   if (::tcgetattr(STDIN_FILENO, &parts_->before) != 0) throw std::runtime_error("cannot read the terminal's modes");
   parts_->screen = ::newterm(nullptr, stdout, stdin);
@@ -374,8 +353,9 @@ bool TopScreen::read(TopPress& press) {
 
 void TopScreen::resize() {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) return;
-  ::resizeterm(size.ws_row, size.ws_col);
+  const std::size_t width = line_width(STDOUT_FILENO);
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || width == 0) return;
+  ::resizeterm(size.ws_row, static_cast<int>(width));
   ::clearok(curscr, TRUE);
 }
 

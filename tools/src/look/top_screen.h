@@ -24,7 +24,7 @@ class TopScreen {
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  /// `message` replaces the last line; if it is empty, the line lists the keys.
+  /// The last line has the user's prompt, a remark, `message` or, if there is none of these, the keys.
   void draw(TopView& view, const std::string& message);
   /// Reads the next key. Returns false if there is none.
   bool read(TopPress& press);

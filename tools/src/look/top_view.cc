@@ -1,14 +1,32 @@
 #include "look/top_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <csignal>
 #include <ctime>
 #include <utility>
+
+#include "base/name.h"
+#include "cli/output.h"
 
 namespace holdfast::cli {
 
 namespace {
 
 double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// Returns why nothing can be done about this grant; empty: it can.
+std::string objection_to(const TopRequest& request) {
+  const std::string who = inspect::in_words(request.holder);
+  if (request.signal == TopRequest::kNoSignal)
+    return request.grant.sequence == 0
+               ? fmt::format("cannot release {}: {} is still taking it", quote(request.key), who)
+               : "";
+  if (!request.holder.is_there()) return fmt::format("cannot signal {}: it no longer exists", who);
+  if (request.holder.pid_here == 0) return fmt::format("cannot signal {}: it is not in this pid namespace", who);
+  return {};
+}
 
 }  // namespace
 
@@ -40,6 +58,7 @@ void TopView::fit(std::size_t page) {
 }
 
 bool TopView::press(TopKey key, const std::string& typed, std::size_t page) {
+  if (key != TopKey::none) remark_.clear();
   if (prompt_ != Prompt::none) {
     if (key == TopKey::quit) return false;
     press_in_prompt(key, typed);
@@ -113,6 +132,8 @@ void TopView::press_letter(const std::string& letter) {
   if (letter == ">") act(TopKey::next_column, "");
   if (letter == "<") act(TopKey::previous_column, "");
   if (letter == " " || letter == "p") paused_ = !paused_;
+  if (letter == "r") ask(TopRequest::kNoSignal);
+  if (letter == "k") ask(SIGTERM);
   if (letter == "+") pace_.stretch(kStep);
   if (letter == "-") pace_.stretch(1 / kStep);
   if (letter != "I") return;
@@ -125,8 +146,50 @@ void TopView::begin(Prompt prompt) {
   typed_ = prompt == Prompt::filter ? filter : "";
 }
 
+void TopView::ask(int signal) {
+  if (pane != TopPane::locks || rows_.empty()) return;
+  const inspect::LockRates& row = rates_.locks[rows_[selected_].source];
+  if (row.lock == nullptr || row.lock->holders.empty()) {
+    remark_ = fmt::format("no process is known to hold {}", quote(row.key));
+    return;
+  }
+  const holdfast_holder& holder = row.lock->holders.front();
+  request_ = {row.dictionary,         row.key, {holder.owner, holder.sequence}, now_.user(holder.owner),
+              row.lock->holder_count, signal};
+  // Any other signal but KILL would wait until somebody continues the process.
+  if (signal != TopRequest::kNoSignal && request_.holder.life == inspect::Life::stopped) request_.signal = SIGCONT;
+  remark_ = objection_to(request_);
+  if (remark_.empty()) prompt_ = Prompt::request;
+}
+
+std::string TopView::question(std::size_t width) const {
+  constexpr std::size_t kLeastKey = 8;
+  const std::string who = inspect::in_words(request_.holder);
+  const Part key{inspect::escaped(request_.key), kLeastKey};
+  const std::string others = request_.holder_count > 1 ? fmt::format(", one of {}", request_.holder_count) : "";
+  if (request_.signal == TopRequest::kNoSignal)
+    return line_of(
+        {{"Release "}, key, {fmt::format(" of {}, token {}{}? [y/N]", who, request_.grant.sequence, others)}}, width);
+  return line_of({{fmt::format("Send {} to {}, holder of ", name_of_signal(request_.signal), who)},
+                  key,
+                  {fmt::format("{}? [y/N, k: {}]", others, name_of_signal(signal_after(request_.signal)))}},
+                 width);
+}
+
+void TopView::answer(TopKey key, const std::string& typed) {
+  if (key == TopKey::none) return;
+  const bool changes = key == TopKey::text && typed == "k" && request_.signal != TopRequest::kNoSignal;
+  if (changes) {
+    request_.signal = signal_after(request_.signal);
+    return;
+  }
+  prompt_ = Prompt::none;
+  if (key == TopKey::text && (typed == "y" || typed == "Y")) confirmed_ = request_;
+}
+
 // Searches again after each character. Escape restores the view without a filter.
 void TopView::press_in_prompt(TopKey key, const std::string& typed) {
+  if (prompt_ == Prompt::request) return answer(key, typed);
   if (key == TopKey::enter || key == TopKey::escape) {
     if (prompt_ == Prompt::filter) filter = key == TopKey::enter ? typed_ : "";
     prompt_ = Prompt::none;

@@ -4,9 +4,11 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "look/top_pace.h"
+#include "look/top_request.h"
 #include "look/top_rows.h"
 
 namespace holdfast::cli {
@@ -35,7 +37,7 @@ enum class TopKey {
 class TopView {
  public:
   enum class Shows { rows, help, details };
-  enum class Prompt { none, search, filter };
+  enum class Prompt { none, search, filter, request };
 
   TopPane pane = TopPane::locks;
   std::array<TopOrder, 2> orders{};
@@ -62,6 +64,13 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
+  /// Returns what Prompt::request asks, in at most `width` columns.
+  std::string question(std::size_t width) const;
+  /// Returns the request that the user has confirmed since the last call.
+  std::optional<TopRequest> take_confirmed() { return std::exchange(confirmed_, std::nullopt); }
+  /// A message for the user, which remains until the next key.
+  const std::string& remark() const noexcept { return remark_; }
+  void set_remark(std::string remark) { remark_ = std::move(remark); }
   /// Returns the details of the chosen lock, or a sentence if the lock is gone.
   std::vector<std::string> details() const;
 
@@ -73,6 +82,8 @@ class TopView {
   void press_in_prompt(TopKey key, const std::string& typed);
   void edit(TopKey key, const std::string& typed);
   void begin(Prompt prompt);
+  void ask(int signal);
+  void answer(TopKey key, const std::string& typed);
   void find_from(std::size_t row);
   void change_column(bool forward);
   void open_details();
@@ -89,6 +100,9 @@ class TopView {
   Shows shows_ = Shows::rows;
   Prompt prompt_ = Prompt::none;
   std::string typed_;
+  TopRequest request_;
+  std::optional<TopRequest> confirmed_;
+  std::string remark_;
   std::pair<std::string, std::string> chosen_;  // dictionary and key
 };
 

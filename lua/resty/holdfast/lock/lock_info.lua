@@ -227,7 +227,7 @@ local timespec_type, waiters_type = ffi.typeof("struct holdfast_timespec[1]"), f
 local CLOCK_THREAD_CPUTIME_ID = 3
 -- Keys between two checks of the time. No benchmark covers it: none counts held keys.
 local KEYS_AT_ONCE = 50
--- Waiters of a key that are looked at. They queue in the order of their waits, so the first living one waits longest.
+-- How many waiters of a key are checked. They queue in order of arrival, so the first living one has waited longest.
 local WAITERS_LOOKED_AT = 64
 
 
@@ -239,7 +239,7 @@ function _M.computed()
 end
 
 
--- Returns how long the living waiter has waited that waits longest; nil if none wants the lock. Watchers do not.
+-- Returns the longest time that a living waiter has waited; nil if none wants the lock. Watchers do not want it.
 local function longest_wait(waiters, many, lives)
     local longest
     for i = 0, min(many, WAITERS_LOOKED_AT) - 1 do
