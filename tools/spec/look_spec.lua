@@ -350,7 +350,7 @@ describe("holdfast locks", function ()
         local text
         assert(command.await(function ()
             text = output("locks", "--waiting")
-            return select(2, text:gsub("waits for", "")) == 2
+            return select(2, text:gsub("has waited for", "")) == 2
         end), text)
         local parent, holder = text:match(
             "^my_locks outer has been held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
@@ -416,7 +416,7 @@ describe("holdfast locks", function ()
         local text
         assert(command.await(function ()
             text = output("locks", "--waiting")
-            return select(2, text:gsub("waits for", "")) == 2
+            return select(2, text:gsub("has waited for", "")) == 2
         end), text)
         local one, of_other, other, of_one = text:match(
             "^2 commands wait for each other, so none can go on:\n"
