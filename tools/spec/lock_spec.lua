@@ -358,8 +358,8 @@ describe("holdfast lock has the options of flock:", function()
         hold("exec sleep 600", "--permits", "2")
         local err = world.refused(1, "", "lock", "-n", "--permits", "2", "key", "--", "true")
         assert.matches('^holdfast: "key" has been held by pid %d+ .* and 1 more for ', err)
-        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "key", "--", "true"))
-        assert.matches('"key" is held', world.refused(1, "", "lock", "-n", "-s", "key", "--", "true"))
+        assert.matches('"key" has been held', world.refused(1, "", "lock", "-n", "key", "--", "true"))
+        assert.matches('"key" has been held', world.refused(1, "", "lock", "-n", "-s", "key", "--", "true"))
         local held = {}
         for _, row in ipairs(world.rows(world.output("locks"))) do
             held[#held + 1] = table.concat({ row[2], row[3], row[4] }, " ")
@@ -570,7 +570,8 @@ describe("The lock of a command", function()
 
     local function start_waiting(...)
         local waits = start("lock", ...)
-        assert(await(function() return select(2, run("locks", "--waiting")):find("waits", 1, true) end), waits:err())
+        assert(await(function() return select(2, run("locks", "--waiting")):find("has waited", 1, true) end),
+               waits:err())
         return waits
     end
 
@@ -811,7 +812,7 @@ describe("The lock of a command", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
-        assert.matches('holdfast: the exptime of "key" %(0.2 s%) has passed; sending TERM to the job, '
+        assert.matches('holdfast: the exptime of "key" (0.2 s) has passed; sending TERM to the job, '
                        .. 'and KILL after 10 s\n',
                        process:err(), 1, true)
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
@@ -1126,7 +1127,7 @@ describe("holdfast lock --upgrade", function()
     end
 
     local function await_waiter()
-        assert(await(function() return select(2, run("locks", "--waiting")):find("waits", 1, true) end))
+        assert(await(function() return select(2, run("locks", "--waiting")):find("has waited", 1, true) end))
     end
 
     it("makes the shared lock of a descriptor or of a job exclusive, with its fencing number", function()
@@ -1150,7 +1151,7 @@ describe("holdfast lock --upgrade", function()
         local writer = start("lock", "key", "true")
         await_waiter()
         command.write("go", "")
-        assert(await(function() return select(2, run("locks", "--waiting")):find("waits.*waits") end))
+        assert(await(function() return select(2, run("locks", "--waiting")):find("has waited.*has waited") end))
         assert.equal(1, attempt("-s"))
         assert.equal("", process:out())
         other:signal(command.TERM)
@@ -1170,7 +1171,8 @@ describe("holdfast lock --upgrade", function()
             command.write("go", "")
             assert(await(function() return process:out() ~= "" end))
             assert.equal(more == "" and "1\n" or "9\n", process:out())
-            assert.matches(('^holdfast: "key" is shared by pid %d %%(%%a+%%) for [%%d.]+ s%s\n$'):format(pid, more),
+            assert.matches(('^holdfast: "key" has been shared by pid %d %%(%%a+%%) for [%%d.]+ s%s\n$'):format(pid,
+                                                                                                          more),
                            process:err())
             process:signal(command.TERM)
             process:wait()
