@@ -1361,7 +1361,7 @@ describe("In a terminal holdfast lock", function()
     it("says every second whom it waits for, in one line that it removes", function()
         local process = hold("exec sleep 600", "--why", "full")
         typing [[
-            say(program + " lock -w 2.5 key true\n")
+            say("stty cols 120; unset COLUMNS; " + program + " lock -w 2.5 key true\n")
             until("\r\x1b[Kholdfast: waiting for 1")
             until(' s: "key" has been held by pid ')
             until(': "full"')
