@@ -1,0 +1,154 @@
+#include "serve/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "inspect/files.h"
+#include "inspect/json.h"
+#include "serve/list_document.h"
+
+namespace holdfast::serve {
+
+namespace {
+
+/// The most bytes of a key in a sample.
+constexpr std::size_t kKeySampled = 128;
+
+/// Precedes the dictionaries and the JSON of the longest wait.
+struct SampleHead {
+  double waited;
+  double held;
+  std::uint64_t waiters;
+  std::uint64_t left_out;
+  std::uint64_t dictionaries;
+};
+static_assert(std::has_unique_object_representations_v<std::array<std::uint64_t, 3>> &&
+              sizeof(SampleHead) == 5 * sizeof(std::uint64_t));
+static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 && std::is_trivially_copyable_v<SampledDictionary>);
+
+/// Returns the row of kWaitBounds for each bucket of a histogram. A bucket that spans a bound by less than 5 % belongs
+/// to the lower row.
+std::array<std::size_t, HOLDFAST_BUCKETS> rows_of_buckets() {
+  constexpr double kSlack = 1.05;
+  std::array<std::size_t, HOLDFAST_BUCKETS> rows{};
+  for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i) {
+    const double end = holdfast_bucket_end(i);
+    while (rows[i] + 1 < kWaitRows && end > kWaitBounds[rows[i]] * kSlack) ++rows[i];
+  }
+  return rows;
+}
+
+SampledDictionary sample_of(const DictionaryView& view) {
+  static const auto kRows = rows_of_buckets();
+  constexpr double kMille = 1000;
+  SampledDictionary to;
+  const holdfast_stats& counts = view.dictionary.counts;
+  view.dictionary.name.copy(to.name.data(), to.name.size() - 1);
+  to.file = view.dictionary.file.inode;
+  to.hits = counts.hits;
+  to.misses = counts.misses;
+  const double used = static_cast<double>(counts.bytes_used) / static_cast<double>(std::max<std::uint64_t>(view.dictionary.size, 1));
+  to.used = static_cast<std::uint32_t>(std::round(std::clamp(used, 0.0, 1.0) * kMille));
+  for (const holdfast_histogram& histogram : view.waited)
+    for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.waits[kRows[i]] += histogram.buckets[i];
+  std::uint64_t held = 0;
+  for (const std::uint64_t one : view.holds) held += one;
+  to.held = static_cast<std::uint32_t>(held);
+  to.waiters = static_cast<std::uint32_t>(view.waiters);
+  if (held != 0) to.longest_hold = std::max(view.longest_hold[0], view.longest_hold[1]);
+  if (view.waiters != 0) to.longest_wait = view.longest_wait;
+  return to;
+}
+
+std::string in_json(const inspect::Lock& lock, inspect::Processes& processes) {
+  inspect::Json json;
+  inspect::add_text(json, "dictionary", lock.dictionary);
+  inspect::add_text(json, "key", beginning_of(lock.key, kKeySampled));
+  json["holder_count"] = lock.holder_count;
+  json["holder"] = nullptr;
+  if (!lock.holders.empty()) {
+    const holdfast_holder& holder = lock.holders.front();
+    inspect::Json& to = json["holder"] = inspect::to_json(processes.of(holder.owner));
+    to["why"] = nullptr;
+    if (holder.why[0] != '\0') inspect::add_text(to, "why", static_cast<const char*>(holder.why));
+  }
+  return inspect::to_text(json, inspect::Layout::line);
+}
+
+LongestWait longest_of(View& view) {
+  LongestWait longest;
+  const inspect::Lock* found = nullptr;
+  for (const inspect::Lock& lock : view.locks) {
+    const inspect::WaitsNow waits = inspect::waits_now(lock);
+    if (waits.count == 0 || waits.longest <= longest.waited) continue;
+    found = &lock;
+    longest.waited = waits.longest;
+    longest.waiters = static_cast<std::uint32_t>(waits.count);
+  }
+  if (found == nullptr) return longest;
+  if (!found->holders.empty()) longest.held = found->holders.front().held;
+  longest.lock = in_json(*found, view.processes);
+  return longest;
+}
+
+template <class Item>
+void append(std::string& to, const Item* items, std::size_t count) {
+  to.append(reinterpret_cast<const char*>(items), count * sizeof(Item));
+}
+
+}  // namespace
+
+std::string to_bytes(const Sample& sample) {
+  const SampleHead head{sample.longest.waited, sample.longest.held, sample.longest.waiters, sample.left_out,
+                        sample.dictionaries.size()};
+  std::string bytes;
+  append(bytes, &head, 1);
+  append(bytes, sample.dictionaries.data(), sample.dictionaries.size());
+  return bytes + sample.longest.lock;
+}
+
+std::optional<Sample> parse_sample(std::string_view bytes) {
+  SampleHead head{};
+  if (bytes.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  bytes.remove_prefix(sizeof head);
+  if (head.dictionaries > bytes.size() / sizeof(SampledDictionary)) return std::nullopt;
+  Sample sample;
+  sample.dictionaries.resize(head.dictionaries);
+  const std::size_t size = head.dictionaries * sizeof(SampledDictionary);
+  if (size != 0) std::memcpy(sample.dictionaries.data(), bytes.data(), size);
+  sample.longest = {head.waited, head.held, static_cast<std::uint32_t>(head.waiters), std::string(bytes.substr(size))};
+  sample.left_out = head.left_out;
+  return sample;
+}
+
+Documents gather_sample(bool is_thorough) {
+  auto view = begin_view();
+  if (!view) return {{"error", view.status().message}};
+  auto names = view->is_used ? inspect::named_dictionaries(view->directory) : std::vector<std::string>();
+  if (!names) return {{"error", names.status().message}};
+  Sample sample;
+  const auto one = std::make_unique<DictionaryView>();  // one for all, because a view takes 35 KB
+  for (const std::string& name : *names) {
+    if (sample.dictionaries.size() == kDictionariesSampled) {
+      ++sample.left_out;
+      continue;
+    }
+    *one = {};
+    one->dictionary = inspect::look_at(view->directory, name, inspect::Read::status);
+    if (one->dictionary.is_gone || !one->dictionary.trouble.empty()) continue;
+    read_times(*one, HOLDFAST_TIME_WAITED, one->waited);
+    const bool reads_locks = is_thorough || one->dictionary.counts.entries <= kEntriesRead;
+    if (reads_locks && !read_locks(*one, *view)) continue;
+    SampledDictionary& sampled = sample.dictionaries.emplace_back(sample_of(*one));
+    if (reads_locks) sampled.locks = one->locks_listed ? Locks::known : Locks::incomplete;
+  }
+  sample.longest = longest_of(*view);
+  return {{kSample, to_bytes(sample)}};
+}
+
+}  // namespace holdfast::serve
