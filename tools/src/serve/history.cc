@@ -50,12 +50,11 @@ std::string new_waits(const SampledDictionary& last, const SampledDictionary& no
 /// Returns "HELD,WAITERS,HOLD SINCE,WAIT SINCE".
 std::string History::locks_of(Known& known, double time) {
   const SampledDictionary& now = known.last;
-  known.hold_since = since(known.hold_since, now.longest_hold, time);
-  known.wait_since = since(known.wait_since, now.longest_wait, time);
+  known.since = {since(known.since.hold, now.longest_hold, time), since(known.since.wait, now.longest_wait, time)};
   const bool knows = now.locks == Locks::known;
   return fmt::format("{},{},{},{}", or_null(knows, now.held), or_null(knows, now.waiters),
-                     or_null(knows && now.longest_hold >= 0, known.hold_since),
-                     or_null(knows && now.longest_wait >= 0, known.wait_since));
+                     or_null(knows && now.longest_hold >= 0, known.since.hold),
+                     or_null(knows && now.longest_wait >= 0, known.since.wait));
 }
 
 /// Returns ",[ID,USED,HITS,MISSES,HELD,WAITERS,HOLD SINCE,WAIT SINCE,[ROW,WAITS...]]"; empty if nothing has changed.
@@ -84,24 +83,26 @@ std::string History::changes_of(const SampledDictionary& now, double time) {
                      waits.empty() ? "" : fmt::format(",[{}]", waits));
 }
 
-/// Returns "null" if nobody waits, "0" if nothing has changed, or [WAIT SINCE, HOLD SINCE, WAITERS, LOCK].
-std::string History::longest_in_text(const LongestWait& longest, double time) {
-  if (longest.waited < 0) {
-    longest_text_ = {};
-    return "null";
+/// Returns "0" if the long waits are still the same, otherwise a list of [WAIT SINCE,HOLD SINCE,WAITERS,LOCK].
+std::string History::long_waits_in_text(const std::vector<LongWait>& waits, double time) {
+  std::map<std::string, Since> known = std::exchange(long_waits_, {});
+  std::string text = "[";
+  for (const LongWait& wait : waits) {
+    const Since& before = known[wait.lock];
+    const Since now{since(before.hold, wait.held, time), since(before.wait, wait.waited, time)};
+    long_waits_[wait.lock] = now;
+    text += fmt::format("{}[{},{},{},{}]", text.size() == 1 ? "" : ",", now.wait, or_null(wait.held >= 0, now.hold),
+                        wait.waiters, wait.lock);
   }
-  longest_since_ = since(longest_since_, longest.waited, time);
-  longest_hold_since_ = since(longest_hold_since_, longest.held, time);
-  const std::string text = fmt::format("[{},{},{},{}]", longest_since_, or_null(longest.held >= 0, longest_hold_since_),
-                                       longest.waiters, longest.lock);
-  if (text == longest_text_) return "0";
-  return longest_text_ = text;
+  text += "]";
+  if (text == long_waits_text_) return "0";
+  return long_waits_text_ = text;
 }
 
 void History::add(double now, const Sample& sample) {
   const double time = tenths(now - start_);
   if (number_ != 0 && time > last_time_ + pause() + kLate) add_unknown(now);
-  std::string text = "," + longest_in_text(sample.longest, time);
+  std::string text = "," + long_waits_in_text(sample.long_waits, time);
   for (const SampledDictionary& one : sample.dictionaries) text += changes_of(one, time);
   std::erase_if(known_, [&](const auto& one) {
     const bool is_gone = one.second.seen != number_ + 1;
@@ -130,7 +131,7 @@ void History::close_chunk() {
   open_ = {};
   open_samples_ = 0;
   next_id_ = 0;
-  longest_text_ = {};
+  long_waits_text_ = {};
   for (auto& [name, known] : known_) known.id = -1;
 }
 

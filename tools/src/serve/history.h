@@ -42,11 +42,15 @@ class History {
   bool has(const Text& text) const noexcept;
 
  private:
+  /// When the longest hold and the longest wait began.
+  struct Since {
+    double hold = 0;
+    double wait = 0;
+  };
   /// What a client knows about a dictionary from the open chunk, and the counts at the last sample.
   struct Known {
     SampledDictionary last;
-    double hold_since = 0;
-    double wait_since = 0;
+    Since since{};
     std::string locks{};  // as text; empty if unread so far
     std::string state{};
     int id = -1;  // in the open chunk; negative if the chunk does not have the dictionary yet
@@ -61,7 +65,7 @@ class History {
 
   static std::string locks_of(Known& known, double time);
   std::string changes_of(const SampledDictionary& now, double time);
-  std::string longest_in_text(const LongestWait& longest, double time);
+  std::string long_waits_in_text(const std::vector<LongWait>& waits, double time);
   void append(double time, const std::string& rest);
   void close_chunk();
   void drop_old(double time);
@@ -75,10 +79,8 @@ class History {
   Text open_text_;  // null until a client asks
   std::map<std::string, Known> known_;
   int next_id_ = 0;
-  std::string longest_lock_;  // JSON
-  double longest_since_ = 0;
-  double longest_hold_since_ = 0;
-  std::string longest_text_;
+  std::map<std::string, Since> long_waits_;  // of the last sample, by the JSON of their locks
+  std::string long_waits_text_;
   std::uint64_t number_ = 0;  // of the last sample
   double last_time_ = 0;
   std::uint64_t left_out_ = 0;

@@ -18,16 +18,19 @@ namespace {
 /// The most bytes of a key in a sample.
 constexpr std::size_t kKeySampled = 128;
 
-/// Precedes the dictionaries and the JSON of the longest wait.
+/// Precedes the dictionaries and the long waits.
 struct SampleHead {
+  std::uint64_t left_out;
+  std::uint64_t dictionaries;
+  std::uint64_t long_waits;
+};
+/// Precedes the JSON of a long wait.
+struct WaitHead {
   double waited;
   double held;
   std::uint64_t waiters;
-  std::uint64_t left_out;
-  std::uint64_t dictionaries;
+  std::uint64_t size;  // of the JSON
 };
-static_assert(std::has_unique_object_representations_v<std::array<std::uint64_t, 3>> &&
-              sizeof(SampleHead) == 5 * sizeof(std::uint64_t));
 static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 && std::is_trivially_copyable_v<SampledDictionary>);
 
 /// Returns the row of kWaitBounds for each bucket of a histogram. A bucket that spans a bound by less than 5 % belongs
@@ -79,20 +82,18 @@ std::string in_json(const inspect::Lock& lock, inspect::Processes& processes) {
   return inspect::to_text(json, inspect::Layout::line);
 }
 
-LongestWait longest_of(View& view) {
-  LongestWait longest;
-  const inspect::Lock* found = nullptr;
-  for (const inspect::Lock& lock : view.locks) {
-    const inspect::WaitsNow waits = inspect::waits_now(lock);
-    if (waits.count == 0 || waits.longest <= longest.waited) continue;
-    found = &lock;
-    longest.waited = waits.longest;
-    longest.waiters = static_cast<std::uint32_t>(waits.count);
-  }
-  if (found == nullptr) return longest;
-  if (!found->holders.empty()) longest.held = found->holders.front().held;
-  longest.lock = in_json(*found, view.processes);
-  return longest;
+std::vector<LongWait> long_waits_of(View& view) {
+  std::vector<std::pair<double, const inspect::Lock*>> found;
+  for (const inspect::Lock& lock : view.locks)
+    if (const double waited = inspect::waits_now(lock).longest; waited >= kLongWait) found.emplace_back(waited, &lock);
+  const auto is_longer = [](const auto& one, const auto& other) { return one.first > other.first; };
+  std::stable_sort(found.begin(), found.end(), is_longer);
+  if (found.size() > kLongWaits) found.resize(kLongWaits);
+  std::vector<LongWait> waits;
+  for (const auto& [waited, lock] : found)
+    waits.push_back({waited, lock->holders.empty() ? -1 : lock->holders.front().held, inspect::waits_now(*lock).count,
+                     in_json(*lock, view.processes)});
+  return waits;
 }
 
 template <class Item>
@@ -100,29 +101,44 @@ void append(std::string& to, const Item* items, std::size_t count) {
   to.append(reinterpret_cast<const char*>(items), count * sizeof(Item));
 }
 
+/// Takes the next items from the bytes. Returns false if there are too few bytes.
+template <class Item>
+bool cut_items(std::string_view& from, Item* items, std::size_t count) {
+  if (count > from.size() / sizeof(Item)) return false;
+  if (count != 0) std::memcpy(items, from.data(), count * sizeof(Item));
+  from.remove_prefix(count * sizeof(Item));
+  return true;
+}
+
 }  // namespace
 
 std::string to_bytes(const Sample& sample) {
-  const SampleHead head{sample.longest.waited, sample.longest.held, sample.longest.waiters, sample.left_out,
-                        sample.dictionaries.size()};
+  const SampleHead head{sample.left_out, sample.dictionaries.size(), sample.long_waits.size()};
   std::string bytes;
   append(bytes, &head, 1);
   append(bytes, sample.dictionaries.data(), sample.dictionaries.size());
-  return bytes + sample.longest.lock;
+  for (const LongWait& wait : sample.long_waits) {
+    const WaitHead of{wait.waited, wait.held, wait.waiters, wait.lock.size()};
+    append(bytes, &of, 1);
+    bytes += wait.lock;
+  }
+  return bytes;
 }
 
 std::optional<Sample> parse_sample(std::string_view bytes) {
   SampleHead head{};
-  if (bytes.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, bytes.data(), sizeof head);
-  bytes.remove_prefix(sizeof head);
-  if (head.dictionaries > bytes.size() / sizeof(SampledDictionary)) return std::nullopt;
+  if (!cut_items(bytes, &head, 1) || head.dictionaries > kDictionariesSampled || head.long_waits > kLongWaits)
+    return std::nullopt;
   Sample sample;
-  sample.dictionaries.resize(head.dictionaries);
-  const std::size_t size = head.dictionaries * sizeof(SampledDictionary);
-  if (size != 0) std::memcpy(sample.dictionaries.data(), bytes.data(), size);
-  sample.longest = {head.waited, head.held, static_cast<std::uint32_t>(head.waiters), std::string(bytes.substr(size))};
   sample.left_out = head.left_out;
+  sample.dictionaries.resize(head.dictionaries);
+  if (!cut_items(bytes, sample.dictionaries.data(), head.dictionaries)) return std::nullopt;
+  for (std::uint64_t i = 0; i < head.long_waits; ++i) {
+    WaitHead of{};
+    if (!cut_items(bytes, &of, 1) || of.size > bytes.size()) return std::nullopt;
+    sample.long_waits.push_back({of.waited, of.held, of.waiters, std::string(bytes.substr(0, of.size))});
+    bytes.remove_prefix(of.size);
+  }
   return sample;
 }
 
@@ -147,7 +163,7 @@ Documents gather_sample(bool is_thorough) {
     SampledDictionary& sampled = sample.dictionaries.emplace_back(sample_of(*one));
     if (reads_locks) sampled.locks = one->locks_listed ? Locks::known : Locks::incomplete;
   }
-  sample.longest = longest_of(*view);
+  sample.long_waits = long_waits_of(*view);
   return {{kSample, to_bytes(sample)}};
 }
 

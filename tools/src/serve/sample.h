@@ -39,17 +39,20 @@ struct SampledDictionary {
 };
 static_assert(HOLDFAST_NAME_MAX < sizeof SampledDictionary::name);
 
-/// The lock that a process has waited for longest.
-struct LongestWait {
-  double waited = -1;  // in seconds; negative if no process waits
-  double held = -1;
-  std::uint32_t waiters = 0;
-  std::string lock;  // JSON: its dictionary, key and holder
+/// A lock that a process has waited for at least kLongWait.
+struct LongWait {
+  double waited = 0;  // in seconds, of the process that has waited longest
+  double held = -1;   // negative if nobody holds the lock
+  std::uint64_t waiters = 0;
+  std::string lock{};  // JSON: its dictionary, key and holder
 };
+inline constexpr double kLongWait = 1;
+/// The most long waits in a sample, the longest first.
+inline constexpr std::size_t kLongWaits = 5;
 
 struct Sample {
   std::vector<SampledDictionary> dictionaries;  // sorted by name
-  LongestWait longest;
+  std::vector<LongWait> long_waits;
   std::uint64_t left_out = 0;
 };
 

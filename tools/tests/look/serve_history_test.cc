@@ -47,16 +47,16 @@ TEST(History, HasOnlyWhatChanged) {
   sample.dictionaries[0].hits = 1000;
   sample.dictionaries[1].used = 250;
   history.add(kStart, sample);
-  EXPECT_EQ(Json::parse(R"([1,0,null,[{"name":"a"},0,0,0,0,0,null,null],[{"name":"b"},250,0,0,0,0,null,null]])"),
+  EXPECT_EQ(Json::parse(R"([1,0,[],[{"name":"a"},0,0,0,0,0,null,null],[{"name":"b"},250,0,0,0,0,null,null]])"),
             last_sample(history))
       << "the first sample has everything, but it cannot know what happened earlier";
   history.add(kStart + 1, sample);
-  EXPECT_EQ(Json::parse("[2,1,null]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
   sample.dictionaries[0].hits += 3;
   sample.dictionaries[0].waits[4] += 2;
   sample.dictionaries[0].waits[11] += 1;
   history.add(kStart + 2, sample);
-  EXPECT_EQ(Json::parse("[3,2,null,[0,0,3,0,0,0,null,null,[4,2,11,1]]]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[3,2,0,[0,0,3,0,0,0,null,null,[4,2,11,1]]]"), last_sample(history));
 }
 
 TEST(History, KeepsWhenAHoldBegan) {
@@ -68,10 +68,10 @@ TEST(History, KeepsWhenAHoldBegan) {
   history.add(kStart, sample);
   sample.dictionaries[0].longest_hold = 51.02;
   history.add(kStart + 1, sample);
-  EXPECT_EQ(Json::parse("[2,1,null]"), last_sample(history)) << "the same hold, measured a little differently";
+  EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history)) << "the same hold, measured a little differently";
   sample.dictionaries[0].longest_hold = 0.5;
   history.add(kStart + 2, sample);
-  EXPECT_EQ(Json::parse("[3,2,null,[0,0,0,0,1,0,1.5,null]]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[3,2,0,[0,0,0,0,1,0,1.5,null]]"), last_sample(history));
 }
 
 TEST(History, SaysThatLocksAreUnknownAndRepeatsWhatWasNotRead) {
@@ -83,10 +83,10 @@ TEST(History, SaysThatLocksAreUnknownAndRepeatsWhatWasNotRead) {
   sample.dictionaries[0].held = 0;
   sample.dictionaries[0].locks = Locks::unread;
   history.add(kStart + 1, sample);
-  EXPECT_EQ(Json::parse("[2,1,null]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
   sample.dictionaries[0].locks = Locks::incomplete;
   history.add(kStart + 2, sample);
-  EXPECT_EQ(Json::parse("[3,2,null,[0,0,0,0,null,null,null,null]]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[3,2,0,[0,0,0,0,null,null,null,null]]"), last_sample(history));
 }
 
 TEST(History, StartsToCountAgainWithANewDictionaryOfTheSameName) {
@@ -99,30 +99,32 @@ TEST(History, StartsToCountAgainWithANewDictionaryOfTheSameName) {
   sample.dictionaries[0].hits = 500;
   sample.dictionaries[0].used = 1;
   history.add(kStart + 1, sample);
-  EXPECT_EQ(Json::parse("[2,1,null,[0,1,0,0,0,0,null,null]]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[2,1,0,[0,1,0,0,0,0,null,null]]"), last_sample(history));
   sample.dictionaries[0].hits = 3;  // the counts were overwritten
   sample.dictionaries[0].misses = 9;
   history.add(kStart + 2, sample);
-  EXPECT_EQ(Json::parse("[3,2,null]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[3,2,0]"), last_sample(history));
   sample.dictionaries.clear();
   history.add(kStart + 3, sample);
-  EXPECT_EQ(Json::parse("[4,3,null,[0]]"), last_sample(history)) << "removed";
+  EXPECT_EQ(Json::parse("[4,3,0,[0]]"), last_sample(history)) << "removed";
   history.add(kStart + 4, sample);
-  EXPECT_EQ(Json::parse("[5,4,null]"), last_sample(history));
+  EXPECT_EQ(Json::parse("[5,4,0]"), last_sample(history));
 }
 
-TEST(History, ShowsTheLongestWait) {
+TEST(History, ShowsLongWaits) {
   History history(kStart, kTime);
   Sample sample;
-  sample.longest = {2, 100, 3, R"({"key":"k"})"};
+  sample.long_waits = {{2, 100, 3, R"({"key":"k"})"}};
   history.add(kStart, sample);
-  EXPECT_EQ(Json::parse(R"([1,0,[-2,-100,3,{"key":"k"}]])"), last_sample(history));
-  sample.longest = {3.01, 101, 3, R"({"key":"k"})"};
+  EXPECT_EQ(Json::parse(R"([1,0,[[-2,-100,3,{"key":"k"}]]])"), last_sample(history));
+  sample.long_waits = {{3.01, 101, 3, R"({"key":"k"})"}};
   history.add(kStart + 1, sample);
   EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
-  sample.longest = {0.5, -1, 1, R"({"key":"other"})"};
+  sample.long_waits = {{3.99, 102, 3, R"({"key":"k"})"}, {1.5, -1, 1, R"({"key":"other"})"}};
   history.add(kStart + 2, sample);
-  EXPECT_EQ(Json::parse(R"([3,2,[1.5,null,1,{"key":"other"}]])"), last_sample(history));
+  EXPECT_EQ(Json::parse(R"([3,2,[[-2,-100,3,{"key":"k"}],[0.5,null,1,{"key":"other"}]]])"), last_sample(history));
+  history.add(kStart + 3, {});
+  EXPECT_EQ(Json::parse("[4,3,[]]"), last_sample(history));
 }
 
 TEST(History, EscapesHostileNames) {
@@ -145,7 +147,7 @@ TEST(History, SaysThatNothingIsKnown) {
   EXPECT_EQ(3U, samples(history).size());
   history.add(kStart + 500, {});  // the machine was suspended
   EXPECT_EQ(Json::parse("[4,500]"), samples(history)[3]);
-  EXPECT_EQ(Json::parse("[5,500,null]"), samples(history)[4]);
+  EXPECT_EQ(Json::parse("[5,500,0]"), samples(history)[4]);
 }
 
 TEST(History, GivesWholeChunksFromANumber) {
@@ -231,14 +233,17 @@ TEST(Sample, SurvivesThePipe) {
   Sample sample;
   sample.dictionaries = {dictionary_of("a"), dictionary_of("b")};
   sample.dictionaries[1].waits[11] = 5;
-  sample.longest = {2, -1, 3, "{}"};
+  sample.long_waits = {{2, -1, 3, "{}"}, {1, 7, 1, "{\"key\":1}"}};
   sample.left_out = 4;
   const std::string bytes = to_bytes(sample);
   const auto parsed = parse_sample(bytes);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(bytes, to_bytes(*parsed));
-  for (const std::size_t size : {0, 8, 39, 41, 500})
-    EXPECT_FALSE(parse_sample(std::string_view(bytes).substr(0, size))) << size;
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    ASSERT_FALSE(parse_sample(std::string_view(bytes).substr(0, size))) << size;
+  std::string damaged = bytes;
+  damaged.replace(8, 8, 8, '\xff');
+  EXPECT_FALSE(parse_sample(damaged));
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ SAMPLES = """(async () => {
     bounds: [0.001, 1, null], chunks });
   const lock = { dictionary: 'a', key: 'k', holder: { pid: 1, program: 'x' } };
   it.take(reply([
-    [[1, 10, null, [{ name: 'a' }, 500, 0, 0, 1, 0, 4, null], [{ name: 'b' }, 0, 0, 0, 0, 0, null, null]],
-     [2, 11, [10.5, 4, 2, lock], [0, 600, 6, 2, 1, 2, 4, 10.5, [0, 5, 2, 1]]], [3, 12, 0]],
-    [[4, 13, [10.5, 4, 2, lock], [{ name: 'b' }, 100, 0, 0, 0, 0, null, null]], [5, 14, null]]]));
+    [[1, 10, [], [{ name: 'a' }, 500, 0, 0, 1, 0, 4, null], [{ name: 'b' }, 0, 0, 0, 0, 0, null, null]],
+     [2, 11, [[10.5, 4, 2, lock]], [0, 600, 6, 2, 1, 2, 4, 10.5, [0, 5, 2, 1]]], [3, 12, 0]],
+    [[4, 13, [[10.5, 4, 2, lock]], [{ name: 'b' }, 100, 0, 0, 0, 0, null, null]], [5, 14, []]]]));
   const a = it.history.dictionaries.get('name a'), b = it.history.dictionaries.get('name b');
   claim('a point is valid until the next', it.columns(a.points, 10, 13, 3).map(one => [one.used, one.waiters, one.hits]),
     [[0.5, 0, 0], [0.6, 2, 6], [0.6, 2, 0]]);
@@ -67,10 +67,10 @@ SAMPLES = """(async () => {
     [false, false]);
   claim('all dictionaries are added up', it.columns(it.history.all.points, 11, 12, 1).map(one => [one.held, one.waiters]),
     [[1, 2]]);
-  claim('the longest wait ends', it.history.waits.map(one => [one.begin, one.until, one.longest, one.waiters]),
+  claim('a long wait ends', it.history.waits.map(one => [one.begin, one.until, one.longest, one.waiters]),
     [[10.5, 13, 2.5, 2]]);
-  it.take(reply([[[4, 13, [10.5, 4, 2, lock], [{ name: 'b' }, 100, 0, 0, 0, 0, null, null]], [5, 14, null], [6, 15], [7, 16, null],
-    [8, 17, null, [{ name: 'a' }, 1, 0, 0, 0, 0, null, null]]]]));
+  it.take(reply([[[4, 13, [[10.5, 4, 2, lock]], [{ name: 'b' }, 100, 0, 0, 0, 0, null, null]], [5, 14, []], [6, 15], [7, 16, 0],
+    [8, 17, 0, [{ name: 'a' }, 1, 0, 0, 0, 0, null, null]]]]));
   claim('samples that are known are not added again', it.history.all.points.map(point => point.time),
     [10, 11, 12, 13, 14, 15, 16, 17]);
   claim('nothing is known while the server could not read', it.columns(b.points, 14, 17, 3).map(one => one.known),
@@ -78,8 +78,8 @@ SAMPLES = """(async () => {
   claim('a dictionary that was created again continues', it.columns(a.points, 16, 18, 2).map(one => one.used),
     [null, 0.001]);
   claim('a step of the clock moves all times', (it.take(reply([[]], 1, 100)), it.history.offset), 5000);
-  claim('another server makes the page ask again', it.take(reply([[[3, 5, null]]], 2)), false);
-  claim('after that it starts anew', (it.take(reply([[[1, 4, null], [2, 5, null]]], 2)), it.history.all.points.length), 2);
-  claim('an hour is kept', (it.take(reply([[[3, 5000, null], [4, 5001, null]]], 2)), it.history.all.points.length), 3);
+  claim('another server makes the page ask again', it.take(reply([[[3, 5, []]]], 2)), false);
+  claim('after that it starts anew', (it.take(reply([[[1, 4, []], [2, 5, 0]]], 2)), it.history.all.points.length), 2);
+  claim('an hour is kept', (it.take(reply([[[3, 5000, []], [4, 5001, 0]]], 2)), it.history.all.points.length), 3);
   return JSON.stringify(outcome);
 })()"""

@@ -19,7 +19,7 @@ function dictionaryOf(one) {
   return history.dictionaries.get(id);
 }
 
-// Notes the lock that was waited for longest. Waits for the same holder are one row.
+// Notes a lock that was waited for. Waits for the same holder are one row.
 function keepWait(time, [wait, hold, waiters, lock]) {
   const holder = lock.holder ?? {};
   const name = JSON.stringify([lock.dictionary, lock.key_hex ?? lock.key, holder.host, holder.pid]);
@@ -48,19 +48,19 @@ function sumOf(time, states, changed) {
 
 function takeChunk(chunk) {
   const byNumber = [], states = new Map();
-  let isLost = false, longest = null;
-  chunk.forEach(([number, time, wait, ...entries], index) => {
-    const isNew = number > history.last, isUnknown = wait === undefined;
+  let isLost = false, waits = [];
+  chunk.forEach(([number, time, changedWaits, ...entries], index) => {
+    const isNew = number > history.last, isUnknown = changedWaits === undefined;
     const changed = new Map();
-    for (const [which, used, hits, misses, held, waiters, hold, since, waits] of entries) {
+    for (const [which, used, hits, misses, held, waiters, hold, wait, counts] of entries) {
       const one = typeof which === "object" ? dictionaryOf(which) : byNumber[which];
       if (typeof which === "object") byNumber.push(one);
       const point = used === undefined ? { time, known: false }
-        : { time, known: true, used: used / 1000, hits, misses, held, waiters, hold, wait: since, waits: waits ?? [] };
+        : { time, known: true, used: used / 1000, hits, misses, held, waiters, hold, wait, waits: counts ?? [] };
       if (point.known) states.set(one, point); else states.delete(one);
       changed.set(one, point);
     }
-    if (wait !== 0) longest = wait ?? null;
+    if (changedWaits) waits = changedWaits;
     if (!isNew) { isLost = isUnknown; return; }
     const quiet = { time, hits: 0, misses: 0, waits: [] };
     for (const one of history.dictionaries.values()) {
@@ -69,7 +69,7 @@ function takeChunk(chunk) {
       else if ((isUnknown || index === 0 && !states.has(one)) && end?.known) one.points.push({ time, known: false });
       else if (isLost && !isUnknown && states.has(one)) one.points.push({ ...states.get(one), ...quiet });
     }
-    if (longest && !isUnknown) keepWait(time, longest);
+    if (!isUnknown) waits.forEach(one => keepWait(time, one));
     history.all.points.push(isUnknown ? { time, known: false }
       : sumOf(time, states.values(), [...changed.values()].filter(point => point.known)));
     isLost = isUnknown;

@@ -7,7 +7,7 @@ import { columns, history, idOf, ratioIn, take, waitsIn } from "./history.js";
 
 const PERIOD = 3000, HIDDEN_PERIOD = 30000, DOCTOR_PERIOD = 60000;  // ms
 const TREND_COLUMNS = 45, SHORTEST = 120, RECENT = 10;  // seconds
-const HOT = 50, ROWS = 300, LONG = 1;
+const HOT = 50, ROWS = 300;
 
 let chosen = null;
 let paused = false;
@@ -167,8 +167,8 @@ function showHistory() {
   find("history-note").textContent = [isShort ? `since ${clock(history.first + history.offset, true)}` : "",
     history.leftOut > 0 ? `without ${count(history.leftOut)} dictionaries` : ""].filter(text => text).join("; ");
   const from = history.newest - Number(find("range").value);
-  const waits = history.waits.filter(wait => wait.longest >= LONG && wait.until > from
-    && (one === history.all || wait.lock.dictionary === one.name)).reverse();
+  const waits = history.waits.filter(wait => wait.until > from
+    && (one === history.all || wait.lock.dictionary === one.name)).sort((one, other) => other.until - one.until || other.longest - one.longest);
   show("long-rows", waits.slice(0, ROWS).map(({ lock, begin, until, longest, waiters }) => row([lock.key,
     lock.holder ? processInWords(lock.holder) : "nobody", { number: count(waiters) }, { number: seconds(longest) },
     { number: clock(begin + history.offset, true) },
