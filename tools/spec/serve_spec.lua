@@ -512,6 +512,26 @@ sys.stdin.read()
         end
     end)
 
+    it("says that nothing is known about the time in which the server was stopped", function ()
+        local process, port = serve()
+        assert.truthy(await(function () return #samples(port) >= 2 end))
+        process:signal(STOP)
+        command.sleep(7.5)
+        process:signal(CONT)
+        local all = samples(port)
+        assert.truthy(await(function ()
+            all = samples(port)
+            return all[#all][2] > 7.5
+        end))
+        local unknown = {}
+        for i, sample in ipairs(all) do
+            unknown[#unknown + 1] = #sample == 2 and i or nil
+        end
+        assert.equal(1, #unknown)
+        local before, after = all[unknown[1] - 1][2], all[unknown[1] + 1][2]
+        assert.is_true(all[unknown[1]][2] - before < 1.1 and after - before > 6, before .. " " .. after)
+    end)
+
     it("has dictionaries in its history that are removed and created again, whatever their names", function ()
         local _, port = serve()
         local make = [[

@@ -14,8 +14,6 @@ namespace {
 
 /// The most bytes of an open chunk, so that dropping a chunk does not drop much of the hour.
 constexpr std::size_t kChunkMax = std::size_t{1} << 20;
-/// A sample that comes this much later than it should means that nothing was known in between, in seconds.
-constexpr double kLate = 30;
 
 double tenths(double seconds) { return std::floor(seconds * 10) / 10; }
 
@@ -101,7 +99,6 @@ std::string History::long_waits_in_text(const std::vector<LongWait>& waits, doub
 
 void History::add(double now, const Sample& sample) {
   const double time = tenths(now - start_);
-  if (number_ != 0 && time > last_time_ + pause() + kLate) add_unknown(now);
   std::string text = "," + long_waits_in_text(sample.long_waits, time);
   for (const SampledDictionary& one : sample.dictionaries) text += changes_of(one, time);
   std::erase_if(known_, [&](const auto& one) {
@@ -114,6 +111,8 @@ void History::add(double now, const Sample& sample) {
 }
 
 void History::add_unknown(double now) { append(tenths(now - start_), ""); }
+
+void History::add_gap() { append(last_time_ + 1, ""); }
 
 void History::append(double time, const std::string& rest) {
   open_ += fmt::format("{}[{},{}{}]", open_samples_ == 0 ? "[" : ",\n", ++number_, time, rest);

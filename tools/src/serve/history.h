@@ -27,10 +27,11 @@ class History {
   /// `now` is the time of CLOCK_BOOTTIME in seconds, `time` the seconds since 1970.
   History(double now, double time) : start_(now), started_(time) {}
 
-  /// Adds a sample. If it comes late because the machine or the server slept, the time in between is unknown.
   void add(double now, const Sample& sample);
   /// Adds a sample that says that the world could not be read.
   void add_unknown(double now);
+  /// Says that nothing is known since the last sample, because the machine or the server slept.
+  void add_gap();
   /// Returns whether the next sample should be thorough: it begins a chunk.
   bool wants_thorough() const noexcept { return open_samples_ == 0; }
   /// Returns the seconds to the next sample: one, or more if an hour of such samples would be too long.

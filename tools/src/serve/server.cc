@@ -34,6 +34,8 @@ constexpr double kDoctorTimeout = 120;
 constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
 constexpr double kHistoryPart = 0.003;
+/// If a sample is this much later than it should be, in seconds, the machine or the server slept.
+constexpr double kSlept = 5;
 /// Pause before the next accept if there are no descriptors left, in seconds.
 constexpr double kPause = 0.1;
 /// Send buffer in bytes. By default, the kernel takes megabytes for each client that does not read.
@@ -110,6 +112,7 @@ int Server::milliseconds_left(double now) const {
 
 void Server::start_sample() {
   if (sampler_.deadline() != 0 || holdfast_now() < sample_at_) return;
+  if (sample_due_ != 0 && boot_time() > sample_due_ + kSlept) history_.add_gap();
   if (sampler_.documents() != nullptr) keep_sample();  // no process could be started
 }
 
@@ -121,9 +124,12 @@ void Server::keep_sample() {
     history_.add(boot_time(), *sample);
   else
     history_.add_unknown(boot_time());
-  // The average of many samples decides, because thorough ones take longer.
-  sample_cost_ += (sampler_.took() - sample_cost_) / static_cast<double>(kChunkSamples);
-  sample_at_ = holdfast_now() + std::max(history_.pause(), seconds_kept(sample_cost_, kHistoryPart));
+  // The average decides, because thorough samples take longer.
+  samples_ = std::min(samples_ + 1, kChunkSamples);
+  sample_cost_ += (sampler_.took() - sample_cost_) / static_cast<double>(samples_);
+  const double pause = std::max(history_.pause(), seconds_kept(sample_cost_, kHistoryPart));
+  sample_at_ = holdfast_now() + pause;
+  sample_due_ = boot_time() + pause;
   drop_readers_of_old_texts();
 }
 

@@ -84,8 +84,10 @@ class Server {
   Gatherer doctor_;
   Gatherer sampler_;
   History history_;
-  double sample_at_ = 0;
-  double sample_cost_ = 0;
+  double sample_at_ = 0;     // in holdfast_now() time
+  double sample_due_ = 0;    // the same in CLOCK_BOOTTIME; 0 before the first sample
+  std::size_t samples_ = 0;  // in the average; at most kChunkSamples
+  double sample_cost_ = 0;   // seconds of processor time, on average
   Connections connections_;  // the oldest first
   double accepts_after_ = 0;
 };
