@@ -48,7 +48,7 @@ class History {
     double hold = 0;
     double wait = 0;
   };
-  /// What a client knows about a dictionary from the open chunk, and the counts at the last sample.
+  /// The counts of a dictionary at the last sample, and its state as clients know it from the open chunk.
   struct Known {
     SampledDictionary last;
     Since since{};

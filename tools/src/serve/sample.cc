@@ -31,7 +31,8 @@ struct WaitHead {
   std::uint64_t waiters;
   std::uint64_t size;  // of the JSON
 };
-static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 && std::is_trivially_copyable_v<SampledDictionary>);
+static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 &&
+              std::is_trivially_copyable_v<SampledDictionary>);
 
 /// Returns the row of kWaitBounds for each bucket of a histogram. A bucket that spans a bound by less than 5 % belongs
 /// to the lower row.
@@ -54,7 +55,8 @@ SampledDictionary sample_of(const DictionaryView& view) {
   to.file = view.dictionary.file.inode;
   to.hits = counts.hits;
   to.misses = counts.misses;
-  const double used = static_cast<double>(counts.bytes_used) / static_cast<double>(std::max<std::uint64_t>(view.dictionary.size, 1));
+  const double used =
+      static_cast<double>(counts.bytes_used) / static_cast<double>(std::max<std::uint64_t>(view.dictionary.size, 1));
   to.used = static_cast<std::uint32_t>(std::round(std::clamp(used, 0.0, 1.0) * kMille));
   for (const holdfast_histogram& histogram : view.waited)
     for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.waits[kRows[i]] += histogram.buckets[i];

@@ -74,7 +74,7 @@ const Subcommand kServe{
     "",
     "Serve the state of a runtime directory over HTTP: metrics, JSON and a web page.",
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
-The server only reads, as these commands do, and uses at most 1 % of a core.
+The server only reads, as these commands do, and uses at most 1 % of a core. It keeps the last hour in memory.
 
 By default, only programs on this machine can connect. Any other address requires a token.)",
     run_serve};

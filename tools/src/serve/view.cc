@@ -42,15 +42,15 @@ void keep_some(View& view) {
 void read_times(DictionaryView& view, holdfast_time time, std::array<holdfast_histogram, kKinds>& histograms) {
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     histograms[kind].struct_size = sizeof(holdfast_histogram);
-    static_cast<void>(
-        holdfast_dict_histogram(view.dictionary.handle, static_cast<int>(kind), time, &histograms[kind]));
+    static_cast<void>(holdfast_dict_histogram(view.dictionary.handle, static_cast<int>(kind), time, &histograms[kind]));
   }
 }
 
 bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
-  const Status listed = inspect::gather_locks(of.dictionary.handle, of.dictionary.name, "", inspect::Which::all, room, locks);
+  const Status listed =
+      inspect::gather_locks(of.dictionary.handle, of.dictionary.name, "", inspect::Which::all, room, locks);
   if (inspect::is_gone(view.directory, of.dictionary.name, static_cast<int>(listed.code))) return false;
   of.locks_listed = listed.ok() && locks.size() < room;
   inspect::drop_dead_waiters(locks, view.processes);
