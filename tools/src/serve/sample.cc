@@ -47,7 +47,7 @@ std::array<std::size_t, HOLDFAST_BUCKETS> rows_of_buckets() {
 }
 
 SampledDictionary sample_of(const DictionaryView& view) {
-  static const auto kRows = rows_of_buckets();
+  static const auto rows = rows_of_buckets();
   constexpr double kMille = 1000;
   SampledDictionary to;
   const holdfast_stats& counts = view.dictionary.counts;
@@ -59,7 +59,7 @@ SampledDictionary sample_of(const DictionaryView& view) {
       static_cast<double>(counts.bytes_used) / static_cast<double>(std::max<std::uint64_t>(view.dictionary.size, 1));
   to.used = static_cast<std::uint32_t>(std::round(std::clamp(used, 0.0, 1.0) * kMille));
   for (const holdfast_histogram& histogram : view.waited)
-    for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.waits[kRows[i]] += histogram.buckets[i];
+    for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.waits[rows[i]] += histogram.buckets[i];
   std::uint64_t held = 0;
   for (const std::uint64_t one : view.holds) held += one;
   to.held = static_cast<std::uint32_t>(held);
@@ -92,6 +92,7 @@ std::vector<LongWait> long_waits_of(View& view) {
   std::stable_sort(found.begin(), found.end(), is_longer);
   if (found.size() > kLongWaits) found.resize(kLongWaits);
   std::vector<LongWait> waits;
+  waits.reserve(found.size());
   for (const auto& [waited, lock] : found)
     waits.push_back({waited, lock->holders.empty() ? -1 : lock->holders.front().held, inspect::waits_now(*lock).count,
                      in_json(*lock, view.processes)});
