@@ -196,14 +196,15 @@ TEST(History, KeepsAnHour) {
   EXPECT_EQ(1U, samples(history).size()) << "older samples are dropped after a long time, too";
 }
 
-/// Returns the texts' size after an hour in which all fields of many dictionaries change.
-std::size_t size_after_an_hour(std::size_t dictionaries, const std::string& name, double& oldest) {
+/// Returns the largest size of the texts in two hours in which all fields of the dictionaries change. `age` becomes the
+/// age of the oldest sample.
+std::size_t largest_size(std::size_t dictionaries, const std::string& name, bool pauses, double& age) {
   History history(kStart, kTime);
   Sample sample;
   for (std::size_t i = 0; i < dictionaries; ++i) sample.dictionaries.push_back(dictionary_of(name + std::to_string(i)));
   std::size_t most = 0;
   double now = kStart;
-  for (; now < kStart + 2 * kHistorySeconds; now += history.pause()) {
+  for (; now < kStart + 2 * kHistorySeconds; now += pauses ? history.pause() : 1) {
     for (SampledDictionary& one : sample.dictionaries) {
       one.hits += 123456;
       one.misses += 12345;
@@ -215,19 +216,25 @@ std::size_t size_after_an_hour(std::size_t dictionaries, const std::string& name
     for (const Text& text : history.texts_from(0, now, kTime)) size += text->size();
     most = std::max(most, size);
   }
-  oldest = kStart + samples(history).front()[1].get<double>();
-  oldest = now - oldest;
+  age = now - kStart - samples(history).front()[1].get<double>();
   return most;
 }
 
 TEST(History, StaysWithinItsSizeAndTakesFewerSamplesInstead) {
-  double oldest = 0;
+  double age = 0;
   constexpr std::size_t kOpenMost = std::size_t{2} << 20;
-  EXPECT_LE(size_after_an_hour(kDictionariesSampled, "name ", oldest), kHistoryMax + kOpenMost);
-  EXPECT_GE(oldest, kHistorySeconds / 2);
-  EXPECT_LE(size_after_an_hour(kDictionariesSampled, std::string(HOLDFAST_NAME_MAX - 4, '\1'), oldest),
-            kHistoryMax + kOpenMost);
-  EXPECT_GE(oldest, kHistorySeconds / 4);
+  EXPECT_LE(largest_size(kDictionariesSampled, "name ", true, age), kHistoryMax + kOpenMost);
+  EXPECT_GE(age, kHistorySeconds / 2);
+  const std::string hostile(HOLDFAST_NAME_MAX - 4, '\1');
+  EXPECT_LE(largest_size(kDictionariesSampled, hostile, true, age), kHistoryMax + kOpenMost);
+  EXPECT_GE(age, kHistorySeconds / 4);
+}
+
+TEST(History, DropsTheOldestSamplesIfThereAreTooMany) {
+  double age = 0;
+  constexpr std::size_t kOpenMost = std::size_t{1} << 18;
+  EXPECT_LE(largest_size(60, "name ", false, age), kHistoryMax + kOpenMost);
+  EXPECT_GE(age, kHistorySeconds / 10);
 }
 
 TEST(Sample, SurvivesThePipe) {
