@@ -43,6 +43,36 @@ local function refused()
     return tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
 end
 
+-- Returns the samples of the history, those from that number on.
+local function samples(port, from)
+    local history, all = api(port, "history/" .. (from or 0)), {}
+    for _, chunk in ipairs(history.chunks) do
+        for _, sample in ipairs(chunk) do
+            all[#all + 1] = sample
+        end
+    end
+    return all, history
+end
+
+-- Returns what the samples say about a dictionary: for each, its used memory in per mille, hits, misses, held locks,
+-- waiters, the beginnings of the longest hold and wait, and new waits. An object in the first place is a new name.
+local function entries_of(port, name)
+    local found, number, names = {}, nil, 0
+    for _, sample in ipairs((samples(port))) do
+        for i = 4, #sample do
+            local entry = sample[i]
+            if type(entry[1]) == "table" then
+                number = entry[1].name == name and names or number
+                names = names + 1
+            end
+            if type(entry[1]) == "table" and entry[1].name == name or entry[1] == number then
+                found[#found + 1] = { select(2, unpack(entry)) }
+            end
+        end
+    end
+    return found
+end
+
 local function fields(object)
     local names = {}
     for name in pairs(object) do
@@ -237,7 +267,7 @@ describe("holdfast serve", function ()
             assert.matches("^/[%w.]+$", path)
             assert.equal(200, (select(2, get(port, path))), path)
         end
-        for _, name in ipairs { "page", "dom", "charts", "graph" } do
+        for _, name in ipairs { "page", "dom", "charts", "graph", "history" } do
             local script = get(port, "/" .. name .. ".js")
             assert.falsy(script:find "innerHTML" or script:find "outerHTML" or script:find "insertAdjacentHTML"
                          or script:find "document%.write" or script:find "eval%(" or script:find "https?://[^w]")
@@ -298,7 +328,7 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. token)
         local port = serve_members("--token-file", token)
         local secret = "Authorization: Bearer " .. ("0123456789abcdef"):rep(2)
-        for _, path in ipairs { "/metrics", "/api/v1/doctor", "/none" } do
+        for _, path in ipairs { "/metrics", "/api/v1/doctor", "/api/v1/history", "/none" } do
             local _, status, head = get(port, path)
             assert.equal(401, status)
             assert.matches("\r\nWWW%-Authenticate: Bearer", head)
@@ -432,6 +462,99 @@ sys.stdin.read()
         process:wait()
         keep(make:format "128k")
         assert.is_true(has(131072))
+    end)
+
+    it("keeps what happened before anybody asked: waits, and who held the lock", function ()
+        keep [[ assert(require("resty.shdict").open("jobs", { size = "64k" })) ready() ]]
+        local _, port = serve()
+        local holder = start("lock", "jobs", "<b>\255", "--why", "weekly full", "--", "sleep", "4")
+        assert.truthy(await(function () return #world.rows(output("locks")) == 1 end))
+        assert.same({ code = 0 }, (start("lock", "jobs", "<b>\255", "--", "true"):wait(10)))
+        holder:wait()
+        local function waits()
+            local found = {}
+            for _, entry in ipairs(entries_of(port, "jobs")) do
+                for i = 1, #(entry[8] or {}), 2 do
+                    found[#found + 1] = { row = entry[8][i], count = entry[8][i + 1] }
+                end
+            end
+            return found
+        end
+        -- A sample takes a second or two.
+        assert.truthy(await(function () return #waits() > 0 end))
+        assert.same({ { row = 10, count = 1 } }, waits())
+        local _, history = samples(port)
+        assert.same({ 3, 10, json.null }, { select(10, unpack(history.bounds)) })
+        local long
+        for _, sample in ipairs((samples(port))) do
+            long = type(sample[3]) == "table" and sample[3][1] or long
+        end
+        assert.same({ "jobs", "<b>\\xFF", "3C623EFF" }, { long[4].dictionary, long[4].key, long[4].key_hex })
+        assert.same({ "sleep", "weekly full" }, { long[4].holder.program, long[4].holder.why })
+        assert.equal(1, long[3])
+    end)
+
+    it("gives the samples from a number on, also after its clients slept", function ()
+        local _, port = serve()
+        assert.truthy(await(function () return #samples(port) >= 2 end))
+        local all, history = samples(port)
+        for i, sample in ipairs(all) do
+            assert.equal(i, sample[1])
+            assert.is_true(sample[2] <= history.uptime and sample[2] >= (all[i - 1] or { 0, 0 })[2])
+        end
+        assert.is_true(math.abs(history.time - history.uptime - history.started) < 1)
+        assert.equal(0, history.left_out)
+        assert.is_true(#samples(port, #all + 1) >= #all)  -- the chunk that the number belongs to is complete
+        assert.is_true(#(samples(port, "18446744073709551615")) >= #all)
+        for _, bad in ipairs { "history/", "history/x", "history/-1", "history/1x", "history/18446744073709551616",
+                               "history/1/2", "historyx" } do
+            assert.equal(404, (select(2, get(port, "/api/v1/" .. bad))), bad)
+        end
+    end)
+
+    it("says that nothing is known about the time in which the server was stopped", function ()
+        local process, port = serve()
+        assert.truthy(await(function () return #samples(port) >= 2 end))
+        process:signal(STOP)
+        command.sleep(7.5)
+        process:signal(CONT)
+        local all = samples(port)
+        assert.truthy(await(function ()
+            all = samples(port)
+            return all[#all][2] > 7.5
+        end))
+        local unknown = {}
+        for i, sample in ipairs(all) do
+            unknown[#unknown + 1] = #sample == 2 and i or nil
+        end
+        assert.equal(1, #unknown)
+        local before, after = all[unknown[1] - 1][2], all[unknown[1] + 1][2]
+        assert.is_true(all[unknown[1]][2] - before < 1.1 and after - before > 6, before .. " " .. after)
+    end)
+
+    it("has dictionaries in its history that are removed and created again, whatever their names", function ()
+        local _, port = serve()
+        local make = [[
+            local dict = assert(require("resty.shdict").open("</script>\"", { size = "%s" }))
+            for i = 1, %d do dict:set(i, i) dict:get(i) end
+            ready()
+        ]]
+        local process = keep(make:format("64k", 50))
+        local function last()
+            local entries = entries_of(port, '</script>"')
+            return entries[#entries], entries
+        end
+        assert.truthy(await(last))
+        assert.equal(0, last()[2], "reads before the first sample are not counted")
+        output("rm", "-f", '</script>"')
+        assert.truthy(await(function () return #last() == 0 end))
+        process:signal_group(command.KILL)
+        process:wait()
+        keep(make:format("128k", 300))
+        assert.truthy(await(function () return #last() > 0 end))
+        for _, entry in ipairs(select(2, last())) do
+            assert.is_true((entry[2] or 0) <= 300)
+        end
     end)
 
     it("occupies no process slot, and creates no files", function ()

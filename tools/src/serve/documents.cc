@@ -22,12 +22,6 @@ using inspect::Json;
 
 constexpr double kDoctorLooksAtProcesses = 1;
 
-/// Seconds since 1970.
-double now() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return std::round(std::chrono::duration<double>(since).count() * 1e3) / 1e3;
-}
-
 Json head(const View& view) {
   Json json;
   inspect::add_text(json, "directory", view.directory);
@@ -145,6 +139,11 @@ void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
 
 }  // namespace
 
+double unix_time() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::round(std::chrono::duration<double>(since).count() * 1e3) / 1e3;
+}
+
 Documents look_at_world(std::uint32_t keys) {
   Documents documents;
   auto view = gather_view();
@@ -153,7 +152,7 @@ Documents look_at_world(std::uint32_t keys) {
     add_lost_dictionaries(keys, documents);
     return documents;
   }
-  view->time = now();
+  view->time = unix_time();
   add_dictionaries(*view, documents);
   add_locks(*view, documents);
   add_histograms(*view, documents);
@@ -170,7 +169,7 @@ Documents ask_doctor() {
       },
       false, obstacles);
   Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, {}, obstacles));
-  json["time"] = now();
+  json["time"] = unix_time();
   Json findings = std::move(json["findings"]);
   json.erase("findings");
   ListDocument document(json, "findings");

@@ -14,6 +14,9 @@ namespace holdfast::serve {
 using Documents = std::map<std::string, std::string>;
 inline constexpr const char* kTooLarge = "too large";
 
+/// Returns the seconds since 1970.
+double unix_time();
+
 /// `keys` is the number of the most contended keys per dictionary to include in the metrics.
 Documents look_at_world(std::uint32_t keys);
 Documents ask_doctor();

@@ -144,8 +144,8 @@ void Gatherer::finish() {
                                           : failure("reading the runtime directory took too long or failed"));
   received_ = {};
   coming_ = {};
-  const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
-  fresh_until_ = holdfast_now() + seconds_kept(took, part_);
+  took_ = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
+  fresh_until_ = holdfast_now() + seconds_kept(took_, part_);
 }
 
 void Gatherer::give_up() {

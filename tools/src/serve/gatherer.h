@@ -40,6 +40,9 @@ class Gatherer {
   /// for a second, or for up to five minutes if gathering took long.
   std::shared_ptr<const Texts> documents();
 
+  /// Returns the seconds of processor time of the last process.
+  double took() const noexcept { return took_; }
+
   /// Returns a descriptor that is readable when read() has something to read; -1 if no process runs.
   int descriptor() const noexcept { return pipe_.get(); }
   /// Reads the bytes that have arrived. Returns true when all have arrived: then answer with latest(), however old it
@@ -61,6 +64,7 @@ class Gatherer {
   double part_;
   std::shared_ptr<const Texts> latest_;
   double fresh_until_ = 0;
+  double took_ = 0;
   pid_t child_ = 0;
   double deadline_ = 0;
   inspect::Descriptor pipe_;

@@ -45,12 +45,12 @@ class ListDocument {
 };
 
 /// Returns the beginning of a key that is too long, without a partial UTF-8 character.
-inline std::string beginning_of(const std::string& key) {
-  if (key.size() <= kKeyShown) return key;
-  std::size_t end = kKeyShown;
+inline std::string beginning_of(const std::string& key, std::size_t most = kKeyShown) {
+  if (key.size() <= most) return key;
+  std::size_t end = most;
   const auto continues = [&] { return (static_cast<unsigned char>(key[end]) & 0xC0) == 0x80; };
-  while (end > kKeyShown - 4 && continues()) --end;
-  return key.substr(0, continues() ? kKeyShown : end);
+  while (end > most - 4 && continues()) --end;
+  return key.substr(0, continues() ? most : end);
 }
 
 }  // namespace holdfast::serve

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <memory>
 #include <utility>
 
@@ -17,6 +18,7 @@ constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 constexpr const char* kOpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 constexpr std::string_view kApi = "/api/v1/";
 constexpr std::string_view kDictionary = "dictionaries/";
+constexpr std::string_view kHistory = "history";
 
 const char* reason(int status) {
   constexpr std::array<std::pair<int, const char*>, 9> kReasons{{{200, "OK"},
@@ -61,7 +63,13 @@ Place find(const Request& request) {
     return {Source::world, std::string(name)};
   if (name.starts_with(kDictionary) && name.size() > kDictionary.size())
     return {Source::world, "dictionary/" + std::string(name.substr(kDictionary.size()))};
-  return {};
+  if (name == kHistory) return {Source::history};
+  if (!name.starts_with(kHistory) || name[kHistory.size()] != '/') return {};
+  Place place{Source::history};
+  const std::string_view number = name.substr(kHistory.size() + 1);
+  const char* const end = number.data() + number.size();
+  const auto parsed = std::from_chars(number.data(), end, place.from);
+  return parsed.ec == std::errc() && parsed.ptr == end ? place : Place{};
 }
 
 Reply judge(const Request& request, const Place& place, const Settings& settings) {
@@ -75,8 +83,7 @@ Reply judge(const Request& request, const Place& place, const Settings& settings
   if (place.source == Source::none)
     return refusal(404,
                    "no such path; the paths are /, /metrics, and under /api/v1/: dictionaries, dictionaries/NAME, "
-                   "locks, histograms, "
-                   "contention and doctor");
+                   "locks, histograms, contention, history, history/NUMBER and doctor");
   return {};
 }
 
@@ -84,12 +91,14 @@ Reply refusal(int status, const std::string& sentence) {
   inspect::Json json;
   inspect::add_text(json, "error", sentence);
   const std::string text = inspect::to_text(json, inspect::Layout::line) + "\n";
-  return {status, "application/json", std::make_shared<const std::string>(text)};
+  return {status, "application/json", {std::make_shared<const std::string>(text)}};
 }
 
 std::string head_of(const Reply& reply) {
+  std::size_t size = 0;
+  for (const Text& part : reply.body) size += part->size();
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status,
-                                 reason(reply.status), reply.type, reply.body->size());
+                                 reason(reply.status), reply.type, size);
   if (reply.status == 401) text += "WWW-Authenticate: Bearer realm=\"holdfast\"\r\n";
   if (reply.status == 405) text += "Allow: GET, HEAD\r\n";
   text += kAlways;

@@ -1,6 +1,7 @@
 // Makes replies to requests, and finds the source of their documents.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,12 +10,13 @@
 
 namespace holdfast::serve {
 
-enum class Source { none, page, world, doctor };
+enum class Source { none, page, world, doctor, history };
 /// The source of the document for a path, and the document's name there. none: the path does not exist.
 struct Place {
   Source source = Source::none;
   std::string document{};
   const char* type = "application/json";
+  std::uint64_t from = 0;  // the number of the first sample, for history
 };
 Place find(const Request& request);
 

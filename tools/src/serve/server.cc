@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -30,8 +31,11 @@ constexpr double kCloseTimeout = 1;
 constexpr double kWorldTimeout = 10;
 constexpr double kDoctorTimeout = 120;
 // Parts of a core. Together with the requests, they are less than 1 %.
-constexpr double kWorldPart = 0.008;
+constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
+constexpr double kHistoryPart = 0.003;
+/// If a sample is this much later than it should be, in seconds, the machine or the server slept.
+constexpr double kSlept = 5;
 /// Pause before the next accept if there are no descriptors left, in seconds.
 constexpr double kPause = 0.1;
 /// Send buffer in bytes. By default, the kernel takes megabytes for each client that does not read.
@@ -45,13 +49,23 @@ Text text_of(const PageFile& file) {
   return text;
 }
 
+/// Returns CLOCK_BOOTTIME in seconds, which also counts while the machine sleeps.
+double boot_time() {
+  constexpr double kNano = 1e-9;
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * kNano;
+}
+
 }  // namespace
 
 Server::Server(Settings settings, inspect::Descriptor listener)
     : settings_(std::move(settings)),
       listener_(std::move(listener)),
       world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldTimeout, kWorldPart),
-      doctor_(ask_doctor, kDoctorTimeout, kDoctorPart) {
+      doctor_(ask_doctor, kDoctorTimeout, kDoctorPart),
+      sampler_([this] { return gather_sample(history_.wants_thorough()); }, kWorldTimeout, 1),
+      history_(boot_time(), unix_time()) {
 #ifdef __GLIBC__
   // Return the memory of large texts to the system immediately. By default, malloc raises this limit when large texts
   // are freed.
@@ -62,10 +76,12 @@ Server::Server(Settings settings, inspect::Descriptor listener)
 
 void Server::run() {
   for (;;) {
+    start_sample();
     const double before = holdfast_now();
     std::vector<pollfd> polled{{before >= accepts_after_ ? listener_.get() : -1, POLLIN, 0},
                                {world_.descriptor(), POLLIN, 0},
-                               {doctor_.descriptor(), POLLIN, 0}};
+                               {doctor_.descriptor(), POLLIN, 0},
+                               {sampler_.descriptor(), POLLIN, 0}};
     const std::size_t first = polled.size();
     std::vector<Connection*> those;
     for (Connection& one : connections_) {
@@ -78,6 +94,7 @@ void Server::run() {
     for (std::size_t i = 0; i < those.size(); ++i) handle(*those[i], polled[first + i].revents);
     if (polled[1].revents != 0 && world_.read()) answer_waiting(world_);
     if (polled[2].revents != 0 && doctor_.read()) answer_waiting(doctor_);
+    if (polled[3].revents != 0 && sampler_.read()) keep_sample();
     drop_late(holdfast_now());
     if (polled[0].revents != 0) accept_all();
   }
@@ -89,7 +106,31 @@ int Server::milliseconds_left(double now) const {
     if (one.step != Step::awaits) next = std::min(next, one.deadline);
   for (const Gatherer* const source : {&world_, &doctor_})
     if (source->deadline() != 0) next = std::min(next, source->deadline());
+  next = std::min(next, sampler_.deadline() != 0 ? sampler_.deadline() : sample_at_);
   return std::isinf(next) ? -1 : static_cast<int>(std::ceil(std::max(next - now, 0.0) * 1e3));
+}
+
+void Server::start_sample() {
+  if (sampler_.deadline() != 0 || holdfast_now() < sample_at_) return;
+  if (sample_due_ != 0 && boot_time() > sample_due_ + kSlept) history_.add_gap();
+  if (sampler_.documents() != nullptr) keep_sample();  // no process could be started
+}
+
+void Server::keep_sample() {
+  const auto latest = sampler_.latest();
+  const auto found = latest->find(kSample);
+  const auto sample = found != latest->end() ? parse_sample(*found->second) : std::nullopt;
+  if (sample)
+    history_.add(boot_time(), *sample);
+  else
+    history_.add_unknown(boot_time());
+  // The average decides, because thorough samples take longer.
+  samples_ = std::min(samples_ + 1, kChunkSamples);
+  sample_cost_ += (sampler_.took() - sample_cost_) / static_cast<double>(samples_);
+  const double pause = std::max(history_.pause(), seconds_kept(sample_cost_, kHistoryPart));
+  sample_at_ = holdfast_now() + pause;
+  sample_due_ = boot_time() + pause;
+  drop_readers_of_old_texts();
 }
 
 void Server::accept_all() {
@@ -115,33 +156,36 @@ void Server::make_room() {
   connections_.erase(found);
 }
 
-std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new) {
+std::size_t count_to_drop(const std::vector<Body>& bodies, const std::function<bool(const Text&)>& is_new) {
   // Count from the end, so that the newest connections remain.
   std::set<Text> kept;
   std::size_t size = 0;
-  for (std::size_t i = texts.size(); i > 0; --i) {
-    const Text& text = texts[i - 1];
-    if (text == nullptr || is_new(text) || !kept.insert(text).second) continue;
-    size += text->size();
-    if (size > kOldTextsMax) return i;
+  for (std::size_t i = bodies.size(); i > 0; --i) {
+    for (const Text& text : bodies[i - 1]) {
+      if (text == nullptr || is_new(text) || !kept.insert(text).second) continue;
+      size += text->size();
+      if (size > kOldTextsMax) return i;
+    }
   }
   return 0;
 }
 
 void Server::drop_readers_of_old_texts() {
-  std::vector<Text> texts;
-  for (const Connection& one : connections_) texts.push_back(one.body);
+  std::vector<Body> bodies;
+  for (const Connection& one : connections_) bodies.push_back(one.body);
   const auto is_new = [&](const Text& text) {
     for (const Gatherer* const source : {&world_, &doctor_}) {
       const auto latest = source->latest();
       if (latest && std::any_of(latest->begin(), latest->end(), [&](const auto& one) { return one.second == text; }))
         return true;
     }
-    return false;
+    return history_.has(text);
   };
   auto connection = connections_.begin();
-  for (std::size_t left = count_to_drop(texts, is_new); left > 0; --left) {
-    const bool is_reader = connection->body != nullptr && !is_new(connection->body);
+  for (std::size_t left = count_to_drop(bodies, is_new); left > 0; --left) {
+    const Body& body = connection->body;
+    const bool is_reader =
+        std::any_of(body.begin(), body.end(), [&](const Text& text) { return text != nullptr && !is_new(text); });
     connection = is_reader ? connections_.erase(connection) : std::next(connection);
   }
 }
@@ -151,6 +195,10 @@ void Server::drop_late(double now) {
     if (source->deadline() == 0 || source->deadline() > now) continue;
     source->give_up();
     answer_waiting(*source);
+  }
+  if (sampler_.deadline() != 0 && sampler_.deadline() <= now) {
+    sampler_.give_up();
+    keep_sample();
   }
   connections_.remove_if([&](Connection& one) {
     if (one.socket.get() < 0) return true;
@@ -185,8 +233,10 @@ void Server::answer(Connection& connection) {
   if (Reply refused = judge(*request, place, settings_); refused.status != 200) return send(connection, refused);
   if (place.source == Source::page) {
     const PageFile* const file = find_page(place.document);
-    return send(connection, {200, file->type, text_of(*file)});
+    return send(connection, {200, file->type, {text_of(*file)}});
   }
+  if (place.source == Source::history)
+    return send(connection, {200, place.type, history_.texts_from(place.from, boot_time(), unix_time())});
   Gatherer& source = place.source == Source::doctor ? doctor_ : world_;
   connection.document = place.document;
   if (const auto documents = source.documents()) return answer_from(connection, *documents);
@@ -196,7 +246,7 @@ void Server::answer(Connection& connection) {
 
 void Server::answer_from(Connection& connection, const Texts& texts) {
   const auto found = texts.find(connection.document);
-  if (found != texts.end()) return send(connection, {200, find(connection.request).type, found->second});
+  if (found != texts.end()) return send(connection, {200, find(connection.request).type, {found->second}});
   if (const auto error = texts.find("error"); error != texts.end())
     return send(connection, refusal(503, *error->second));
   if (texts.contains(kTooLarge)) return send(connection, refusal(503, "too many dictionaries to show"));
@@ -218,13 +268,17 @@ void Server::send(Connection& connection, const Reply& reply) {
 }
 
 void Server::write(Connection& connection) {
-  const std::size_t head = connection.head.size();
-  const std::size_t size = head + (connection.body ? connection.body->size() : 0);
-  while (connection.written < size) {
-    const bool in_head = connection.written < head;
-    const std::string_view part = in_head ? std::string_view(connection.head).substr(connection.written)
-                                          : std::string_view(*connection.body).substr(connection.written - head);
-    const ssize_t sent = ::send(connection.socket.get(), part.data(), part.size(), MSG_NOSIGNAL);
+  for (;;) {
+    const std::string& text = connection.part == 0 ? connection.head : *connection.body[connection.part - 1];
+    if (connection.written == text.size()) {
+      if (connection.part > 0) connection.body[connection.part - 1] = nullptr;
+      if (connection.part == connection.body.size()) break;
+      ++connection.part;
+      connection.written = 0;
+      continue;
+    }
+    const std::string_view rest = std::string_view(text).substr(connection.written);
+    const ssize_t sent = ::send(connection.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return;
     if (sent < 0) return connection.socket.reset();

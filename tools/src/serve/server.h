@@ -12,6 +12,7 @@
 
 #include "inspect/descriptor.h"
 #include "serve/gatherer.h"
+#include "serve/history.h"
 #include "serve/request.h"
 
 namespace holdfast::serve {
@@ -22,19 +23,21 @@ struct Settings {
   std::uint32_t keys = 0;  // how many contended keys of each dictionary are in the metrics
 };
 
+/// The texts of a reply, one after another. Connections share them.
+using Body = std::vector<Text>;
+
 struct Reply {
   int status = 200;
   std::string type;
-  Text body;
+  Body body;
 };
 
 /// The limit for old texts that connections still send. Without a limit, slow readers would keep one text for each
 /// second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Takes the texts that connections still have to send, in the order in which they connected; null means no text.
-/// Returns how many connections, counted from the first, must be closed so that texts for which `is_new` is false stay
-/// within the limit.
-std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new);
+/// Takes the bodies that connections still have to send, in the order in which they connected. Returns how many
+/// connections, counted from the first, must be closed so that texts for which `is_new` is false stay within the limit.
+std::size_t count_to_drop(const std::vector<Body>& bodies, const std::function<bool(const Text&)>& is_new);
 
 class Server {
  public:
@@ -53,8 +56,9 @@ class Server {
     Gatherer* source = nullptr;  // while it waits for documents
     std::string document{};
     std::string head{};
-    Text body{};
-    std::size_t written = 0;  // of both
+    Body body{};
+    std::size_t part = 0;     // of the body that is being sent; the head comes first
+    std::size_t written = 0;  // of the head or the part
   };
   using Connections = std::list<Connection>;
 
@@ -63,6 +67,8 @@ class Server {
   void drop_readers_of_old_texts();
   void drop_late(double now);
   int milliseconds_left(double now) const;
+  void start_sample();
+  void keep_sample();
   void handle(Connection& connection, short events);
   void receive(Connection& connection);
   void answer(Connection& connection);
@@ -76,6 +82,12 @@ class Server {
   inspect::Descriptor listener_;
   Gatherer world_;
   Gatherer doctor_;
+  Gatherer sampler_;
+  History history_;
+  double sample_at_ = 0;     // in holdfast_now() time
+  double sample_due_ = 0;    // the same in CLOCK_BOOTTIME; 0 before the first sample
+  std::size_t samples_ = 0;  // in the average; at most kChunkSamples
+  double sample_cost_ = 0;   // seconds of processor time, on average
   Connections connections_;  // the oldest first
   double accepts_after_ = 0;
 };

@@ -13,14 +13,8 @@ namespace {
 constexpr double kLookAtProcesses = 0.02;
 constexpr std::size_t kLocksMost = 100000;
 
-void read_times(DictionaryView& view) {
+void read_contention(DictionaryView& view) {
   holdfast_dict* const dict = view.dictionary.handle;
-  for (std::size_t kind = 0; kind < kKinds; ++kind) {
-    view.waited[kind].struct_size = view.held[kind].struct_size = sizeof(holdfast_histogram);
-    const int held = static_cast<int>(kind);
-    static_cast<void>(holdfast_dict_histogram(dict, held, HOLDFAST_TIME_WAITED, &view.waited[kind]));
-    static_cast<void>(holdfast_dict_histogram(dict, held, HOLDFAST_TIME_HELD, &view.held[kind]));
-  }
   view.contended.resize(HOLDFAST_CONTENDED_MAX);
   std::uint32_t count = 0;
   const int code =
@@ -43,12 +37,20 @@ void keep_some(View& view) {
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
 }
 
-/// Counts the dictionary's locks, without waiters that have died, and adds them to the view. Returns false if the
-/// dictionary was removed in the meantime.
+}  // namespace
+
+void read_times(DictionaryView& view, holdfast_time time, std::array<holdfast_histogram, kKinds>& histograms) {
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    histograms[kind].struct_size = sizeof(holdfast_histogram);
+    static_cast<void>(holdfast_dict_histogram(view.dictionary.handle, static_cast<int>(kind), time, &histograms[kind]));
+  }
+}
+
 bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
-  const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
+  const Status listed =
+      inspect::gather_locks(of.dictionary.handle, of.dictionary.name, "", inspect::Which::all, room, locks);
   if (inspect::is_gone(view.directory, of.dictionary.name, static_cast<int>(listed.code))) return false;
   of.locks_listed = listed.ok() && locks.size() < room;
   inspect::drop_dead_waiters(locks, view.processes);
@@ -65,13 +67,11 @@ bool read_locks(DictionaryView& of, View& view) {
   }
   of.dictionary.all_lockers = of.locks_listed;
   view.lock_count += locks.size();
-  keep_some(view);
+  if (view.locks.size() > 2 * kLocksShown) keep_some(view);
   return true;
 }
 
-}  // namespace
-
-Expected<View> gather_view() {
+Expected<View> begin_view() {
   View view;
   auto directory = inspect::observe();
   view.is_used = directory || !inspect::is_unused_yet(directory.status());
@@ -82,6 +82,13 @@ Expected<View> gather_view() {
   auto processes = inspect::Processes::read();
   if (!processes) return processes.status();
   view.processes = std::move(*processes);
+  return view;
+}
+
+Expected<View> gather_view() {
+  auto begun = begin_view();
+  if (!begun || !begun->is_used) return begun;
+  View& view = *begun;
   auto dictionaries = inspect::look_at_dictionaries(view.directory, {});
   if (!dictionaries) return dictionaries.status();
   view.openers = inspect::Openers::read(view.directory, view.processes.pids(), kLookAtProcesses);
@@ -90,16 +97,19 @@ Expected<View> gather_view() {
     DictionaryView& one = view.dictionaries.emplace_back();
     one.dictionary = std::move(dictionary);
     if (!one.dictionary.trouble.empty()) continue;
-    read_times(one);
+    read_times(one, HOLDFAST_TIME_WAITED, one.waited);
+    read_times(one, HOLDFAST_TIME_HELD, one.held);
+    read_contention(one);
     read_cluster(one);
     if (!read_locks(one, view)) view.dictionaries.pop_back();
   }
+  keep_some(view);
   std::vector<std::string> troubled;
   for (const DictionaryView& one : view.dictionaries)
     if (!one.dictionary.trouble.empty()) troubled.push_back(one.dictionary.name);
   view.unreadable = inspect::count_refused(view.directory, troubled);
   ask_agents(view);
-  return view;
+  return begun;
 }
 
 }  // namespace holdfast::serve

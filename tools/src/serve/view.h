@@ -58,6 +58,14 @@ struct View {
 
 Expected<View> gather_view();
 
+/// Returns a view without dictionaries. `is_used` is false if no program has used the directory yet.
+Expected<View> begin_view();
+/// Reads the histograms of the times that locks were waited for or held.
+void read_times(DictionaryView& view, holdfast_time time, std::array<holdfast_histogram, kKinds>& histograms);
+/// Counts the dictionary's locks, without waiters that have died, and adds them to the view. Returns false if the
+/// dictionary was removed in the meantime.
+bool read_locks(DictionaryView& of, View& view);
+
 /// Asks the agents of all clusters that have dictionaries here. Waits for at most a second in total.
 void ask_agents(View& view);
 

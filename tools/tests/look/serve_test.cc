@@ -35,11 +35,11 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const Text half = text_of_size(kOldTextsMax / 2);
   const Text other = text_of_size(kOldTextsMax / 2);
   const Text one = text_of_size(1);
-  const std::vector<Text> within{latest, half, nullptr, half, latest, other, half, other};
+  const std::vector<Body> within{{latest}, {half}, {nullptr}, {half}, {latest}, {other, half}, {}, {other}};
   EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new text does not";
-  const std::vector<Text> beyond{one, half, latest, other, half};
+  const std::vector<Body> beyond{{one}, {half}, {latest, other}, {half}};
   EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest is dropped";
-  const std::vector<Text> longest{half, text_of_size(kOldTextsMax + 1), one};
+  const std::vector<Body> longest{{half}, {latest, text_of_size(kOldTextsMax + 1)}, {one}};
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }
 

@@ -78,6 +78,14 @@ LABELS = """JSON.stringify([...document.querySelectorAll('#graph g')].map(
   one => [one.querySelector('text').textContent, one.getBoundingClientRect().left,
           one.getBoundingClientRect().right]))"""
 
+# Finds boxes of the three columns on the left that are not visible without scrolling.
+OUTSIDE = """(() => {
+  const boxes = [...document.querySelectorAll('#graph g')].map(one => [one, one.getBoundingClientRect()]);
+  const columns = [...new Set(boxes.map(([, box]) => Math.round(box.left)))].sort((one, other) => one - other);
+  const found = boxes.filter(([, box]) => columns.indexOf(Math.round(box.left)) < 3 && box.right > innerWidth);
+  return JSON.stringify(columns.length < 3 ? columns : found.map(([one]) => one.textContent));
+})()"""
+
 RED = "document.querySelectorAll('#graph .edge.certain').length"
 YELLOW = "document.querySelectorAll('#graph .edge.possible').length"
 NOTE = "document.getElementById('graph-note').textContent"

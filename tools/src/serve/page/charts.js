@@ -1,6 +1,8 @@
-// Draws bars, lines over time, and the heat map.
+// Draws bars, lines over time, and the history. Pictures are as wide as their place, so that their labels keep their
+// size.
 
-import { html, percent, seconds, svg } from "./dom.js";
+import { history, ratioIn, waitsIn } from "./history.js";
+import { clock, count, html, percent, seconds, svg } from "./dom.js";
 
 const FULL = 0.9;
 
@@ -13,96 +15,121 @@ export function bar(part) {
     ` ${percent(part)}`);
 }
 
-// Draws the points of one quantity (0 to 1, or null if unknown) as lines.
-function lines(points, value, x, y) {
+// Draws one quantity (0 to 1, or null if unknown) of columns as lines.
+function lines(columns, value, x, y) {
   const parts = [];
   let open = false;
-  for (const point of points) {
-    const part = value(point);
+  for (const column of columns) {
+    const part = value(column);
     if (part === null) { open = false; continue; }
-    parts.push(`${open ? "L" : "M"}${x(point.time).toFixed(1)} ${y(part).toFixed(1)}`);
-    if (!open) parts.push("h0.5");
+    parts.push(`${open ? "L" : "M"}${x(column.from).toFixed(1)} ${y(part).toFixed(1)}`);
+    parts.push(`H${x(column.to).toFixed(1)}`);
     open = true;
   }
   return parts.join("");
 }
 
-const scale = (points, left, right) => {
-  const first = points[0].time;
-  const span = Math.max(points[points.length - 1].time - first, 1);
-  return time => left + (time - first) / span * (right - left);
+const scale = (columns, left, right) => {
+  const first = columns[0].from, last = columns[columns.length - 1].to;
+  return time => left + (time - first) / (last - first) * (right - left);
 };
 
-export function trend(points, value, name) {
+const usedIn = column => column.used;
+
+export function trend(columns, name) {
   const width = 90, height = 20;
   const y = part => height - 2 - part * (height - 4);
-  const path = points.length > 0 ? lines(points, value, scale(points, 1, width - 1), y) : "";
+  const path = lines(columns, name === "used" ? usedIn : ratioIn, scale(columns, 1, width - 1), y);
   return svg("svg", { width, height, "aria-hidden": "true" }, svg("path", { class: name, d: path }));
 }
 
+// Draws the times of day below a picture.
+function times(columns, x, y, width) {
+  const from = columns[0].from + history.offset, to = columns[columns.length - 1].to + history.offset;
+  const room = width / 80;  // labels that fit
+  const step = [10, 30, 60, 120, 300, 600, 900].find(one => (to - from) / one <= room) ?? 1800;
+  const labels = [];
+  for (let time = Math.ceil(from / step) * step; time <= to; time += step)
+    labels.push(svg("text", { class: "soft", x: x(time - history.offset), y, "text-anchor": "middle" },
+      clock(time, step < 60)));
+  return labels;
+}
+
 // Draws the used memory and the hit ratio of one dictionary.
-export function chart(points) {
-  const width = 1200, height = 190, left = 44, right = 1192, top = 10, bottom = 160;
+export function chart(columns, width) {
+  const height = 190, left = 44, right = width - 24, top = 10, bottom = 160;
   const y = part => bottom - part * (bottom - top);
-  const x = scale(points, left, right);
-  const elapsed = points[points.length - 1].time - points[0].time;
+  const x = scale(columns, left, right);
   const marks = [0, 0.25, 0.5, 0.75, 1].flatMap(part => [
     svg("line", { class: "grid", x1: left, x2: right, y1: y(part), y2: y(part) }),
     svg("text", { class: "soft", x: left - 6, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`)]);
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": "Used memory and hit ratio over time" }, ...marks,
-    svg("path", { class: "used", d: lines(points, point => point.used, x, y) }),
-    svg("path", { class: "hits", d: lines(points, point => point.hits, x, y) }),
-    svg("text", { class: "soft", x: left, y: height - 10 }, `${seconds(elapsed)} ago`),
-    svg("text", { class: "soft", x: right, y: height - 10, "text-anchor": "end" }, "now"));
+  return svg("svg", { width, height, role: "img", "aria-label": "Used memory and hit ratio over time" }, ...marks,
+    svg("path", { class: "used", d: lines(columns, usedIn, x, y) }),
+    svg("path", { class: "hits", d: lines(columns, ratioIn, x, y) }), ...times(columns, x, height - 8, right - left));
 }
 
-// --- waits as a heat map ---
+// --- the history ---
 
-// Upper bounds of the rows, in seconds.
-export const BOUNDS = [1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, Infinity];
-const COLUMNS = 80;
 // The number of waits per second at which each colour starts.
 const STEPS = [1e-9, 1, 10, 100, 1000];
+const LEFT = 84, RIGHT = 24;
 
 const shade = rate => STEPS.filter(step => rate >= step).length;
+const nameOf = (bounds, row) => row === bounds.length - 1 ? "longer" : `≤ ${seconds(bounds[row])}`;
 
-export function rowsOf(histogram) {
-  const counts = BOUNDS.map(() => 0);
-  for (const bucket of histogram.buckets) {
-    const end = bucket.le ?? Infinity;
-    counts[BOUNDS.findIndex(bound => end <= bound * 1.05)] += bucket.count;
-  }
-  return counts;
+const STRIPS = [
+  { name: "Waiters", value: column => column.waiters, words: count },
+  { name: "Longest wait", value: column => column.wait, words: seconds },
+  { name: "Locks held", value: column => column.held, words: count },
+  { name: "Longest hold", value: column => column.hold, words: seconds },
+];
+
+export const columnsIn = width => Math.max(Math.min(Math.floor((width - LEFT - RIGHT) / 10), 120), 10);
+
+function inWords(column) {
+  if (!column.known) return `${clock(column.from + history.offset, true)}: unknown`;
+  const span = column.to - column.from;
+  const states = STRIPS.map(({ name, value, words }) =>
+    `${name.toLowerCase()} ${value(column) === null ? "-" : words(value(column))}`);
+  return [`from ${clock(column.from + history.offset, true)}`, ...states,
+    `${+(waitsIn(column) / span).toPrecision(2)} waits per second`].join("\n");
 }
 
-// columns: { time, seconds, counts }, newest last.
-export function heat(columns) {
-  const width = 1200, cell = 14, high = 16, left = 74;
-  const shown = columns.slice(-COLUMNS);
-  const begin = COLUMNS - shown.length;
-  const cells = [];
-  for (let r = 0; r < BOUNDS.length; ++r) {
-    const y = (BOUNDS.length - 1 - r) * high;
-    const label = r === BOUNDS.length - 1 ? "longer" : `≤ ${seconds(BOUNDS[r])}`;
-    cells.push(svg("text", { class: "soft", x: left - 8, y: y + 12, "text-anchor": "end" }, label));
-    cells.push(svg("rect", { class: "q0", x: left, y, width: COLUMNS * cell - 1, height: high - 1 }));
-    shown.forEach((column, i) => {
-      const number = column.counts[r];
-      if (number === 0) return;
-      const rate = number / column.seconds;
-      const x = left + (begin + i) * cell;
-      cells.push(svg("rect", { class: `q${shade(rate)}`, x, y, width: cell - 1, height: high - 1 },
-        svg("title", {}, `${label}: ${number} waits, ${+rate.toPrecision(2)} per second`)));
-    });
+// Draws waiters and holders over time, and below them the waits by their duration.
+export function timeline(columns, width) {
+  const right = width - RIGHT, high = 30, gap = 10, cell = 16, rows = history.bounds.length;
+  const x = scale(columns, LEFT, right);
+  const wide = x(columns[0].to) - x(columns[0].from);
+  const parts = [];
+  STRIPS.forEach(({ name, value, words }, i) => {
+    const top = i * (high + gap) + 4, bottom = top + high;
+    const most = columns.reduce((found, column) => Math.max(found, value(column) ?? 0), 0);
+    parts.push(svg("text", { class: "soft", x: LEFT - 8, y: top + 12, "text-anchor": "end" }, name),
+      svg("text", { class: "soft", x: LEFT - 8, y: top + 27, "text-anchor": "end" }, most > 0 ? `≤ ${words(most)}` : "none"),
+      svg("line", { class: "grid", x1: LEFT, x2: right, y1: bottom, y2: bottom }));
+    for (const column of columns) {
+      const part = most > 0 ? (value(column) ?? 0) / most * high : 0;
+      if (part > 0) parts.push(svg("rect", { class: i < 2 ? "wait" : "hold", x: x(column.from), y: bottom - Math.max(part, 1),
+        width: wide - 1, height: Math.max(part, 1) }));
+    }
+  });
+  const top = STRIPS.length * (high + gap) + 12, bottom = top + rows * cell;
+  for (let row = 0; row < rows; ++row) {
+    const y = top + (rows - 1 - row) * cell;
+    parts.push(svg("text", { class: "soft", x: LEFT - 8, y: y + 12, "text-anchor": "end" }, nameOf(history.bounds, row)),
+      svg("rect", { class: "q0", x: LEFT, y, width: right - LEFT - 1, height: cell - 1 }));
+    for (const column of columns) {
+      if (column.waits[row] === 0) continue;
+      const rate = column.waits[row] / (column.to - column.from);
+      parts.push(svg("rect", { class: `q${shade(rate)}`, x: x(column.from), y, width: wide - 1, height: cell - 1 }));
+    }
   }
-  const bottom = BOUNDS.length * high + 14;
-  const elapsed = shown.length > 0 ? shown[shown.length - 1].time - shown[0].time + shown[0].seconds : 0;
-  return svg("svg", { viewBox: `0 0 ${width} ${bottom + 6}`, role: "img",
-    "aria-label": "Waits by duration, over time; the table below has the numbers" }, ...cells,
-    svg("text", { class: "soft", x: left + begin * cell, y: bottom,
-      "text-anchor": begin > COLUMNS - 10 ? "end" : "start" }, shown.length > 2 ? `${seconds(elapsed)} ago` : ""),
-    svg("text", { class: "soft", x: left + COLUMNS * cell, y: bottom, "text-anchor": "end" }, "now"));
+  for (const column of columns)
+    parts.push(svg("rect", { class: column.known ? "any" : "any unknown", x: x(column.from), y: 0, width: wide, height: bottom },
+      svg("title", {}, inWords(column))));
+  return svg("svg", { width, height: bottom + 22, role: "img",
+    "aria-label": "Waiters, holders and waits by duration, over time; the tables below have the numbers" },
+    ...parts, ...times(columns, x, bottom + 16, right - LEFT));
 }
 
 export function legend() {

@@ -51,6 +51,10 @@ export function seconds(time) {
   return time < 172800 ? `${Math.round(time / 3600)} h` : `${Math.round(time / 86400)} days`;
 }
 
+// Returns the time of day of seconds since 1970.
+export const clock = (time, hasSeconds) => new Date(time * 1000).toLocaleTimeString([],
+  { hour: "2-digit", minute: "2-digit", second: hasSeconds ? "2-digit" : undefined, hourCycle: "h23" });
+
 export const percent = part =>
   part === null || part === undefined ? "-" : `${(part * 100).toFixed(part < 0.9995 ? 1 : 0)} %`;
 export const count = number => number.toLocaleString("en");

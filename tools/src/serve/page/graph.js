@@ -3,9 +3,10 @@
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
-const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30;
-const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, CHANNEL = 56, LANE = 7;
-const SMALLEST = 0.6;  // the smallest readable scale
+const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30, SHORT_LABEL = 9;
+const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, LANE = 7, SIDES = 20;
+const NARROW = 600;      // pixels; narrower pictures have less room between columns
+const SMALLEST = 0.84;  // the smallest scale: labels then have 10 pixels
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
@@ -120,20 +121,23 @@ function arrange(nodes) {
   return rows;
 }
 
-// Returns the positions of the columns. Each column is as wide as its longest label.
-function measure(nodes) {
-  const columns = [];
+// Returns the positions of the columns. Each column is as wide as its longest label. Labels are cut so that a holder,
+// its lock and the waiters fit into the room.
+function measure(nodes, room) {
+  const columns = [], channel = room < NARROW ? 26 : 56;
+  const fitting = Math.floor(((room / SMALLEST - 2 * MARGIN - 2 * channel) / 3 - SIDES) / LETTER);
+  const most = Math.min(Math.max(fitting, SHORT_LABEL), LABEL);
   for (const node of nodes) {
-    node.label = cut(node.label, LABEL);
-    const wide = [...node.label].reduce((sum, one) => sum + (one < "\u2e80" ? LETTER : WIDE_LETTER), 20);
+    node.label = cut(node.label, most);
+    const wide = [...node.label].reduce((sum, one) => sum + (one < "\u2e80" ? LETTER : WIDE_LETTER), SIDES);
     columns[node.column] = { wide: Math.max(columns[node.column]?.wide ?? 60, wide) };
   }
-  let x = CHANNEL;
+  let x = channel;
   for (const column of columns) {
     column.x = x;
-    x += column.wide + CHANNEL;
+    x += column.wide + channel;
   }
-  return { columns, width: x };
+  return { columns, width: x, channel };
 }
 
 // Draws an edge. An edge to the next column is a curve. Any other edge leaves its column, runs below all boxes, and
@@ -145,14 +149,14 @@ function path(edge, columns, y, lanes) {
     const bend = (x1 - x2) / 2;
     return `M${x1} ${y1}C${x1 - bend} ${y1} ${x2 + bend} ${y2} ${x2} ${y2}`;
   }
-  const lane = lanes.count++, shift = 10 + lane % 5 * LANE, bottom = lanes.top + lane * LANE;
+  const lane = lanes.count++, shift = 6 + lane % 5 * (lanes.channel - 12) / 5, bottom = lanes.top + lane * LANE;
   return `M${x1} ${y1}H${x1 - shift}V${bottom}H${x2 + shift}V${y2}H${x2}`;
 }
 
-function draw(nodes, rows) {
-  const { columns, width } = measure(nodes);
+function draw(nodes, rows, room) {
+  const { columns, width, channel } = measure(nodes, room);
   const y = node => MARGIN + node.row * DOWN + HIGH / 2;
-  const lanes = { count: 0, top: MARGIN + rows * DOWN };
+  const lanes = { count: 0, top: MARGIN + rows * DOWN, channel };
   const edges = nodes.flatMap(node => node.after).sort((one, other) => (one.cycle ? 1 : 0) - (other.cycle ? 1 : 0))
     .map(edge => svg("path", { class: `edge ${edge.kind} ${edge.cycle ?? ""}`, "marker-end": "url(#arrow)",
       d: path(edge, columns, y, lanes) }));
@@ -166,7 +170,7 @@ function draw(nodes, rows) {
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
     markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "arrow", d: "M0 0L8 4L0 8z" }));
   // Without edges below the boxes, the first and the last channel are empty.
-  const side = lanes.count > 0 ? 0 : CHANNEL - MARGIN;
+  const side = lanes.count > 0 ? 0 : channel - MARGIN;
   const height = lanes.top + lanes.count * LANE + MARGIN / 2;
   const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
     "aria-label": "Which process waits for which; the table below has the same data" },
@@ -176,13 +180,13 @@ function draw(nodes, rows) {
   return picture;
 }
 
-// Returns the picture, and how much is omitted from it. Returns nothing if nobody waits.
-export function graph(locks) {
+// Returns the picture for a place of that width, and how much is omitted from it. Returns nothing if nobody waits.
+export function graph(locks, room) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;
   const nodes = build(waited.slice(0, LOCKS));
   markCycles(nodes, waited);
-  const picture = draw(nodes, arrange(nodes));
+  const picture = draw(nodes, arrange(nodes), room);
   const found = new Set(nodes.flatMap(node => node.after).map(edge => edge.cycle));
   const cycle = ["certain", "possible"].find(kind => found.has(kind));
   return { picture, cycle, left: Math.max(waited.length - LOCKS, 0) };
@@ -193,8 +197,8 @@ export function waitRows(locks) {
   for (const lock of locks) {
     for (const waiter of lock.waiters) {
       const holder = lock.holders[0];
-      rows.push([processInWords(waiter), { number: seconds(waiter.waited) }, `${lock.dictionary}: ${lock.key}`,
-        holder ? processInWords(holder) : "nobody", { number: holder ? seconds(holder.held) : "" }, holder?.why ?? ""]);
+      rows.push([processInWords(waiter), `${lock.dictionary}: ${lock.key}`, holder ? processInWords(holder) : "nobody",
+        { number: seconds(waiter.waited) }, { number: holder ? seconds(holder.held) : "" }, holder?.why ?? ""]);
     }
   }
   return rows;

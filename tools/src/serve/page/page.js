@@ -1,20 +1,17 @@
 // Polls the server, keeps the points over time, and displays everything.
 
-import { bar, BOUNDS, chart, heat, legend, rowsOf, trend } from "./charts.js";
-import { bytes, count, find, html, percent, processInWords, row, seconds, show } from "./dom.js";
+import { bar, chart, columnsIn, legend, timeline, trend } from "./charts.js";
+import { bytes, clock, count, find, html, percent, processInWords, row, seconds, show } from "./dom.js";
 import { graph, waitRows } from "./graph.js";
+import { columns, history, idOf, ratioIn, take, waitsIn } from "./history.js";
 
 const PERIOD = 3000, HIDDEN_PERIOD = 30000, DOCTOR_PERIOD = 60000;  // ms
-const POINTS = 600;
+const TREND_COLUMNS = 45, SHORTEST = 120, RECENT = 10;  // seconds
 const HOT = 50, ROWS = 300;
 
-const points = new Map();   // by dictionary: { time, used, hits }
-const columns = new Map();  // by dictionary, "" for all: { time, seconds, counts }
-const before = new Map();   // by dictionary: counts at the last poll
 let chosen = null;
 let paused = false;
 let timer = 0;
-let lastTime = 0;
 let doctorAt = -Infinity;
 
 async function ask(path) {
@@ -35,78 +32,54 @@ function say(text, bad = false) {
   state.classList.toggle("bad", bad);
 }
 
-// --- over time ---
-
-function keepPoints(time, dictionaries) {
-  for (const one of dictionaries) {
-    if (one.trouble) continue;
-    const was = before.get(one.name);
-    const hits = one.hits - (was?.hits ?? 0), reads = hits + one.misses - (was?.misses ?? 0);
-    const isNew = !was || hits < 0 || reads < 0;
-    const list = points.get(one.name) ?? [];
-    list.push({ time, used: one.used / one.size, hits: isNew ? one.hit_ratio : reads > 0 ? hits / reads : null });
-    points.set(one.name, list.slice(-POINTS));
-    before.set(one.name, { ...was, hits: one.hits, misses: one.misses });
-  }
-  const names = new Set(dictionaries.map(one => one.name));
-  for (const map of [points, before]) for (const name of map.keys()) if (!names.has(name)) map.delete(name);
-}
-
-function keepColumns(time, dictionaries) {
-  const span = Math.max(time - lastTime, 0.1);
-  const all = BOUNDS.map(() => 0);
-  for (const one of dictionaries) {
-    const counts = BOUNDS.map(() => 0);
-    for (const kind of ["lock", "rwlock", "semaphore"]) rowsOf(one[kind].waited).forEach((n, i) => { counts[i] += n; });
-    const was = before.get(one.name)?.counts;
-    before.set(one.name, { ...before.get(one.name), counts });
-    if (!was || lastTime === 0) continue;
-    const grown = counts.map((n, i) => Math.max(n - was[i], 0));
-    grown.forEach((n, i) => { all[i] += n; });
-    columns.set(one.name, [...columns.get(one.name) ?? [], { time, seconds: span, counts: grown }].slice(-POINTS));
-  }
-  if (lastTime !== 0) columns.set("", [...columns.get("") ?? [], { time, seconds: span, counts: all }].slice(-POINTS));
-}
-
 // --- showing ---
 
+// Returns the columns of a dictionary, or of all dictionaries together, in the chosen time. They are at fixed times, so
+// that they do not flicker.
+function columnsOf(one, number) {
+  const wanted = Number(find("range").value);
+  const step = Math.min(Math.max(history.newest - history.first, SHORTEST), wanted) / number;
+  const to = Math.ceil(history.newest / step) * step;
+  return columns(one.points, to - number * step, to, number);
+}
+
+// Returns what happened in the last seconds.
+const recent = (one, span) => columns(one.points, history.newest - span, history.newest, 1)[0];
+
 function showTiles(dictionaries, locks, doctor) {
-  const newest = dictionaries.flatMap(one => points.get(one.name)?.slice(-1) ?? []).map(point => point.hits);
-  const known = newest.filter(part => part !== null);
+  const ratios = [...history.dictionaries.values()].map(one => ratioIn(recent(one, RECENT))).filter(part => part !== null);
   const waiters = locks.locks.reduce((sum, lock) => sum + lock.waiter_count, 0);
-  const waits = columns.get("")?.slice(-1)[0];
+  const isKnown = history.newest - history.first >= RECENT;
   const tiles = [["Dictionaries", count(dictionaries.length)], ["Locks held", count(locks.count)],
     ["Waiters now", count(waiters), waiters > 0 ? "odd" : ""],
-    ["Waits per second",
-      waits ? String(+(waits.counts.reduce((a, b) => a + b, 0) / waits.seconds).toPrecision(2)) : "-"],
-    ["Mean hit ratio", known.length > 0 ? percent(known.reduce((a, b) => a + b, 0) / known.length) : "-"]];
+    ["Waits per second", isKnown ? String(+(waitsIn(recent(history.all, RECENT)) / RECENT).toPrecision(2)) : "-"],
+    ["Mean hit ratio", ratios.length > 0 ? percent(ratios.reduce((a, b) => a + b, 0) / ratios.length) : "-"]];
   if (doctor) tiles.push(["Doctor", doctor, doctor === "error" ? "bad" : doctor === "warning" ? "odd" : ""]);
   find("tiles").replaceChildren(...tiles.map(([name, value, kind]) =>
     html("div", { class: kind ?? "" }, html("dt", {}, name), html("dd", {}, value))));
 }
 
-function choose(name) {
-  chosen = chosen === name ? null : name;
+function choose(id) {
+  chosen = chosen === id ? null : id;
   showDictionaries(shown.dictionaries);
 }
 
 function dictionaryRow(one) {
-  const name = html("button", { type: "button", title: one.name, "aria-expanded": String(one.name === chosen) },
-    one.name);
+  const id = idOf(one);
+  const name = html("button", { type: "button", title: one.name, "aria-expanded": String(id === chosen) }, one.name);
   name.dataset.name = one.name;
-  name.addEventListener("click", () => choose(one.name));
+  name.addEventListener("click", () => choose(id));
   const first = html("td", { class: "name" }, name);
   if (one.trouble)
     return html("tr", {}, first, html("td", { colspan: 10, class: "bad" }, one.trouble));
-  const kept = points.get(one.name) ?? [];
-  const cells = row([bar(one.used / one.size),
-    html("span", { class: "trend" }, trend(kept, point => point.used, "used")),
+  const kept = columnsOf(history.dictionaries.get(id) ?? { points: [] }, TREND_COLUMNS);
+  const cells = row([bar(one.used / one.size), html("span", { class: "trend" }, trend(kept, "used")),
     { number: bytes(one.size) }, { number: count(one.entries) }, { number: percent(one.hit_ratio) },
-    html("span", { class: "trend" }, trend(kept, point => point.hits, "hits")),
+    html("span", { class: "trend" }, trend(kept, "hits")),
     { number: count(one.evictions), class: one.evictions > 0 ? "odd" : "" },
     { number: count(one.repairs), class: one.repairs > 0 ? "bad" : "" }, { number: count(one.lock_waits) },
     { number: `${one.processes.length}${one.processes_complete ? "" : "+"}` }],
-    { class: one.name === chosen ? "chosen" : null });
+    { class: id === chosen ? "chosen" : null });
   cells.prepend(first);
   return cells;
 }
@@ -119,10 +92,12 @@ function showDictionaries(dictionaries) {
     dictionaries.length > 0 ? "no dictionary matches" : "there are no dictionaries");
   if (focused !== undefined)
     [...find("dictionary-rows").querySelectorAll("button")].find(one => one.dataset.name === focused)?.focus();
-  const kept = points.get(chosen);
+  const kept = history.dictionaries.get(chosen);
   find("chart").hidden = !kept;
-  if (kept) find("chart").replaceChildren(chart(kept), html("figcaption", {}, html("strong", {}, chosen),
-    ": used memory (blue), hit ratio (orange, dashed)"));
+  if (!kept) return;
+  const width = find("chart").clientWidth;
+  find("chart").replaceChildren(chart(columnsOf(kept, Math.max(Math.floor(width / 6), 1)), width),
+    html("figcaption", {}, html("strong", {}, kept.name), ": used memory (blue), hit ratio (orange, dashed)"));
 }
 
 const CYCLES = { certain: "red: a deadlock, if these processes have only one task each",
@@ -139,7 +114,7 @@ function showGraphNote() {
 }
 
 function showLocks(locks) {
-  const found = graph(locks.locks);
+  const found = graph(locks.locks, find("graph").clientWidth);
   find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "No process is waiting."));
   shown.graph = found;
   showGraphNote();
@@ -147,10 +122,10 @@ function showLocks(locks) {
   const held = locks.locks.flatMap(lock => lock.holders.map(holder => [lock, holder]));
   find("held-note").textContent = held.length > ROWS || locks.count > locks.locks.length
     ? `${Math.min(ROWS, held.length)} of ${count(locks.count)}, most waiters first` : "";
-  show("held-rows", held.slice(0, ROWS).map(([lock, holder]) => row([lock.key, lock.dictionary,
-    lock.kind === holder.share ? lock.kind : `${lock.kind}, ${holder.share}`, processInWords(holder),
-    { number: seconds(holder.held) }, { number: count(lock.waiter_count), class: lock.waiter_count > 0 ? "odd" : "" },
-    holder.why ?? ""])), "no lock is held");
+  show("held-rows", held.slice(0, ROWS).map(([lock, holder]) => row([lock.key, processInWords(holder),
+    { number: count(lock.waiter_count), class: lock.waiter_count > 0 ? "odd" : "" }, { number: seconds(holder.held) },
+    holder.why ?? "", lock.dictionary, lock.kind === holder.share ? lock.kind : `${lock.kind}, ${holder.share}`])),
+  "no lock is held");
 }
 
 // Contention counts a wait when the wait ends.
@@ -164,14 +139,6 @@ function showHot(contention, dictionaries) {
 }
 
 function showTimes(histograms) {
-  const select = find("heat-of");
-  const names = histograms.dictionaries.map(one => one.name);
-  if (names.join("\n") !== [...select.options].slice(1).map(option => option.value).join("\n")) {
-    const was = select.value;
-    select.replaceChildren(select.options[0], ...names.map(name => html("option", { value: name }, name)));
-    select.value = names.includes(was) ? was : "";
-  }
-  find("heat").replaceChildren(heat(columns.get(select.value) ?? []));
   const rows = histograms.dictionaries.flatMap(one => ["lock", "rwlock", "semaphore"]
     .filter(kind => one[kind].waited.count > 0 || one[kind].held.count > 0)
     .map(kind => [one, kind, one[kind].waited, one[kind].held]));
@@ -180,8 +147,37 @@ function showTimes(histograms) {
   "no lock was held yet");
 }
 
+// Offers the dictionaries of the last hour, also those that were removed.
+function offerDictionaries() {
+  const select = find("history-of"), was = select.value;
+  const all = [...history.dictionaries.values()].sort((one, other) => one.name < other.name ? -1 : 1);
+  const offered = [...select.options].slice(1).map(option => option.value);
+  if (all.map(one => one.id).join("\n") === offered.join("\n")) return;
+  select.replaceChildren(select.options[0], ...all.map(one => html("option", { value: one.id }, one.name)));
+  select.value = history.dictionaries.has(was) ? was : "";
+}
+
+function showHistory() {
+  if (history.last === 0) return;
+  offerDictionaries();
+  const one = history.dictionaries.get(find("history-of").value) ?? history.all;
+  const width = find("history").clientWidth;
+  find("history").replaceChildren(timeline(columnsOf(one, columnsIn(width)), width));
+  const isShort = history.newest - history.first < Number(find("range").value) - 60;
+  find("history-note").textContent = [isShort ? `since ${clock(history.first + history.offset, true)}` : "",
+    history.leftOut > 0 ? `without ${count(history.leftOut)} dictionaries` : ""].filter(text => text).join("; ");
+  const from = history.newest - Number(find("range").value);
+  const waits = history.waits.filter(wait => wait.until > from
+    && (one === history.all || wait.lock.dictionary === one.name)).sort((one, other) => other.until - one.until || other.longest - one.longest);
+  show("long-rows", waits.slice(0, ROWS).map(({ lock, begin, until, longest, waiters }) => row([lock.key,
+    lock.holder ? processInWords(lock.holder) : "nobody", { number: count(waiters) }, { number: seconds(longest) },
+    { number: clock(begin + history.offset, true) },
+    { number: until === history.newest ? "now" : clock(until + history.offset, true) },
+    lock.holder?.why ?? "", lock.dictionary])), "no wait took a second");
+}
+
 function showDoctor(doctor) {
-  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // may be minutes old
+  const time = clock(doctor.time, true);  // may be minutes old
   find("doctor-note").textContent = doctor.status === "ok" ? `no problems, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },
@@ -191,26 +187,31 @@ function showDoctor(doctor) {
 
 // --- requests ---
 
-const shown = { dictionaries: [], doctor: "", graph: null };
+const shown = { dictionaries: [], locks: { count: 0, locks: [] }, doctor: "", graph: null };
+
+// Shows all that depends on the width of the page.
+function showPictures() {
+  showDictionaries(shown.dictionaries);
+  showLocks(shown.locks);
+  showHistory();
+}
+
+// Gets what is new since the last sample, however long ago that was.
+async function catchUp() {
+  while (!take(await ask(`/api/v1/history/${history.last + 1}`))) continue;
+}
 
 async function refresh() {
   const [dictionaries, locks, histograms, contention] = await Promise.all(
-    ["dictionaries", "locks", "histograms", "contention"].map(name => ask(`/api/v1/${name}`)));
+    [...["dictionaries", "locks", "histograms", "contention"].map(name => ask(`/api/v1/${name}`)), catchUp()]);
   find("token-form").hidden = true;
   find("directory").textContent = dictionaries.directory;
-  if (dictionaries.time !== lastTime) {
-    keepPoints(dictionaries.time, dictionaries.dictionaries);
-    keepColumns(dictionaries.time, histograms.dictionaries);
-    lastTime = dictionaries.time;
-  }
-  shown.dictionaries = dictionaries.dictionaries;
-  shown.histograms = histograms;
-  showDictionaries(dictionaries.dictionaries);
-  showLocks(locks);
+  Object.assign(shown, { dictionaries: dictionaries.dictionaries, locks });
+  showPictures();
   showHot(contention, dictionaries.dictionaries);
   showTimes(histograms);
   showTiles(dictionaries.dictionaries, locks, shown.doctor);
-  const time = `as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`;
+  const time = `as of ${clock(dictionaries.time, true)}`;
   say(dictionaries.note ? `${dictionaries.note}, ${time}` : time);
 }
 
@@ -240,14 +241,15 @@ find("pause").addEventListener("click", () => {
   poll();
 });
 find("filter").addEventListener("input", () => showDictionaries(shown.dictionaries));
-find("heat-of").addEventListener("change", () => showTimes(shown.histograms ?? { dictionaries: [] }));
+find("history-of").addEventListener("change", showHistory);
+find("range").addEventListener("change", showPictures);
 find("token-form").addEventListener("submit", event => {
   event.preventDefault();
   sessionStorage.setItem("token", find("token").value);
   doctorAt = -Infinity;
   poll();
 });
-addEventListener("resize", showGraphNote);
+addEventListener("resize", showPictures);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
 find("legend").replaceChildren(...legend());
 poll();

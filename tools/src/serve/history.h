@@ -1,0 +1,90 @@
+// The last hour of a world, for people who open the page after something happened. Samples are kept as the text that
+// clients get. About 60 samples form a chunk that can be read without earlier chunks; the oldest chunks are dropped. A
+// sample has only what changed, so that an idle dictionary costs nothing. Times come from CLOCK_BOOTTIME and count from
+// the server's start, so that steps of the wall clock change nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "serve/gatherer.h"
+#include "serve/sample.h"
+
+namespace holdfast::serve {
+
+/// The most bytes of samples. With what else the history keeps, they are less than 8 MB.
+inline constexpr std::size_t kHistoryMax = std::size_t{6} << 20;
+inline constexpr double kHistorySeconds = 3600;
+inline constexpr std::size_t kHistorySamples = 3600;
+inline constexpr std::size_t kChunkSamples = 60;
+
+class History {
+ public:
+  /// `now` is the time of CLOCK_BOOTTIME in seconds, `time` the seconds since 1970.
+  History(double now, double time) : start_(now), started_(time) {}
+
+  void add(double now, const Sample& sample);
+  /// Adds a sample that says that the world could not be read.
+  void add_unknown(double now);
+  /// Says that nothing is known since the last sample, because the machine or the server slept.
+  void add_gap();
+  /// Returns whether the next sample should be thorough: it begins a chunk.
+  bool wants_thorough() const noexcept { return open_samples_ == 0; }
+  /// Returns the seconds to the next sample: one, or more if an hour of such samples would be too long.
+  double pause() const noexcept;
+
+  /// Returns the chunks that have the sample with this number or a later one, as the parts of a JSON text.
+  std::vector<Text> texts_from(std::uint64_t number, double now, double time);
+  /// Returns whether the text belongs to the samples that are kept.
+  bool has(const Text& text) const noexcept;
+
+ private:
+  /// When the longest hold and the longest wait began.
+  struct Since {
+    double hold = 0;
+    double wait = 0;
+  };
+  /// The counts of a dictionary at the last sample, and its state as clients know it from the open chunk.
+  struct Known {
+    SampledDictionary last;
+    Since since{};
+    std::string locks{};  // as text; empty if unread so far
+    std::string state{};
+    int id = -1;  // in the open chunk; negative if the chunk does not have the dictionary yet
+    std::uint64_t seen = 0;
+  };
+  struct Chunk {
+    std::uint64_t last = 0;  // the number of its last sample
+    double time = 0;         // of its last sample
+    std::size_t samples = 0;
+    Text text;
+  };
+
+  static std::string locks_of(Known& known, double time);
+  std::string changes_of(const SampledDictionary& now, double time);
+  std::string long_waits_in_text(const std::vector<LongWait>& waits, double time);
+  void append(double time, const std::string& rest);
+  void close_chunk();
+  void drop_old(double time);
+
+  double start_;
+  double started_;
+  std::deque<Chunk> chunks_;
+  std::size_t size_ = 0;  // of all texts in chunks_
+  std::string open_;      // the samples of the chunk to which samples are added
+  std::size_t open_samples_ = 0;
+  Text open_text_;  // null until a client asks
+  std::map<std::string, Known> known_;
+  int next_id_ = 0;
+  std::map<std::string, Since> long_waits_;  // of the last sample, by the JSON of their locks
+  std::string long_waits_text_;
+  std::uint64_t number_ = 0;  // of the last sample
+  double last_time_ = 0;
+  std::uint64_t left_out_ = 0;
+};
+
+}  // namespace holdfast::serve
