@@ -29,7 +29,7 @@ Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
   json["kind"] = is_held ? Json(inspect::kind_in_words(*lock)) : Json();
   json["trouble"] = lock == nullptr || lock->trouble.empty() ? Json() : Json(lock->trouble);
   json["holder_count"] = lock != nullptr ? lock->holder_count : 0;
-  json["holder"] = is_held ? inspect::to_json(seen.user(lock->holders.front().owner)) : Json();
+  json["holder"] = is_held ? inspect::to_json(seen.user(*lock, lock->holders.front().owner)) : Json();
   json["held"] = is_held ? Json(rounded(lock->holders.front().held, kThousandths)) : Json();
   json["waiter_count"] = waiters;
   json["waited"] = waiters != 0 ? Json(rounded(rates.longest_wait, kThousandths)) : Json();

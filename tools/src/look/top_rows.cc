@@ -73,7 +73,7 @@ std::vector<TopCell> cells_of(const Snapshot& snapshot, const LockRates& rates) 
     cells.insert(cells.end(), {{"-"}, {or_dash(trouble), 0, Style::red, "-\t-\t-"}, time_cell(0, false)});
   } else {
     const holdfast_holder& holder = lock->holders.front();
-    const Process& process = snapshot.user(holder.owner);
+    const Process& process = snapshot.user(*lock, holder.owner);
     cells.insert(cells.end(),
                  {{inspect::kind_in_words(*lock)},
                   {holder_in_words(process, lock->holder_count), 0, style_of(process), holder_for_programs(process)},
@@ -249,13 +249,13 @@ std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& r
   for (const holdfast_holder& holder : lock.holders) {
     const std::string end =
         holder.remaining > 0 ? "ends in " + inspect::duration_in_words(holder.remaining) : "never ends";
-    lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}", inspect::in_words(snapshot.user(holder.owner)),
-                                inspect::share_in_words(holder), inspect::duration_in_words(holder.held), end,
-                                inspect::token_in_words(holder)));
+    lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}",
+                                inspect::in_words(snapshot.user(lock, holder.owner)), inspect::share_in_words(holder),
+                                inspect::duration_in_words(holder.held), end, inspect::token_in_words(holder)));
     if (holder.why[0] != '\0') lines.push_back("  " + inspect::escaped(static_cast<const char*>(holder.why)));
   }
   for (const holdfast_waiter& waiter : lock.waiters)
-    lines.push_back(fmt::format("{} {} for {}", inspect::in_words(snapshot.user(waiter.owner)),
+    lines.push_back(fmt::format("{} {} for {}", inspect::in_words(snapshot.user(lock, waiter.owner)),
                                 waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited)));
   return lines;
 }
