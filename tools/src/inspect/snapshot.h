@@ -16,7 +16,7 @@
 namespace holdfast::inspect {
 
 struct DictionaryLook {
-  std::string user{};  // of the directory, if several directories are shown together
+  std::string user{};  // of the directory, if those of all users are shown together
   std::string name;
   std::string trouble;      // why it cannot be read; empty if it can
   bool in_cluster = false;  // other machines may hold its locks
@@ -31,11 +31,12 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
-  bool is_used = true;           // false: no program has used it yet
-  std::size_t directories = 0;   // if several are shown together
-  std::size_t processes = 0;     // living ones
-  std::uint64_t room_free = 0;   // of the file system, in bytes
-  std::uint64_t room_whole = 0;  // 0: unknown
+  bool is_used = true;                  // false: no program has used it yet
+  std::size_t directories = 0;          // if those of all users are shown together
+  std::vector<std::string> troubles{};  // why some of them could not be read
+  std::size_t processes = 0;            // living ones
+  std::uint64_t room_free = 0;          // of the file system, in bytes
+  std::uint64_t room_whole = 0;         // 0: unknown
   std::vector<DictionaryLook> dictionaries;
   std::vector<Lock> locks;                                         // at most kMostLocks of each directory
   std::map<std::pair<std::string, std::uint64_t>, Process> users;  // holders and waiters, by user and token

@@ -149,16 +149,15 @@ Snapshot Snapshots::take(const std::vector<std::string>& names) {
         return taken ? kSnapshot + pack(std::move(*taken)) : kRefusal + taken.status().message;
       });
   all.time = holdfast_now();
-  troubles_.clear();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto& [path, user] = directories[i];
     const std::string_view text = answers[i].text;
-    if (text.starts_with(kRefusal)) troubles_.emplace_back(text.substr(1));
+    if (text.starts_with(kRefusal)) all.troubles.emplace_back(text.substr(1));
     if (text.starts_with(kRefusal)) continue;
     if (text.starts_with(kSnapshot) && add(text.substr(1), name_of_user(user), all)) continue;
     given_up_[path] = fmt::format("cannot read {}: {}", path, answers[i].trouble);
   }
-  for (const auto& [path, why] : given_up_) troubles_.push_back(why);
+  for (const auto& [path, why] : given_up_) all.troubles.push_back(why);
   return all;
 }
 

@@ -13,11 +13,8 @@ class Snapshots {
  public:
   /// Takes a snapshot of each directory, and returns all as one, in which each dictionary and lock has a user.
   Snapshot take(const std::vector<std::string>& names);
-  /// Returns why directories were not read the last time.
-  const std::vector<std::string>& troubles() const noexcept { return troubles_; }
 
  private:
-  std::vector<std::string> troubles_;
   std::map<std::string, std::string> given_up_;  // by path: why a directory is not read again
 };
 
