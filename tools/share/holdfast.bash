@@ -86,8 +86,8 @@ _holdfast() {
   case $place in value*) _holdfast_value "${place#value }" && return ;; esac
   case $command:$place in
     run:0) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-    ls:* | locks:*) _holdfast_offer < <(_holdfast_names "${world[@]:2}") ;;
-    top:* | prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
+    ls:* | locks:* | top:*) _holdfast_offer < <(_holdfast_names "${world[@]:2}") ;;
+    prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
       _holdfast_offer < <(_holdfast_names "${world[@]}")
       ;;
     get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;

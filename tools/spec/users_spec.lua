@@ -1,7 +1,8 @@
 -- Tests that root sees the runtime directories of all users, and that nothing in such a directory harms root. Each test
 -- has a /dev/shm and process ids of its own, so that it meets no other directories.
 
-local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
+local command, json, shell, typing, world =
+    require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
 
 local run, rows = command.run, world.rows
 
@@ -118,17 +119,17 @@ describe("Runtime directories of several users", function ()
         assert.same({ nil, nil }, { object.directories, object.dictionaries[1].user })
     end)
 
-    it_as_root("are all in the completion of ls and locks, but not of other commands", function ()
+    it_as_root("are all in the completion of ls, locks and top, but not of other commands", function ()
         local out = machine(([[
             create 0 mine; create %d theirs
             PATH=$PROGRAMS:$PATH; unset -f holdfast; set +e
             compopt() { :; }
             . %s/tools/share/holdfast.bash
-            for words in "ls" "locks" "stat" "get" "rm" "ls --user %d" "stat --user %d"; do
+            for words in "ls" "locks" "top" "stat" "get" "rm" "ls --user %d" "stat --user %d"; do
               COMP_WORDS=(holdfast $words ""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _holdfast; echo "${COMPREPLY[@]}"
             done
         ]]):format(ONE, command.repository, ONE, ONE))
-        assert.equal("mine theirs\nmine theirs\nmine\nmine\nmine\ntheirs\ntheirs\n", out)
+        assert.equal("mine theirs\nmine theirs\nmine theirs\nmine\nmine\nmine\ntheirs\ntheirs\n", out)
     end)
 
     it_as_root("have trees of waits below their users", function ()
@@ -140,6 +141,70 @@ describe("Runtime directories of several users", function ()
         ]]):format(ONE, ONE))
         assert.matches("^user " .. ONE .. ":\ncommands key is held by pid %d+ %(%S+%) for [^\n]+\n  pid %d+ [^\n]+\n$",
                        out)
+    end)
+
+    it_as_root("are all in top, with the user in the last field and column, and in JSON", function ()
+        local out, err = machine(([[
+            hold 0 mine; hold %d theirs; hold %d theirs --permits 3; create %d
+            as %d "$PROGRAMS/holdfast" lock theirs true & sleep 0.01
+            for words in "" "values" "--json" "--header" "--user=%d" "--sort=user values"; do
+              holdfast top --batch --delay 0.2 --count 1 $words; echo ---
+            done
+            holdfast top --batch none || echo "$?"
+        ]]):format(ONE, OTHER, OTHER, ONE, ONE))
+        local parts = {}
+        for part in out:gmatch "(.-)%-%-%-\n" do
+            parts[#parts + 1] = part
+        end
+        local locks, dictionaries = {}, {}
+        for _, row in ipairs(rows(parts[1])) do
+            if row[1] == "lock" then
+                locks[#locks + 1] = row[3] .. " " .. row[#row]
+            elseif row[1] == "dictionary" then
+                dictionaries[#dictionaries + 1] = row[2] .. " " .. row[#row]
+            end
+        end
+        assert.same({ "mine root", "theirs " .. ONE, "theirs " .. OTHER },
+                    (table.sort(locks) or locks))
+        assert.same({ "commands " .. ONE, "commands " .. OTHER, "commands root", "values " .. OTHER },
+                    (table.sort(dictionaries) or dictionaries))
+        assert.matches("^world\t[^\t]+\t/dev/shm/holdfast%-0\t[%d.]+\t4\t4\t3\t", parts[1])
+        assert.matches("^world[^\n]*\ndictionary\tvalues[^\n]*\t" .. OTHER .. "\n$", parts[2])
+        local object = json.decode(parts[3])
+        local users = {}
+        for _, list in ipairs { object.locks, object.dictionaries } do
+            for _, one in ipairs(list) do
+                users[one.user .. " " .. (one.key or one.name)] = one.waiter_count or true
+            end
+        end
+        assert.same({ ["root mine"] = 0, [ONE .. " theirs"] = 1, [OTHER .. " theirs"] = 0, ["root commands"] = true,
+                      [ONE .. " commands"] = true, [OTHER .. " commands"] = true, [OTHER .. " values"] = true }, users)
+        assert.matches("^3 runtime directories\n", parts[4])
+        assert.matches("\nDICTIONARY [^\n]* USER *\n.-commands +theirs [^\n]* " .. ONE .. " *\n", parts[4])
+        assert.falsy(parts[5]:find("\t" .. ONE .. "\n", 1, true))
+        assert.matches("\n2\n$", out)
+        assert.equal('holdfast: there is no dictionary "none" in any runtime directory\n', err)
+    end)
+
+    -- The user may have forged the pid, so top must not signal it.
+    it_as_root("are not changed by the keys r and k of top, which name --user instead", function ()
+        local path = command.write("machine.sh", PRELUDE .. ([[
+            hold %d theirs
+            PATH=$PROGRAMS:$PATH exec "$PROGRAMS/holdfast" top
+        ]]):format(ONE))
+        typing(([[
+            say("PROGRAMS=%s %s bash %s\r")
+            until("theirs")
+            say("r")
+            until("to release this lock or signal its holder, run: holdfast top --user %d")
+            say("p")
+            until("PAUSED")
+            say("k")
+            until("to release this lock or signal its holder, run: holdfast top --user %d")
+            say("q")
+            until("ready> ")
+            say("exit\r")
+        ]]):format(programs, UNSHARE, path, ONE, ONE))
     end)
 
     it_as_root("are hidden from other users, who are told so in columns and by doctor", function ()
@@ -219,7 +284,7 @@ describe("Runtime directories of several users", function ()
             evil 04000022; mkdir $d; evil x; mkdir $d; evil 99999999999; mkdir $d; evil ""; mkdir $d; evil -1; mkdir $d
             for i in $(seq 50); do evil $((4000100 + i)); mkdir -m 700 $d; chown $user $d; done
             begin=$(date +%%s)
-            for words in ls "ls -p --json" locks "locks --json" "locks -w" doctor "doctor --json" ; do
+            for words in ls "ls -p --json" locks "locks --json" "locks -w" "top -d 0.2 -n 2" doctor "doctor --json"; do
               status=0; timeout 60 "$PROGRAMS/holdfast" $words || status=$?
               echo "--- $words: $status"
             done

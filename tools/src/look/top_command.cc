@@ -207,7 +207,8 @@ const Subcommand kTop{
     R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder, after
 a question; F1 shows all keys, q quits. Elsewhere, or with --batch, it prints both tables
 repeatedly. A program gets tab-separated lines that begin with "world", "lock" or "dictionary", or
-with --json one object per refresh; holdfast(1) describes the fields.)",
+with --json one object per refresh; holdfast(1) describes the fields. Root gets the directories of
+all users, with the user in one more column, unless a directory or user is named.)",
     run_top};
 
 }  // namespace holdfast::cli
