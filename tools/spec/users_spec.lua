@@ -248,15 +248,21 @@ describe("Runtime directories of several users", function ()
 
     it_as_root("are not repaired: doctor --repair covers only root's own", function ()
         local out = machine(([[
-            create 0; create %d
             for user in 0 %d; do
-              printf '\1\0\0\0' | dd of=/dev/shm/holdfast-$user/values.dict bs=1 seek=68 conv=notrunc status=none
+              as "$user" "$PROGRAMS/holdfast" lock -F key -- \
+                sh -c 'echo $$ > /dev/shm/pid-$0; exec sleep 600' "$user" &
+              timeout 20 sh -c "until [ -s /dev/shm/pid-$user ]; do sleep 0.02; done"
+              kill -9 "$(cat "/dev/shm/pid-$user")"
             done
-            stat -c %%Y.%%i /dev/shm/holdfast-%d/values.dict > before
-            holdfast doctor --repair >/dev/null 2>&1 || true
-            stat -c %%Y.%%i /dev/shm/holdfast-%d/values.dict | cmp - before && echo same
-        ]]):format(ONE, ONE, ONE, ONE):gsub("before", command.path "before"))
-        assert.equal("same\n", out)
+            timeout 20 sh -c 'until [ "$("$0" locks | grep -c dead)" = 2 ]; do sleep 0.02; done' "$PROGRAMS/holdfast"
+            holdfast doctor --repair --json 2>/dev/null
+            holdfast locks | cut -f2,9,14
+        ]]):format(ONE))
+        local report, locks = out:match "^([^\n]*)\n(.*)$"
+        report = json.decode(report)
+        assert.same({ "/dev/shm/holdfast-0", "ok" }, { report.directory, report.status })
+        assert.is_nil(report.directories)
+        assert.equal("key\tdead\t" .. ONE .. "\n", locks)
     end)
 
     -- A hostile user can do all of this in /dev/shm. The honest user and root are still shown, soon.
