@@ -11,6 +11,7 @@
 
 #include "base/name.h"
 #include "cli/output.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
