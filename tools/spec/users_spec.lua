@@ -212,7 +212,7 @@ describe("Runtime directories of several users", function ()
             create %d; create %d; create 0
             for words in ls "ls --json" locks doctor \
                          "ls --color=always" "locks --color=always" "doctor --color=always" \
-                         "ls --color=always --dir /dev/shm/holdfast-%d"; do
+                         "ls --color=always --dir /dev/shm/holdfast-%d" "top --header -d 0.2 -n 1"; do
               as %d "$PROGRAMS/holdfast" $words
               echo ---
             done
@@ -232,6 +232,7 @@ describe("Runtime directories of several users", function ()
         assert.matches(("\nnote: %s\n    %s\nno problems in /dev/shm/holdfast%%-%d: 1 dictionary\n$"):format(
             more, how, ONE), told[7])
         assert.falsy(told[8]:find("more", 1, true))
+        assert.equal(("/dev/shm/holdfast-%d; %s"):format(ONE, more), told[9]:match "^[^\n]*")
     end)
 
     it_as_root("are not changed by looking, nor created", function ()

@@ -31,6 +31,7 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
+  std::string hidden{};                 // says that there are directories that only root sees; empty if there are none
   bool is_used = true;                  // false: no program has used it yet
   std::size_t directories = 0;          // if those of all users are shown together
   std::vector<std::string> troubles{};  // why some of them could not be read

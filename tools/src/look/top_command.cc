@@ -163,7 +163,11 @@ TakeSnapshot choose(WorldOptions& world, const std::vector<std::string>& names) 
   if (!world.shows_all()) {
     const std::string directory = world.observe_if_used(names).value_or(inspect::directory_to_be());
     require(names);
-    return [directory, names] { return inspect::take_snapshot(directory, names); };
+    return [directory, names, hidden = world.hidden()] {
+      auto taken = inspect::take_snapshot(directory, names);
+      if (taken) taken->hidden = hidden;
+      return taken;
+    };
   }
   world.apply();
   inspect::Snapshots all;

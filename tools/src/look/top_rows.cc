@@ -242,8 +242,9 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
                                ? "unknown"
                                : fmt::format("{} of {} free", inspect::bytes_in_words(snapshot.room_free),
                                              inspect::bytes_in_words(snapshot.room_whole));
-  return {snapshot.directories != 0 ? inspect::counted(snapshot.directories, "runtime directory", "runtime directories")
-                                    : inspect::escaped(snapshot.directory),
+  return {snapshot.directories != 0
+              ? inspect::counted(snapshot.directories, "runtime directory", "runtime directories")
+              : inspect::escaped(snapshot.directory) + (snapshot.hidden.empty() ? "" : "; ") + snapshot.hidden,
           fmt::format("{}, {}, {}{}", inspect::counted(snapshot.processes, "process", "processes"),
                       inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"),
                       inspect::counted(held, "key held", "keys held"),
