@@ -11,7 +11,7 @@ _holdfast_options() { holdfast "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--
 _holdfast_place() {
   local i word takes
   takes=" $(holdfast "$@" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
-  place=0 dictionary="" world=()
+  place=0 dictionary="" world=(--user "$EUID")  # otherwise root would get the names of all users
   for ((i = 1 + $#; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
     case $word in
@@ -37,7 +37,7 @@ _holdfast_subcommands() { holdfast cluster --help 2>/dev/null | sed -n '/^Subcom
 _holdfast_columns() { holdfast top --sort "" 2>&1 | sed -n '1s/.*expected one of //p' | tr -d ' ' | tr ',' '\n'; }
 
 # Names and keys with escapes are left out: they would have to be typed with -e.
-_holdfast_names() { holdfast ls "${world[@]}" 2>/dev/null | cut -f1 | grep -vF "\\"; }
+_holdfast_names() { holdfast ls "$@" 2>/dev/null | cut -f1 | grep -vF "\\"; }
 _holdfast_cluster_names() {
   holdfast ls "${world[@]}" --json 2>/dev/null | grep -oE '\{"name":"[^"\]*","file":[^{}]*"cluster":"' | cut -d'"' -f4
 }
@@ -63,7 +63,7 @@ _holdfast_value() {
 }
 
 _holdfast() {
-  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} place dictionary world=()
+  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} place dictionary world
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     _holdfast_offer < <(_holdfast_commands; printf '%s\n' --help --version)
@@ -86,8 +86,9 @@ _holdfast() {
   case $place in value*) _holdfast_value "${place#value }" && return ;; esac
   case $command:$place in
     run:0) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-    ls:* | locks:* | top:* | prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
-      _holdfast_offer < <(_holdfast_names)
+    ls:* | locks:* | top:*) _holdfast_offer < <(_holdfast_names "${world[@]:2}") ;;
+    prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
+      _holdfast_offer < <(_holdfast_names "${world[@]}")
       ;;
     get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;
     cluster:0)

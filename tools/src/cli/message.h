@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +26,9 @@ struct Exit {
 
 /// Prints "SPEAKER: <text>".
 void say_as(std::string_view speaker, std::string_view text);
+
+/// Makes this process's further messages say what they are about: "SPEAKER: SUBJECT: <text>".
+void say_about(std::string subject);
 
 /// Prints "holdfast: <text>".
 template <class... Arguments>

@@ -36,6 +36,8 @@ std::size_t take_width(std::string_view& text) noexcept {
   return width < 0 ? 1 : static_cast<std::size_t>(width);
 }
 
+std::string subject_of_messages;
+
 /// Reduces the largest of the widths that exceed their least value, until the sum of all is at most `room`.
 void shrink(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t room) {
   std::size_t sum = std::accumulate(widths.begin(), widths.end(), std::size_t{0});
@@ -86,8 +88,10 @@ std::string Output::styled(std::string_view text, Style style) const {
   return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<std::size_t>(style)], text);
 }
 
+void say_about(std::string subject) { subject_of_messages = std::move(subject) + ": "; }
+
 void say_as(std::string_view speaker, std::string_view text) {
-  const std::string line = fmt::format("{}: {}\n", speaker, text);
+  const std::string line = fmt::format("{}: {}{}\n", speaker, subject_of_messages, text);
   // A failure to write an error message cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }

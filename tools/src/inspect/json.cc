@@ -140,18 +140,21 @@ Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors)
   return json;
 }
 
+Json to_json(const Finding& finding) {
+  Json json;
+  json["severity"] = severity_in_words(finding.severity);
+  json["subject"] = or_null(escaped(finding.subject));
+  json["sentence"] = escaped(finding.sentence);
+  json["advice"] = or_null(finding.advice);
+  return json;
+}
+
 Json to_json(const WorldSnapshot& snapshot, const Findings& findings) {
   Json json;
   add_text(json, "directory", snapshot.directory);
   json["status"] = worst_of(findings) == Severity::note ? "ok" : severity_in_words(worst_of(findings));
   json["findings"] = Json::array();
-  for (const Finding& finding : findings) {
-    Json& to = json["findings"].emplace_back();
-    to["severity"] = severity_in_words(finding.severity);
-    to["subject"] = finding.subject.empty() ? Json() : Json(escaped(finding.subject));
-    to["sentence"] = escaped(finding.sentence);
-    to["advice"] = finding.advice.empty() ? Json() : Json(finding.advice);
-  }
+  for (const Finding& finding : findings) json["findings"].push_back(to_json(finding));
   return json;
 }
 

@@ -31,6 +31,7 @@ Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
 /// `ancestors` are the waiters' ancestors.
 Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
+Json to_json(const Finding& finding);
 Json to_json(const WorldSnapshot& snapshot, const Findings& findings);
 
 }  // namespace holdfast::inspect

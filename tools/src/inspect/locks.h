@@ -14,6 +14,7 @@
 namespace holdfast::inspect {
 
 struct Lock {
+  std::string user{};  // of the directory, if those of all users are shown together
   std::string dictionary;
   std::string key;
   std::string trouble;  // why its holder is unknown; empty if it is known

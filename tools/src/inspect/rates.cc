@@ -14,7 +14,8 @@ std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return n
 const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
   static const DictionaryLook fresh;
   for (const DictionaryLook& look : before.dictionaries)
-    if (look.name == now.name && look.inode == now.inode) return look.trouble.empty() ? look : now;
+    if (look.user == now.user && look.name == now.name && look.inode == now.inode)
+      return look.trouble.empty() ? look : now;
   return fresh;
 }
 
@@ -58,6 +59,8 @@ std::string key_of(const holdfast_contended& contended) {
 
 /// Contention by the recorded bytes of the key.
 using Contention = std::map<std::string, double>;
+/// By user and name of the dictionary.
+using ContentionOfAll = std::map<std::pair<std::string, std::string>, Contention>;
 
 Contention contention_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {
   std::map<std::string, std::uint64_t> then;
@@ -73,23 +76,25 @@ Contention contention_of(const DictionaryLook& before, const DictionaryLook& now
 LockRates rates_of(const Lock& lock) {
   LockRates rates;
   rates.lock = &lock;
+  rates.user = lock.user;
   rates.dictionary = lock.dictionary;
   rates.key = lock.key;
   for (const holdfast_waiter& waiter : lock.waiters) rates.longest_wait = std::max(rates.longest_wait, waiter.waited);
   return rates;
 }
 
-void add_locks(const Snapshot& now, std::map<std::string, Contention>& contention, Rates& rates) {
+void add_locks(const Snapshot& now, ContentionOfAll& contention, Rates& rates) {
   for (const Lock& lock : now.locks) {
     LockRates& added = rates.locks.emplace_back(rates_of(lock));
-    Contention& keys = contention[lock.dictionary];
+    Contention& keys = contention[{lock.user, lock.dictionary}];
     const auto found = keys.find(lock.key.substr(0, HOLDFAST_CONTENDED_KEY_MAX));
     if (found == keys.end()) continue;
     added.contention = found->second;
     keys.erase(found);
   }
   for (const auto& [dictionary, keys] : contention)
-    for (const auto& [key, amount] : keys) rates.locks.push_back({nullptr, dictionary, key, 0, amount});
+    for (const auto& [key, amount] : keys)
+      rates.locks.push_back({nullptr, dictionary.first, dictionary.second, key, 0, amount});
 }
 
 }  // namespace
@@ -98,11 +103,11 @@ Rates rates_of(const Snapshot& before, const Snapshot& now) {
   constexpr double kShortest = 0.001;
   Rates rates;
   rates.seconds = std::max(now.time - before.time, kShortest);
-  std::map<std::string, Contention> contention;
+  ContentionOfAll contention;
   for (const DictionaryLook& look : now.dictionaries) {
     const DictionaryLook& then = earlier(before, look);
     const DictionaryRates& added = rates.dictionaries.emplace_back(rates_of(then, look, rates.seconds));
-    contention[look.name] = contention_of(then, look, rates.seconds);
+    contention[{look.user, look.name}] = contention_of(then, look, rates.seconds);
     rates.reads += added.reads;
     rates.grants += added.grants;
     rates.waits += added.waits;

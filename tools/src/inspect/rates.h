@@ -25,6 +25,7 @@ struct DictionaryRates {
 /// Rates of one key that is held or waited for, or that was refused in the interval.
 struct LockRates {
   const Lock* lock = nullptr;  // null if it is free at the moment
+  std::string user;            // of the directory, if those of all users are shown together
   std::string dictionary;
   std::string key;          // only the first HOLDFAST_CONTENDED_KEY_MAX bytes if it is free
   double longest_wait = 0;  // seconds; longest of the present waits

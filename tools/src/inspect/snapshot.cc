@@ -58,16 +58,16 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
 
 void note_users(Snapshot& snapshot, Processes& processes) {
   for (const Lock& lock : snapshot.locks) {
-    for (const holdfast_holder& holder : lock.holders) snapshot.users[holder.owner] = processes.of(holder.owner);
-    for (const holdfast_waiter& waiter : lock.waiters) snapshot.users[waiter.owner] = processes.of(waiter.owner);
+    for (const holdfast_holder& holder : lock.holders) snapshot.users[{"", holder.owner}] = processes.of(holder.owner);
+    for (const holdfast_waiter& waiter : lock.waiters) snapshot.users[{"", waiter.owner}] = processes.of(waiter.owner);
   }
 }
 
 }  // namespace
 
-const Process& Snapshot::user(std::uint64_t token) const {
+const Process& Snapshot::user(const Lock& lock, std::uint64_t token) const {
   static const Process unknown;
-  const auto found = users.find(token);
+  const auto found = users.find({lock.user, token});
   return found != users.end() ? found->second : unknown;
 }
 

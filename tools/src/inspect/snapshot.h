@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -15,6 +16,7 @@
 namespace holdfast::inspect {
 
 struct DictionaryLook {
+  std::string user{};  // of the directory, if those of all users are shown together
   std::string name;
   std::string trouble;      // why it cannot be read; empty if it can
   bool in_cluster = false;  // other machines may hold its locks
@@ -29,17 +31,21 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
-  bool is_used = true;           // false: no program has used it yet
-  std::size_t processes = 0;     // living ones
-  std::uint64_t room_free = 0;   // of the file system, in bytes
-  std::uint64_t room_whole = 0;  // 0: unknown
+  std::string hidden{};                 // says that there are directories that only root sees; empty if there are none
+  bool is_used = true;                  // false: no program has used it yet
+  std::size_t directories = 0;          // if those of all users are shown together
+  std::vector<std::string> troubles{};  // why some of them could not be read
+  std::size_t processes = 0;            // living ones
+  std::uint64_t room_free = 0;          // of the file system, in bytes
+  std::uint64_t room_whole = 0;         // 0: unknown
   std::vector<DictionaryLook> dictionaries;
-  std::vector<Lock> locks;                 // at most kMostLocks
-  std::map<std::uint64_t, Process> users;  // holders and waiters, by token
+  std::vector<Lock> locks;                                         // at most kMostLocks of each directory
+  std::map<std::pair<std::string, std::uint64_t>, Process> users;  // holders and waiters, by user and token
 
   static constexpr std::size_t kMostLocks = 10000;
 
-  const Process& user(std::uint64_t token) const;
+  /// Returns the process with that token, which holds the lock or waits for it.
+  const Process& user(const Lock& lock, std::uint64_t token) const;
 };
 
 /// Observes the world, and reads all dictionaries, or the named ones. Omits dictionaries that are removed in the

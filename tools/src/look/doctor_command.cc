@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <tuple>
+#include <utility>
 
 #include "cli/arguments.h"
 #include "cli/key_command.h"
@@ -16,6 +19,9 @@
 #include "inspect/health.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "inspect/user_access.h"
+#include "inspect/user_directories.h"
+#include "inspect/world.h"
 
 namespace holdfast::cli {
 
@@ -27,11 +33,6 @@ using inspect::Severity;
 using inspect::WorldSnapshot;
 
 constexpr double kLookAtProcesses = 30;
-
-std::string subject_and_sentence(const Finding& finding) {
-  const std::string sentence = inspect::without_controls(finding.sentence);
-  return finding.subject.empty() ? sentence : inspect::escaped(finding.subject) + ": " + sentence;
-}
 
 Style style_of_severity(Severity severity) {
   if (severity == Severity::error) return Style::red;
@@ -111,36 +112,89 @@ void repair(WorldSnapshot& snapshot, Findings& findings) {
 
 // --- printing ---
 
-void print_findings(const WorldSnapshot& snapshot, const Findings& findings, const Output& output) {
+std::vector<Cell> row_of(const Finding& finding) {
+  const std::string severity = inspect::severity_in_words(finding.severity);
+  const std::string subject = inspect::escaped(finding.subject);
+  return {Cell(severity, style_of_severity(finding.severity)), Cell(subject, Style::plain, subject.empty() ? "-" : ""),
+          Cell(inspect::without_controls(finding.sentence), Style::plain, inspect::escaped(finding.sentence)),
+          Cell(finding.advice, Style::plain, finding.advice.empty() ? "-" : "")};
+}
+
+/// Adds the finding to what is shown, as one that concerns no single dictionary.
+void add(const Finding& finding, Shown& shown) {
+  shown.rows.push_back(row_of(finding));
+  shown.items.push_back(inspect::to_json(finding));
+  shown.status = std::max(shown.status, status_of({finding}));
+}
+
+Shown show(const WorldSnapshot& snapshot, const Findings& findings) {
+  Shown shown{.directory = snapshot.directory, .is_used = snapshot.entered};
+  for (const Finding& finding : findings) add(finding, shown);
+  for (const inspect::Dictionary& dictionary : snapshot.dictionaries) shown.names.push_back(dictionary.name);
+  return shown;
+}
+
+/// Adds findings that are not about the content of one directory. The first directory belongs to the user who looks.
+void add_findings_about_directories(const WorldOptions& world, std::vector<Shown>& all) {
+  for (Shown& one : all)
+    if (!one.trouble.empty()) add(inspect::finding_of(Severity::error, "", one.trouble), one);
+  if (const std::string hidden = world.hidden(); !hidden.empty())
+    add({Severity::note, "", hidden, WorldOptions::kSeeHidden}, all.front());
+  if (!world.shows_all()) return;
+  const std::vector<std::string> refused = inspect::find_user_directories().refused;
+  if (refused.empty()) return;
+  const std::string more = refused.size() > 1 ? fmt::format(", and {} more like it", refused.size() - 1) : "";
+  add({Severity::warning, refused.front(), "is no directory of the user in its name, or is a mount point" + more,
+       "remove it, or that user's programs cannot use the default directory"},
+      all.front());
+}
+
+std::string findings_for_people(const Shown& shown, bool with_users, const Output& output) {
   std::string text;
-  for (const Finding& finding : findings) {
-    const std::string severity = inspect::severity_in_words(finding.severity);
-    if (!output.columns) {
-      text +=
-          fmt::format("{}\t{}\t{}\t{}\n", severity, finding.subject.empty() ? "-" : inspect::escaped(finding.subject),
-                      inspect::escaped(finding.sentence), finding.advice.empty() ? "-" : finding.advice);
-      continue;
-    }
-    text += output.styled(severity, style_of_severity(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
-    if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
+  for (const std::vector<Cell>& row : shown.rows) {
+    const auto& [severity, subject, sentence, advice] = std::tie(row[0], row[1], row[2], row[3]);
+    text += output.styled(severity.text, severity.style) + ": ";
+    if (with_users) text += inspect::escaped(shown.user) + ": ";
+    text += (subject.text.empty() ? "" : subject.text + ": ") + sentence.text + "\n";
+    if (!advice.text.empty()) text += "    " + advice.text + "\n";
   }
-  if (output.columns && snapshot.entered && status_of(findings) == exit_status::kYes)
+  return text;
+}
+
+void print_findings(const std::vector<Shown>& all, const WorldOptions& world, int status) {
+  const Output output = world.output();
+  if (!output.columns) return print(table_of({}, all, world.shows_all(), output).text(output));
+  std::string text;
+  std::size_t dictionaries = 0;
+  for (const Shown& one : all) {
+    text += findings_for_people(one, world.shows_all(), output);
+    dictionaries += one.names.size();
+  }
+  if (is_any_used(all) && status == exit_status::kYes)
     text += output.styled("no problems", Style::green) +
-            fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
-                        inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
+            fmt::format(" in {}: {}\n", directories_in_words(all),
+                        inspect::counted(dictionaries, "dictionary", "dictionaries"));
   print(text);
 }
 
-int run_doctor(Arguments& arguments) {
-  WorldOptions world(arguments, WorldOptions::Prints::columns);
-  bool repairs = false;
-  inspect::Limits limits;
-  arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes");
-  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters has been held for longer; default: 3600",
-                      read_seconds, limits.held);
-  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited for longer; default: 60", read_seconds,
-                      limits.waiting);
-  arguments.parse();
+const char* status_in_words(int status) {
+  return status == exit_status::kYes
+             ? "ok"
+             : inspect::severity_in_words(status == exit_status::kNo ? Severity::warning : Severity::error);
+}
+
+/// Omits that nobody uses the directory. Commands that another user's directory needs have to name the user.
+void fit_among_others(Findings& findings) {
+  std::erase_if(findings, [](const Finding& one) {
+    return one.severity == Severity::note && one.sentence.starts_with(inspect::kUnusedYet);
+  });
+  if (::geteuid() == 0) return;
+  for (Finding& one : findings)
+    if (one.advice.find("\"holdfast ") != std::string::npos)
+      one.advice += fmt::format("; add --user {}", inspect::name_of_user(::geteuid()));
+}
+
+Shown examine(WorldOptions& world, bool repairs, const inspect::Limits& limits) {
   world.want_openers();
   world.apply();
   Findings found;
@@ -153,12 +207,35 @@ int run_doctor(Arguments& arguments) {
     snapshot = std::move(after);
   }
   report_refused_stores(found);
-  const Findings findings = inspect::check_health(snapshot, limits, found);
-  if (world.json())
-    print_json(inspect::to_json(snapshot, findings), world.output());
-  else
-    print_findings(snapshot, findings, world.output());
-  return status_of(findings);
+  Findings findings = inspect::check_health(snapshot, limits, found);
+  if (world.is_one_of_many()) fit_among_others(findings);
+  return show(snapshot, findings);
+}
+
+int run_doctor(Arguments& arguments) {
+  WorldOptions world(arguments, WorldOptions::Prints::columns);
+  bool repairs = false;
+  inspect::Limits limits;
+  arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes, in one directory");
+  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters is held for longer; default: 3600",
+                      read_seconds, limits.held);
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller waits for longer; default: 60", read_seconds,
+                      limits.waiting);
+  arguments.parse();
+  if (repairs) world.show_one();
+  std::vector<Shown> all =
+      world.look(kSecondsEach + 2 * kLookAtProcesses, [&] { return examine(world, repairs, limits); });
+  add_findings_about_directories(world, all);
+  int status = exit_status::kYes;
+  for (const Shown& one : all) status = std::max(status, one.status);
+  if (world.json()) {
+    inspect::Json json = json_of(all, "findings", world.shows_all());
+    json["status"] = status_in_words(status);
+    print_json(json, world.output());
+  } else {
+    print_findings(all, world, status);
+  }
+  return status;
 }
 
 }  // namespace
@@ -169,7 +246,8 @@ const Subcommand kDoctor{
     "",
     "Report problems in a runtime directory, and what to do about each.",
     R"(Without --repair, doctor only reads and takes no locks. --repair runs "holdfast prune" on the
-dictionaries that need it, and checks again.
+dictionaries that need it, and checks again. Root checks the directories of all users, unless a
+directory or user is named; --repair covers only the directory that is named, or root's own.
 
 Exit status: 0 no problems, or notes only; 1 warnings; 2 errors.)",
     run_doctor};

@@ -39,7 +39,8 @@ struct Wanted {
 
 struct SeenLocks {
   std::string directory;
-  bool is_used = true;  // the directory, by any program
+  bool is_used = true;             // the directory, by any program
+  std::vector<std::string> names;  // of those that were asked for
   std::vector<Lock> locks;
   Processes processes;
   inspect::Ancestors ancestors;       // of the waiters
@@ -57,12 +58,14 @@ Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
   return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
 }
 
-SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+SeenLocks gather_locks_of(WorldOptions& world, const std::vector<std::string>& asked, const Wanted& wanted) {
   SeenLocks seen;
-  const auto observed = names.empty() ? world.observe_if_used() : world.observe();
+  const auto observed = world.observe_if_used(asked);
   seen.directory = observed.value_or(inspect::directory_to_be());
   seen.is_used = observed.has_value();
   if (!seen.is_used) return seen;
+  const std::vector<std::string>& names = seen.names = world.names_in(seen.directory, asked);
+  if (names.empty() && !asked.empty()) return seen;
   seen.processes = value_or_fail(Processes::read());
   const std::vector<std::string> all = value_or_fail(inspect::named_dictionaries(seen.directory));
   for (const std::string& name : names.empty() ? all : names) {
@@ -85,7 +88,7 @@ std::string end_in_words(const holdfast_holder& holder) {
   return holder.remaining > 0 ? "in " + inspect::duration_in_words(holder.remaining) : "never";
 }
 
-std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes, bool with_token) {
+std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes) {
   const std::string waiters = std::to_string(lock.waiter_count);
   const Style waited_for = lock.waiter_count != 0 ? Style::yellow : Style::plain;
   std::vector<Cell> row;
@@ -95,7 +98,7 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   if (holder == nullptr) {
     const std::string why = or_dash(inspect::escaped(lock.trouble));
     row.emplace_back("-", Style::plain, "-\t-");
-    if (with_token) row.emplace_back("-");
+    row.emplace_back("-");
     row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"), Cell("-"), Cell(waiters, waited_for),
                            Cell(why, Style::red)});
     return row;
@@ -105,7 +108,7 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   const std::string share = inspect::share_in_words(*holder);
   const std::string kind = inspect::kind_in_words(lock);
   row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain, fmt::format("{}\t{}", kind, share));
-  if (with_token) row.emplace_back(inspect::token_in_words(*holder));
+  row.emplace_back(inspect::token_in_words(*holder));
   row.emplace_back(inspect::in_words(process), style_of(process),
                    fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                                or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life)));
@@ -117,24 +120,35 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   return row;
 }
 
-Table table_of(SeenLocks& seen, bool with_token) {
-  using Align = Table::Align;
-  std::vector<Table::Column> columns{{"DICTIONARY"}, {"KEY", Align::left, true}, {"KIND"}};
-  if (with_token) columns.push_back({"TOKEN", Align::right});
-  columns.insert(columns.end(),
-                 {{"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY", Align::left, true}});
-  Table table(std::move(columns));
+std::vector<std::vector<Cell>> rows_of(SeenLocks& seen) {
+  std::vector<std::vector<Cell>> rows;
   for (const Lock& lock : seen.locks) {
-    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes, with_token));
-    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes, with_token));
+    if (lock.holders.empty()) rows.push_back(row_of(lock, nullptr, seen.processes));
+    for (const holdfast_holder& holder : lock.holders) rows.push_back(row_of(lock, &holder, seen.processes));
   }
-  return table;
+  return rows;
 }
 
-void print_table(SeenLocks& seen, const Output& output) {
-  Table table = table_of(seen, true);
+void print_table(std::vector<Shown> all, const WorldOptions& world, const Output& output) {
+  using Align = Table::Align;
+  constexpr std::ptrdiff_t kToken = 3;
+  std::vector<Table::Column> columns{{"DICTIONARY"},
+                                     {"KEY", Align::left, true},
+                                     {"KIND"},
+                                     {"TOKEN", Align::right},
+                                     {"HOLDER"},
+                                     {"HELD FOR"},
+                                     {"ENDS"},
+                                     {"WAITERS", Align::right},
+                                     {"WHY", Align::left, true}};
+  Table table = table_of(columns, all, world.shows_all(), output);
   const bool has_room = !output.columns || output.width == 0 || table.width() <= output.width;
-  if (!has_room) table = table_of(seen, false);
+  if (!has_room) {
+    columns.erase(columns.begin() + kToken);
+    for (Shown& one : all)
+      for (std::vector<Cell>& row : one.rows) row.erase(row.begin() + kToken);
+    table = table_of(columns, all, world.shows_all(), output);
+  }
   if (!table.empty())
     print(table.text(output));
   else if (output.columns)
@@ -246,21 +260,35 @@ std::string kind_of(const holdfast_waiter& waiter, SeenLocks& seen) {
                      inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes));
 }
 
-void print_tree(SeenLocks& seen, const Output& output) {
+std::string tree_of(SeenLocks& seen, const Output& output) {
   std::string text;
   const auto kind = [&](const holdfast_waiter& waiter) { return kind_of(waiter, seen); };
   for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors, kind))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
+  return text;
+}
+
+void print_trees(const std::vector<Shown>& all, const WorldOptions& world, const Output& output) {
+  std::string text;
+  for (const Shown& one : all) {
+    if (one.text.empty()) continue;
+    if (world.shows_all()) text += fmt::format("user {}:\n", inspect::escaped(one.user));
+    text += one.text;
+  }
   if (text.empty() && output.columns) text = "no process waits\n";
   print(text);
 }
 
-void print_locks_json(SeenLocks& seen, const Output& output) {
-  inspect::Json json;
-  inspect::add_text(json, "directory", seen.directory);
-  json["locks"] = inspect::Json::array();
-  for (const Lock& lock : seen.locks) json["locks"].push_back(inspect::to_json(lock, seen.processes, seen.ancestors));
-  print_json(json, output);
+Shown show(SeenLocks& seen, const Wanted& wanted, bool as_json, const Output& output) {
+  Shown shown{.directory = seen.directory, .is_used = seen.is_used, .names = seen.names};
+  if (as_json)
+    for (const Lock& lock : seen.locks) shown.items.push_back(inspect::to_json(lock, seen.processes, seen.ancestors));
+  else if (wanted.waiting)
+    shown.text = tree_of(seen, output);
+  else
+    shown.rows = rows_of(seen);
+  if (seen.in_trouble) shown.status = exit_status::kTrouble;
+  return shown;
 }
 
 int run_locks(Arguments& arguments) {
@@ -272,18 +300,22 @@ int run_locks(Arguments& arguments) {
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
-  SeenLocks seen = gather_locks_of(world, arguments.words(), wanted);
   Output output = world.output();
   if (wanted.wide) output.width = 0;
+  const std::vector<Shown> all = world.look(kSecondsEach, [&] {
+    SeenLocks seen = gather_locks_of(world, arguments.words(), wanted);
+    return show(seen, wanted, world.json(), output);
+  });
+  const std::vector<std::string> missing = missing_names(arguments.words(), all);
   if (world.json())
-    print_locks_json(seen, output);
-  else if (!seen.is_used)
-    return exit_status::kYes;
-  else if (wanted.waiting)
-    print_tree(seen, output);
-  else
-    print_table(seen, output);
-  return seen.in_trouble ? exit_status::kTrouble : exit_status::kYes;
+    print_json(json_of(all, "locks", world.shows_all()), output);
+  else if (is_any_used(all) && wanted.waiting)
+    print_trees(all, world, output);
+  else if (is_any_used(all))
+    print_table(all, world, output);
+  world.print_rest(all);
+  for (const std::string& message : missing) say("{}", message);
+  return missing.empty() ? report_troubles(all) : exit_status::kTrouble;
 }
 
 }  // namespace
@@ -296,7 +328,8 @@ const Subcommand kLocks{
     R"(A terminal gets columns, with the token if there is room for all of them. Anything else gets one
 line per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program,
 host, state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a
-key are printed as \xHH.
+key are printed as \xHH. Root gets the locks of all users, with the user in one more field, unless a
+directory or user is named.
 If the holder is dead, the next process that asks for the lock gets it.)",
     run_locks};
 

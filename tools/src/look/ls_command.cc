@@ -87,7 +87,8 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 
 struct SeenDictionaries {
   std::string directory;
-  bool is_used = true;  // the directory, by any program
+  bool is_used = true;             // the directory, by any program
+  std::vector<std::string> names;  // of those that were asked for
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
@@ -95,14 +96,16 @@ struct SeenDictionaries {
   Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
-SeenDictionaries gather_dictionaries(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+SeenDictionaries gather_dictionaries(WorldOptions& options, const std::vector<std::string>& asked, inspect::Read what,
                                      double seconds) {
   SeenDictionaries seen;
   options.want_openers();
-  const auto observed = names.empty() ? options.observe_if_used() : options.observe();
+  const auto observed = options.observe_if_used(asked);
   seen.directory = observed.value_or(inspect::directory_to_be());
   seen.is_used = observed.has_value();
   if (!seen.is_used) return seen;
+  const std::vector<std::string>& names = seen.names = options.names_in(seen.directory, asked);
+  if (names.empty() && !asked.empty()) return seen;
   seen.processes = value_or_fail(inspect::Processes::read());
   seen.dictionaries = value_or_fail(inspect::look_at_dictionaries(seen.directory, names, what));
   seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
@@ -116,19 +119,34 @@ bool is_any_in_trouble(const std::vector<Dictionary>& dictionaries) {
                      [](const Dictionary& dictionary) { return !dictionary.trouble.empty(); });
 }
 
-void print_list(SeenDictionaries& seen, const Output& output) {
+Shown show(SeenDictionaries& seen, bool as_json) {
+  Shown shown{.directory = seen.directory, .is_used = seen.is_used, .names = seen.names};
+  for (const Dictionary& dictionary : seen.dictionaries) {
+    if (as_json)
+      shown.items.push_back(inspect::to_json(dictionary, seen.users_of(dictionary)));
+    else
+      shown.rows.push_back(row_of(dictionary, seen.users_of(dictionary)));
+  }
+  if (is_any_in_trouble(seen.dictionaries)) shown.status = exit_status::kTrouble;
+  return shown;
+}
+
+void print_list(const std::vector<Shown>& all, const WorldOptions& options) {
   using Align = Table::Align;
-  Table table({{"NAME"},
-               {"SIZE", Align::right},
-               {"USED", Align::right},
-               {"ENTRIES", Align::right},
-               {"HITS", Align::right},
-               {"EVICTED", Align::right},
-               {"REPAIRED", Align::right},
-               {"PROCESSES", Align::left, true}});
-  for (const Dictionary& dictionary : seen.dictionaries) table.add(row_of(dictionary, seen.users_of(dictionary)));
+  const Output output = options.output();
+  const Table table = table_of({{"NAME"},
+                                {"SIZE", Align::right},
+                                {"USED", Align::right},
+                                {"ENTRIES", Align::right},
+                                {"HITS", Align::right},
+                                {"EVICTED", Align::right},
+                                {"REPAIRED", Align::right},
+                                {"PROCESSES", Align::left, true}},
+                               all, options.shows_all(), output);
   if (!table.empty()) print(table.text(output));
-  if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));
+  if (table.empty() && output.columns && is_any_used(all))
+    print(fmt::format("no dictionaries in {}\n", directories_in_words(all)));
+  options.print_rest(all);
 }
 
 // --- stat ---
@@ -198,19 +216,17 @@ int run_ls(Arguments& arguments) {
   arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long it takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  SeenDictionaries seen =
-      gather_dictionaries(world, arguments.words(), what, all_processes ? kLongSearch : kShortSearch);
-  if (world.json()) {
-    inspect::Json json;
-    inspect::add_text(json, "directory", seen.directory);
-    json["dictionaries"] = inspect::Json::array();
-    for (const Dictionary& dictionary : seen.dictionaries)
-      json["dictionaries"].push_back(inspect::to_json(dictionary, seen.users_of(dictionary)));
-    print_json(json, world.output());
-  } else if (seen.is_used) {
-    print_list(seen, world.output());
-  }
-  return is_any_in_trouble(seen.dictionaries) ? exit_status::kTrouble : exit_status::kYes;
+  const double seconds = all_processes ? kLongSearch : kShortSearch;
+  const std::vector<Shown> all = world.look(kSecondsEach + 2 * seconds, [&] {
+    SeenDictionaries seen = gather_dictionaries(world, arguments.words(), what, seconds);
+    return show(seen, world.json());
+  });
+  if (const auto missing = missing_names(arguments.words(), all); !missing.empty()) fail("{}", missing.front());
+  if (world.json())
+    print_json(json_of(all, "dictionaries", world.shows_all()), world.output());
+  else
+    print_list(all, world);
+  return report_troubles(all);
 }
 
 int run_stat(Arguments& arguments) {
@@ -234,7 +250,8 @@ const Subcommand kLs{"ls",
                      "[NAME...]",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
-name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble.
+name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble. Root gets the
+dictionaries of all users, with the user in one more field, unless a directory or user is named.
 "processes" are those that have the dictionary open, or hold or wait for a lock in it. Without
 --processes, the search for them stops after about 20 ms; "+" means that there may be more.)",
                      run_ls};

@@ -2,10 +2,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/name.h"
@@ -15,6 +17,7 @@
 #include "cli/print_json.h"
 #include "cli/world_options.h"
 #include "inspect/dictionaries.h"
+#include "inspect/snapshots.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 #include "look/top_json.h"
@@ -81,7 +84,11 @@ void print_for_programs(TopView& view) {
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
       text += pane == TopPane::locks ? "lock" : "dictionary";
-      for (const TopCell& cell : row.cells) text += "\t" + (cell.plain.empty() ? cell.text : cell.plain);
+      for (std::size_t i = 0; i < row.cells.size(); ++i) {
+        const TopCell& cell = row.cells[i];
+        if (is_shown(columns_of(pane)[i], view.snapshot()))
+          text += "\t" + (cell.plain.empty() ? cell.text : cell.plain);
+      }
       text += "\n";
     }
   }
@@ -93,13 +100,16 @@ void print_for_people(TopView& view, const Output& output) {
   for (const std::string& line : head_of(view.snapshot(), view.rates())) text += line + "\n";
   for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
     std::vector<Table::Column> titles;
-    for (const TopColumn& column : columns_of(pane))
-      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows});
+    const std::vector<TopColumn>& columns = columns_of(pane);
+    for (const TopColumn& column : columns)
+      if (is_shown(column, view.snapshot()))
+        titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
       std::vector<Cell> cells;
-      for (const TopCell& cell : row.cells) cells.emplace_back(cell.text, cell.style);
+      for (std::size_t i = 0; i < columns.size(); ++i)
+        if (is_shown(columns[i], view.snapshot())) cells.emplace_back(row.cells[i].text, row.cells[i].style);
       table.add(std::move(cells));
     }
     if (!table.empty()) text += "\n" + table.text(output);
@@ -114,12 +124,14 @@ void pause(double seconds) {
   while (::nanosleep(&time, &time) != 0) continue;
 }
 
-int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names,
-              const TopOptions& wanted, const WorldOptions& world) {
+int run_batch(TopView& view, const TakeSnapshot& take, const TopOptions& wanted, const WorldOptions& world) {
   const Output output = world.output();
+  std::set<std::string> said;
   for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
     if (refreshes != 0) pause(view.pace().delay());
-    view.show(value_or_fail(inspect::take_snapshot(directory, names)));
+    view.show(value_or_fail(take()));
+    for (const std::string& trouble : view.snapshot().troubles)
+      if (said.insert(trouble).second) say("{}", inspect::without_controls(trouble));
     if (refreshes == 0) continue;
     if (world.json())
       print_json(to_json(view), output);
@@ -129,10 +141,10 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
   return exit_status::kYes;
 }
 
-int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::string& directory,
-                    [[maybe_unused]] const std::vector<std::string>& names, [[maybe_unused]] const Output& output) {
+int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const TakeSnapshot& take,
+                    [[maybe_unused]] const Output& output) {
 #ifdef HOLDFAST_TOP
-  return run_top_live(view, directory, names, output.colours);
+  return run_top_live(view, take, output.colours);
 #else
   fail("this holdfast was built without ncurses; use --batch");
 #endif
@@ -146,6 +158,28 @@ void require(const std::vector<std::string>& names) {
   }
 }
 
+/// Chooses what the command shows. Ends the command if that is impossible from the beginning.
+TakeSnapshot choose(WorldOptions& world, const std::vector<std::string>& names) {
+  if (!world.shows_all()) {
+    const std::string directory = world.observe_if_used(names).value_or(inspect::directory_to_be());
+    require(names);
+    return [directory, names, hidden = world.hidden()] {
+      auto taken = inspect::take_snapshot(directory, names);
+      if (taken) taken->hidden = hidden;
+      return taken;
+    };
+  }
+  world.apply();
+  inspect::Snapshots all;
+  const inspect::Snapshot first = all.take(names);
+  for (const std::string& name : names)
+    if (std::none_of(first.dictionaries.begin(), first.dictionaries.end(),
+                     [&](const inspect::DictionaryLook& look) { return look.name == name; }))
+      fail("there is no dictionary {} in any runtime directory", quote_name(name));
+  if (!first.is_used) say("{}", inspect::kUnusedYet);
+  return [all, names]() mutable { return Expected<inspect::Snapshot>(all.take(names)); };
+}
+
 int run_top(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::columns);
   TopOptions wanted;
@@ -155,9 +189,7 @@ int run_top(Arguments& arguments) {
   if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
   if (world.json() && !batch) arguments.refuse("--json needs --batch");
   if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal; use --batch");
-  const auto observed = arguments.words().empty() ? world.observe_if_used() : world.observe();
-  const std::string directory = observed.value_or(inspect::directory_to_be());
-  require(arguments.words());
+  const TakeSnapshot take = choose(world, arguments.words());
   TopView view{TopPace(wanted.delay)};
   view.filter = wanted.filter;
   if (wanted.column) {
@@ -165,8 +197,8 @@ int run_top(Arguments& arguments) {
     view.pane = pane;
     view.order().column = column;
   }
-  if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
-  return run_on_terminal(view, directory, arguments.words(), world.output());
+  if (batch) return run_batch(view, take, wanted, world);
+  return run_on_terminal(view, take, world.output());
 }
 
 }  // namespace
@@ -179,7 +211,8 @@ const Subcommand kTop{
     R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder, after
 a question; F1 shows all keys, q quits. Elsewhere, or with --batch, it prints both tables
 repeatedly. A program gets tab-separated lines that begin with "world", "lock" or "dictionary", or
-with --json one object per refresh; holdfast(1) describes the fields.)",
+with --json one object per refresh; holdfast(1) describes the fields. Root gets the directories of
+all users, with the user in one more column, unless a directory or user is named.)",
     run_top};
 
 }  // namespace holdfast::cli

@@ -24,12 +24,13 @@ Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
   const bool is_held = lock != nullptr && !lock->holders.empty();
   const std::uint32_t waiters = lock != nullptr ? lock->waiter_count : 0;
   Json json;
+  if (!rates.user.empty()) json["user"] = rates.user;
   inspect::add_text(json, "dictionary", rates.dictionary);
   inspect::add_text(json, "key", rates.key);
   json["kind"] = is_held ? Json(inspect::kind_in_words(*lock)) : Json();
   json["trouble"] = lock == nullptr || lock->trouble.empty() ? Json() : Json(lock->trouble);
   json["holder_count"] = lock != nullptr ? lock->holder_count : 0;
-  json["holder"] = is_held ? inspect::to_json(seen.user(lock->holders.front().owner)) : Json();
+  json["holder"] = is_held ? inspect::to_json(seen.user(*lock, lock->holders.front().owner)) : Json();
   json["held"] = is_held ? Json(rounded(lock->holders.front().held, kThousandths)) : Json();
   json["waiter_count"] = waiters;
   json["waited"] = waiters != 0 ? Json(rounded(rates.longest_wait, kThousandths)) : Json();
@@ -43,6 +44,7 @@ Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
 Json to_json(const inspect::DictionaryRates& rates) {
   const inspect::DictionaryLook& look = *rates.look;
   Json json;
+  if (!look.user.empty()) json["user"] = look.user;
   inspect::add_text(json, "name", look.name);
   json["trouble"] = look.trouble.empty() ? Json() : Json(look.trouble);
   if (!look.trouble.empty()) return json;

@@ -66,8 +66,7 @@ void suffer(int number) {
 
 class Live {
  public:
-  Live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours)
-      : view_(view), directory_(directory), names_(names), screen_(colours) {}
+  Live(TopView& view, const TakeSnapshot& take, bool colours) : view_(view), take_(take), screen_(colours) {}
 
   /// Returns the signal that ended the loop; 0 if a key ended it or the terminal is gone.
   int run() {
@@ -88,11 +87,12 @@ class Live {
   // The first two refreshes follow each other quickly, so that rates appear soon.
   void refresh() {
     constexpr double kFirstInterval = 0.25;
-    auto seen = inspect::take_snapshot(directory_, names_);
+    auto seen = take_();
     due_ = holdfast_now() + (refreshed_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
     if (!seen->is_used) message_ = inspect::kUnusedYet;
+    if (!seen->troubles.empty()) message_ = inspect::escaped(seen->troubles.front());
     view_.show(std::move(*seen));
     refreshed_ = true;
   }
@@ -155,8 +155,7 @@ class Live {
   }
 
   TopView& view_;
-  const std::string& directory_;
-  const std::vector<std::string>& names_;
+  const TakeSnapshot& take_;
   Signals signals_;
   TopScreen screen_;
   TopRelease release_;
@@ -172,11 +171,11 @@ class Live {
 
 }  // namespace
 
-int run_top_live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours) {
+int run_top_live(TopView& view, const TakeSnapshot& take, bool colours) {
   int ended_by = 0;
   bool gone = false;
   {
-    Live live(view, directory, names, colours);
+    Live live(view, take, colours);
     ended_by = live.run();
     gone = live.terminal_is_gone();
   }

@@ -12,6 +12,8 @@ namespace holdfast::cli {
 
 namespace {
 
+constexpr TopColumn kUserColumn{"user", "USER", 10, 7};
+
 using inspect::DictionaryRates;
 using inspect::Lock;
 using inspect::LockRates;
@@ -73,7 +75,7 @@ std::vector<TopCell> cells_of(const Snapshot& snapshot, const LockRates& rates) 
     cells.insert(cells.end(), {{"-"}, {or_dash(trouble), 0, Style::red, "-\t-\t-"}, time_cell(0, false)});
   } else {
     const holdfast_holder& holder = lock->holders.front();
-    const Process& process = snapshot.user(holder.owner);
+    const Process& process = snapshot.user(*lock, holder.owner);
     cells.insert(cells.end(),
                  {{inspect::kind_in_words(*lock)},
                   {holder_in_words(process, lock->holder_count), 0, style_of(process), holder_for_programs(process)},
@@ -85,6 +87,7 @@ std::vector<TopCell> cells_of(const Snapshot& snapshot, const LockRates& rates) 
   const std::string why =
       is_held ? inspect::escaped(static_cast<const char*>(lock->holders.front().why)) : std::string();
   cells.push_back({why, 0, Style::plain, or_dash(why)});
+  cells.push_back({inspect::escaped(rates.user)});
   return cells;
 }
 
@@ -97,6 +100,7 @@ std::vector<TopCell> cells_of(const DictionaryRates& rates) {
   if (!look.trouble.empty()) {
     std::vector<TopCell> cells(columns_of(TopPane::dictionaries).size(), TopCell{"-", -1});
     cells.front() = {name + ": " + inspect::escaped(look.trouble), 0, Style::red, name};
+    cells.back() = {inspect::escaped(look.user)};
     return cells;
   }
   const bool full = static_cast<double>(look.counts.bytes_used) > kFull * static_cast<double>(look.size);
@@ -114,7 +118,8 @@ std::vector<TopCell> cells_of(const DictionaryRates& rates) {
           rate_cell(rates.evictions, Style::yellow),
           rate_cell(rates.waits),
           time_cell(rates.median_wait),
-          time_cell(rates.p99_wait)};
+          time_cell(rates.p99_wait),
+          {inspect::escaped(look.user)}};
 }
 
 bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
@@ -140,9 +145,11 @@ void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
 }
 
 /// Returns whether the dictionary belongs to a cluster. Then another machine may hold its locks.
-bool is_in_cluster(const Snapshot& snapshot, const std::string& dictionary) {
+bool is_in_cluster(const Snapshot& snapshot, const LockRates& lock) {
   return std::any_of(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
-                     [&](const inspect::DictionaryLook& look) { return look.name == dictionary && look.in_cluster; });
+                     [&](const inspect::DictionaryLook& look) {
+                       return look.user == lock.user && look.name == lock.dictionary && look.in_cluster;
+                     });
 }
 
 std::string lower(std::string text) {
@@ -162,15 +169,20 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
                                             {"waiters", "WAIT", 5, 8, true, false},
                                             {"wait", "LONGEST", 8, 5, true, false},
                                             {"contention", "CONT", 6, 3, true, false},
-                                            {"why", "WHY", 12, 6, false, true}};
+                                            {"why", "WHY", 12, 6, false, true},
+                                            kUserColumn};
   static const std::vector<TopColumn> dictionaries{
       {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
       {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},
       {"hits", "HITS", 6, 5, true, false},     {"reads", "READS", 6, 8, true, false},
       {"grants", "~LOCKS", 7, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
       {"waits", "WAITS", 6, 3, true, false},   {"p50", "P50", 8, 1, true, false},
-      {"p99", "P99", 8, 2, true, false}};
+      {"p99", "P99", 8, 2, true, false},       kUserColumn};
   return pane == TopPane::locks ? locks : dictionaries;
+}
+
+bool is_shown(const TopColumn& column, const Snapshot& snapshot) noexcept {
+  return column.name != kUserColumn.name || snapshot.directories != 0;
 }
 
 std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& name) {
@@ -185,7 +197,8 @@ std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& na
 std::string names_of_columns() {
   std::string names;
   for (const TopPane pane : {TopPane::locks, TopPane::dictionaries})
-    for (const TopColumn& column : columns_of(pane)) names += (names.empty() ? "" : ", ") + std::string(column.name);
+    for (const TopColumn& column : columns_of(pane))
+      if (find_column(column.name)->first == pane) names += (names.empty() ? "" : ", ") + std::string(column.name);
   return names;
 }
 
@@ -229,7 +242,9 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
                                ? "unknown"
                                : fmt::format("{} of {} free", inspect::bytes_in_words(snapshot.room_free),
                                              inspect::bytes_in_words(snapshot.room_whole));
-  return {inspect::escaped(snapshot.directory),
+  return {snapshot.directories != 0
+              ? inspect::counted(snapshot.directories, "runtime directory", "runtime directories")
+              : inspect::escaped(snapshot.directory) + (snapshot.hidden.empty() ? "" : "; ") + snapshot.hidden,
           fmt::format("{}, {}, {}{}", inspect::counted(snapshot.processes, "process", "processes"),
                       inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"),
                       inspect::counted(held, "key held", "keys held"),
@@ -239,23 +254,25 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
 }
 
 std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& rates) {
-  std::vector<std::string> lines{fmt::format("{} {}", inspect::escaped(rates.dictionary), inspect::escaped(rates.key)),
-                                 fmt::format("{} waits and refusals per second", rate_in_words(rates.contention)), ""};
+  const std::string user = rates.user.empty() ? "" : fmt::format("user {}: ", inspect::escaped(rates.user));
+  std::vector<std::string> lines{
+      fmt::format("{}{} {}", user, inspect::escaped(rates.dictionary), inspect::escaped(rates.key)),
+      fmt::format("{} waits and refusals per second", rate_in_words(rates.contention)), ""};
   if (rates.lock == nullptr || (rates.lock->holders.empty() && rates.lock->trouble.empty()))
-    lines.emplace_back(is_in_cluster(snapshot, rates.dictionary) ? "not held on this machine" : "not held");
+    lines.emplace_back(is_in_cluster(snapshot, rates) ? "not held on this machine" : "not held");
   if (rates.lock == nullptr) return lines;
   const Lock& lock = *rates.lock;
   if (!lock.trouble.empty()) lines.push_back(inspect::escaped(lock.trouble));
   for (const holdfast_holder& holder : lock.holders) {
     const std::string end =
         holder.remaining > 0 ? "ends in " + inspect::duration_in_words(holder.remaining) : "never ends";
-    lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}", inspect::in_words(snapshot.user(holder.owner)),
-                                inspect::share_in_words(holder), inspect::duration_in_words(holder.held), end,
-                                inspect::token_in_words(holder)));
+    lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}",
+                                inspect::in_words(snapshot.user(lock, holder.owner)), inspect::share_in_words(holder),
+                                inspect::duration_in_words(holder.held), end, inspect::token_in_words(holder)));
     if (holder.why[0] != '\0') lines.push_back("  " + inspect::escaped(static_cast<const char*>(holder.why)));
   }
   for (const holdfast_waiter& waiter : lock.waiters)
-    lines.push_back(fmt::format("{} {} for {}", inspect::in_words(snapshot.user(waiter.owner)),
+    lines.push_back(fmt::format("{} {} for {}", inspect::in_words(snapshot.user(lock, waiter.owner)),
                                 waiter.watches != 0 ? "has watched" : "has waited",
                                 inspect::duration_in_words(waiter.waited)));
   return lines;

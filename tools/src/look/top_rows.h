@@ -35,6 +35,8 @@ struct TopRow {
 };
 
 const std::vector<TopColumn>& columns_of(TopPane pane);
+/// Returns whether the column is shown. The last column, the user, is shown only for the directories of all users.
+bool is_shown(const TopColumn& column, const inspect::Snapshot& snapshot) noexcept;
 
 struct TopOrder {
   std::size_t column = 0;

@@ -112,14 +112,14 @@ TopKey key_of_character(wint_t code) {
   return code >= L' ' && !(code >= kDelete && code < 0xA0) ? TopKey::text : TopKey::none;
 }
 
-/// Returns the width that each column needs for its title (with the sort mark) and for its texts.
+/// Returns the width that each column needs for its title (with the sort mark) and for its texts; 0 if it is not shown.
 std::vector<std::size_t> needs_of(TopView& view) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   std::vector<std::size_t> needs;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     std::size_t need = std::strlen(columns[i].title) + (view.order().column == i ? 1 : 0);
     for (const TopRow& row : view.rows()) need = std::max(need, width_of(row.cells[i].text));
-    needs.push_back(need);
+    needs.push_back(is_shown(columns[i], view.snapshot()) ? need : 0);
   }
   return needs;
 }
@@ -150,7 +150,7 @@ std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     widths.push_back(std::min(columns[i].width, needs[i]));
-    sum += widths.back() + kGap;
+    if (needs[i] != 0) sum += widths.back() + kGap;
   }
   while (sum > width + kGap) {
     std::size_t least = columns.size();

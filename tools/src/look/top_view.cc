@@ -1,20 +1,31 @@
 #include "look/top_view.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <tuple>
 #include <utility>
 
 #include "base/name.h"
 #include "cli/output.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+/// Includes the processes that have read runtime directories for this one.
+double used_seconds() {
+  constexpr double kMicro = 1e-6;
+  rusage used{};
+  ::getrusage(RUSAGE_CHILDREN, &used);
+  const auto seconds = static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+  const auto micros = static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC + seconds + kMicro * micros;
+}
 
 /// Returns why nothing can be done about this grant; empty: it can.
 std::string objection_to(const TopRequest& request) {
@@ -149,12 +160,18 @@ void TopView::begin(Prompt prompt) {
 void TopView::ask(int signal) {
   if (pane != TopPane::locks || rows_.empty()) return;
   const inspect::LockRates& row = rates_.locks[rows_[selected_].source];
+  // Only a process with the user's rights is safe from pids that the user has forged.
+  if (!row.user.empty()) {
+    remark_ = fmt::format("to release this lock or signal its holder, run: holdfast top --user {}",
+                          inspect::escaped(row.user));
+    return;
+  }
   if (row.lock == nullptr || row.lock->holders.empty()) {
     remark_ = fmt::format("no process is known to hold {}", quote(row.key));
     return;
   }
   const holdfast_holder& holder = row.lock->holders.front();
-  request_ = {row.dictionary,         row.key, {holder.owner, holder.sequence}, now_.user(holder.owner),
+  request_ = {row.dictionary,         row.key, {holder.owner, holder.sequence}, now_.user(*row.lock, holder.owner),
               row.lock->holder_count, signal};
   // Any other signal but KILL would wait until somebody continues the process.
   if (signal != TopRequest::kNoSignal && request_.holder.life == inspect::Life::stopped) request_.signal = SIGCONT;
@@ -235,13 +252,13 @@ void TopView::change_column(bool forward) {
 void TopView::open_details() {
   if (pane != TopPane::locks || rows_.empty()) return;
   const inspect::LockRates& lock = rates_.locks[rows_[selected_].source];
-  chosen_ = {lock.dictionary, lock.key};
+  chosen_ = {lock.user, lock.dictionary, lock.key};
   shows_ = Shows::details;
 }
 
 std::vector<std::string> TopView::details() const {
   for (const inspect::LockRates& lock : rates_.locks)
-    if (lock.dictionary == chosen_.first && lock.key == chosen_.second) return details_of(now_, lock);
+    if (std::tie(lock.user, lock.dictionary, lock.key) == chosen_) return details_of(now_, lock);
   return {"it is no longer held or waited for"};
 }
 

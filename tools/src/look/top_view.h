@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -103,7 +104,7 @@ class TopView {
   TopRequest request_;
   std::optional<TopRequest> confirmed_;
   std::string remark_;
-  std::pair<std::string, std::string> chosen_;  // dictionary and key
+  std::tuple<std::string, std::string, std::string> chosen_;  // user, dictionary and key
 };
 
 }  // namespace holdfast::cli

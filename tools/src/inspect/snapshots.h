@@ -1,0 +1,21 @@
+// Snapshots of all users' runtime directories together, for root's `holdfast top`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "inspect/snapshot.h"
+
+namespace holdfast::inspect {
+
+class Snapshots {
+ public:
+  /// Takes a snapshot of each directory, and returns all as one, in which each dictionary and lock has a user.
+  Snapshot take(const std::vector<std::string>& names);
+
+ private:
+  std::map<std::string, std::string> given_up_;  // by path: why a directory is not read again
+};
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,31 @@
+// Finds the runtime directories of all users: /dev/shm/holdfast-UID. Directories that HOLDFAST_DIR names may be
+// anywhere, and are not found.
+//
+// Any user may create such a name, so a directory counts only if it belongs to the user in its name. The search opens
+// none of the directories, and crosses no mount point, because a user may mount a file system that never answers.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace holdfast::inspect {
+
+struct UserDirectory {
+  std::string path;
+  uid_t user = 0;
+};
+
+struct UserDirectories {
+  std::vector<UserDirectory> found;  // sorted by user, so that system users come first; at most kMost
+  std::size_t left_out = 0;          // because there are more
+  std::vector<std::string> refused;  // sorted paths: not directories of the user in their names
+
+  static constexpr std::size_t kMost = 1000;
+};
+
+UserDirectories find_user_directories();
+
+}  // namespace holdfast::inspect
