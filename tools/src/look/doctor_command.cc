@@ -217,9 +217,9 @@ int run_doctor(Arguments& arguments) {
   bool repairs = false;
   inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes, in one directory");
-  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters is held for longer; default: 3600",
+  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters has been held for longer; default: 3600",
                       read_seconds, limits.held);
-  arguments.add_value("--waiting", "SECONDS", "Warn if a caller waits for longer; default: 60", read_seconds,
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited for longer; default: 60", read_seconds,
                       limits.waiting);
   arguments.parse();
   if (repairs) world.show_one();
