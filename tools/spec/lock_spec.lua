@@ -1021,6 +1021,30 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())
     end)
 
+    it("lasts while its members pass it on from one to the next, each of which ends at once", function()
+        local pass_on = write("pass_on.sh", ([[
+            if [ $1 -eq 0 ]; then sleep 0.05; echo end >>'%s'; exit; fi
+            sh "$0" $(($1 - 1)) &
+        ]]):format(command.path "out"))
+        for round = 1, 20 do
+            assert.same({ code = 0 }, (run("lock", "key", "sh", pass_on, tostring(round % 4 + 1))))
+            assert.equal(("end\n"):rep(round), read "out")
+        end
+    end)
+
+    it("lasts while a member runs whose first thread has ended", function()
+        local script = write("threads.py", ([[
+            import ctypes, threading, time
+            def work():
+                time.sleep(0.3)
+                open("%s", "w").close()
+            threading.Thread(target=work).start()
+            ctypes.CDLL(None).pthread_exit(None)
+        ]]):format(command.path "out"):gsub("\n            ", "\n"):gsub("^%s+", ""))
+        assert.same({ code = 0 }, (run("lock", "key", "sh", "-c", "python3 '" .. script .. "' & sleep 0.1")))
+        assert.truthy(read "out")
+    end)
+
     it("has no TERM before its exptime if holdfast lock is killed", function()
         local process, pid = hold("READY; exec sleep 600", "--exptime", "600")
         guard_of(process)
@@ -1074,6 +1098,26 @@ describe("holdfast lock --replace", function()
         local ended, _, err = run("lock", "key", command.program, "lock", "--replace", "key", "true")
         assert.same({ code = 1 }, ended)
         assert.matches(": this command belongs to its job", err)
+    end)
+
+    it("ends no job if it cannot end all holders", function()
+        local _, job = hold("exec sleep 600", "-s")
+        local other = start("-c", ("exec 9>'%s'; '%s' lock -s --fd 9 key && echo on; exec sleep 600")
+                                  :format(command.path "file", command.program), { PROGRAM = "/bin/sh" })
+        assert(await(function() return other:out() == "on\n" end))
+        local err = world.refused(1, "", "lock", "--replace", "key", "true")
+        assert.matches("^holdfast: cannot replace pid %d+ .*: it is not a job of holdfast lock on this machine\n$", err)
+        assert.is_true(command.alive(job))
+    end)
+
+    it("ends a job that ignores TERM although nobody reads the messages", function()
+        local _, pid = hold("trap '' TERM; READY; while :; do sleep 0.01; done")
+        local line = "(head -c 65536 /dev/zero; exec %s lock --replace --kill-after 0.2 key touch %s 2>&1) | "
+                     .. "(until [ -e '%s' ]; do sleep 0.01; done)"
+        local new = start("-c", line:format(command.program, command.path "ran", command.path "ran"),
+                          { PROGRAM = "/bin/sh" })
+        assert(await(function() return not command.alive(pid) end))
+        assert.truthy(new:wait())
     end)
 
     it("just takes a lock that is free", function()
@@ -1232,11 +1276,23 @@ describe("holdfast lock --upgrade", function()
             $HF lock -s --fd 9 key; $HF lock --upgrade --fd 7 key; echo $?
             $HF lock --upgrade --fd 8 key; echo $?; $HF unlock --fd 9
             $HF lock -s --fd 9 key; HOLDFAST_TOKEN=1 $HF lock --upgrade key; echo $?
+            HOLDFAST_TOKEN=$($HF locks | cut -f 5) $HF lock --upgrade key; echo $?
+            $HF lock --upgrade --fd 0 key <&-; echo $?
         ]]
         assert.same({ code = 0 }, process:wait())
-        assert.equal("76\n76\n0\n76\n", process:out())
-        assert.equal(('holdfast: cannot upgrade "key": %s does not hold it\n'):rep(3)
-                     :format("descriptor 9", "descriptor 7", "this job"), process:err())
+        assert.equal("76\n76\n0\n76\n76\n65\n", process:out())
+        assert.equal(('holdfast: cannot upgrade "key": %s does not hold it\n'):rep(4)
+                     :format("descriptor 9", "descriptor 7", "this job", "this job")
+                     .. "holdfast: 0: Bad file descriptor\n", process:err())
+    end)
+
+    it("is refused for a lock that flock(2) has, too", function()
+        local process = script [[
+            $HF flock -s 9; $HF lock --upgrade --fd 9 files "$(readlink /proc/$$/fd/9)"; echo $?
+        ]]
+        assert.same({ code = 0 }, process:wait())
+        assert.equal("64\n", process:out())
+        assert.matches(": flock%(2%) has locked the file; use holdfast flock %-x\n$", process:err())
     end)
 end)
 

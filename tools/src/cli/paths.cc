@@ -61,7 +61,9 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 
 std::string program_beside(const char* name) {
   std::error_code error;
-  return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  // Without /proc, no program is found; above all, none in the current folder.
+  return ((error ? fs::path("/proc/self") : executable.parent_path()) / name).string();
 }
 
 std::string loaded_library() {

@@ -73,14 +73,15 @@ std::optional<ProcStat> read_stat(std::uint32_t pid) {
   if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
   ProcStat stat;
   stat.program = text.substr(begin + 1, end - begin - 1);
-  // proc(5): fields are separated by one blank. Field 3 is the state, 4 the parent, 5 the process group, 22 the start
-  // time.
+  // proc(5): fields are separated by one blank. Field 3 is the state, 4 the parent, 5 the process group, 20 the number
+  // of threads, 22 the start time.
   const std::string_view fields = text.substr(end + 1);
   const auto field = [&](int number) { return field_of(fields, number - 2); };
   const auto ticks = whole_number_of(field(22));
   if (field(3).empty() || !ticks) return std::nullopt;
   stat.state = field(3).front();
   stat.parent = static_cast<std::uint32_t>(whole_number_of(field(4)).value_or(0));
+  stat.threads = whole_number_of(field(20)).value_or(0);
   stat.group = static_cast<std::int32_t>(whole_number_of(field(5)).value_or(0));
   stat.start = *ticks;
   stat.age = seconds_since_boot() - static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));

@@ -15,6 +15,7 @@ struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
   std::uint32_t parent = 0;
   std::int32_t group = -1;  // its process group
+  std::uint64_t threads = 0;
   std::uint64_t start = 0;  // clock ticks from the machine's start to the start of the process
   double age = 0;           // seconds since the process started
   std::string program;

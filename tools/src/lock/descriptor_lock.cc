@@ -35,6 +35,7 @@
 #include "inspect/text.h"
 #include "lock/file_lock.h"
 #include "lock/lock_taker.h"
+#include "platform/standard_descriptors.h"
 #include "run/title.h"
 
 namespace holdfast::cli {
@@ -248,11 +249,15 @@ int change_flock(const LockOptions& options) {
 
 }  // namespace
 
+bool is_open_or_said(int fd) {
+  const bool was_closed = fd <= STDERR_FILENO && holdfast::was_closed[static_cast<std::size_t>(fd)];
+  if (!was_closed && ::fcntl(fd, F_GETFD) >= 0) return true;
+  say("{}: {}", fd, std::strerror(EBADF));
+  return false;
+}
+
 int lock_descriptor(const LockOptions& options) {
-  if (::fcntl(options.fd, F_GETFD) < 0) {
-    say("{}: {}", options.fd, std::strerror(errno));
-    return lock_status::kData;
-  }
+  if (!is_open_or_said(options.fd)) return lock_status::kData;
   if (!options.is_flock()) return start_keeper(options);
   if (holds_flock(options.fd)) return change_flock(options);
   unlock_descriptor(options.fd);  // of a lock that somebody else released

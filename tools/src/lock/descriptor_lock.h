@@ -16,6 +16,9 @@
 
 namespace holdfast::cli {
 
+/// Returns whether the caller has this descriptor open; prints an error if not.
+bool is_open_or_said(int fd);
+
 /// Takes the lock of the options for their descriptor, and leaves a keeper. Returns the exit status.
 int lock_descriptor(const LockOptions& options);
 

@@ -26,8 +26,6 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr const char* kDictionary = "files";
-
 /// Opens the file as flock(1) does: creates it if it is missing; a directory does as well.
 int open_file(const std::string& path) {
   constexpr mode_t kMode = 0666;
@@ -82,7 +80,7 @@ class FlockParser {
     unlocks = unlock_;
     options_.shared = shared_ && !exclusive_;
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
-    options_.dictionary = kDictionary;
+    options_.dictionary = kFlockDictionary;
     // flock(1) is silent when it is refused: cron would send mail.
     options_.quiet = !options_.verbose && ::isatty(STDERR_FILENO) != 1;
     if (words.size() == 1)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -20,7 +21,8 @@ namespace holdfast::cli {
 
 namespace {
 
-bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'Z' && stat.state != 'X'; }
+// The first thread may have ended while others run.
+bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'X' && (stat.state != 'Z' || stat.threads > 1); }
 
 /// Returns the pids in /proc; none if they are those of a different pid namespace, as in a container that has the /proc
 /// of its host.
@@ -101,7 +103,15 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
   return members;
 }
 
-std::vector<pid_t> marked_members(const FoundJob& job) {
+namespace {
+
+/// Returns the newest process of this pid namespace; empty: unknown.
+std::string newest_process() {
+  const std::string load = inspect::read_whole("/proc/loadavg").value_or("");
+  return load.substr(load.rfind(' ') + 1);
+}
+
+std::vector<pid_t> search_marks(const FoundJob& job) {
   std::vector<pid_t> members;
   for (const std::uint32_t number : visible_pids()) {
     const auto stat = inspect::read_stat(number);
@@ -111,6 +121,26 @@ std::vector<pid_t> marked_members(const FoundJob& job) {
     if (std::find(marks.begin(), marks.end(), job.mark) != marks.end()) members.push_back(pid);
   }
   return members;
+}
+
+}  // namespace
+
+// If a member starts another process and ends during a search, the search may find neither. So a search that finds
+// nothing counts only if no process has been started, unless processes are started all the time.
+std::vector<pid_t> marked_members(const FoundJob& job) {
+  constexpr int kSearches = 20;
+  for (int search = 1;; ++search) {
+    const std::string before = newest_process();
+    std::vector<pid_t> members = search_marks(job);
+    if (!members.empty() || search == kSearches || newest_process() == before) return members;
+  }
+}
+
+pid_t command_of_this_job() {
+  const char* const marks = std::getenv(kJobVariable);
+  const std::string_view all = marks != nullptr ? marks : "";
+  const std::string_view mark = all.substr(all.rfind(':') + 1);
+  return static_cast<pid_t>(inspect::whole_number_of(mark.substr(0, mark.find('.'))).value_or(0));
 }
 
 std::vector<pid_t> children_of_this() {

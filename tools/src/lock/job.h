@@ -43,6 +43,9 @@ void adopt_orphans() noexcept;
 /// `except`. A command may have moved to a process group of its own, as timeout(1) does; then that group counts, too.
 std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, const std::vector<pid_t>& except);
 
+/// Returns the command of the innermost job that this process belongs to; 0: none.
+pid_t command_of_this_job();
+
 /// Returns the living members that have the mark.
 std::vector<pid_t> marked_members(const FoundJob& job);
 

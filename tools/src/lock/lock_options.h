@@ -23,6 +23,9 @@ inline constexpr int kUnavailable = 75;  // EX_TEMPFAIL: no agent of the cluster
 inline constexpr int kLost = 76;         // the lock was lost while the command ran
 }  // namespace lock_status
 
+/// The dictionary that shows the locks of files.
+inline constexpr const char* kFlockDictionary = "files";
+
 inline constexpr double kForEver = -1;
 /// Seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
 inline constexpr double kGraceSeconds = 10;

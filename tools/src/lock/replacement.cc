@@ -51,6 +51,7 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
   auto processes = inspect::Processes::read();
   if (!processes) return {};  // the attempt to lock reports what is wrong
   std::vector<std::tuple<std::uint64_t, pid_t, FoundJob>> found;
+  bool is_unknown = false;
   for (const holdfast_holder& holder : holders_of(dict, options_.key)) {
     const inspect::Process& process = processes->of(holder.owner);
     const auto pid = static_cast<pid_t>(process.pid_here);
@@ -67,11 +68,13 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
     if (wrong != nullptr) {
       // A command gets its mark only a moment after it has got the lock.
       const auto [first, is_new] = unknown_since_.try_emplace(holder.sequence, holdfast_now());
-      if (!job && holdfast_now() - first->second < kUnknownSeconds) continue;
+      is_unknown = !job && holdfast_now() - first->second < kUnknownSeconds;
+      if (is_unknown) continue;
       return fmt::format("cannot replace {}: {}", inspect::in_words(process), wrong);
     }
     found.emplace_back(holder.sequence, pid, std::move(*job));
   }
+  if (is_unknown) return {};
   for (const auto& [sequence, command, job] : found) end(sequence, command, job);
   return {};
 }
@@ -83,7 +86,8 @@ void Replacement::end(std::uint64_t sequence, pid_t command, const FoundJob& job
   if (!is_new && !is_due) return;
   for (const pid_t member : marked_members(job)) ::kill(member, is_new ? SIGTERM : SIGKILL);
   if (options_.quiet || (!is_new && known->second == 0)) return;
-  say("{}: sending {} to the job of pid {}", quote(options_.key), is_new ? "TERM" : "KILL", command);
+  reports_.push_back(
+      fmt::format("{}: sending {} to the job of pid {}", quote(options_.key), is_new ? "TERM" : "KILL", command));
   if (!is_new) known->second = 0;
 }
 

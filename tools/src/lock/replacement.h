@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "holdfast.h"
 #include "lock/job.h"
@@ -13,7 +14,8 @@ namespace holdfast::cli {
 
 class Replacement {
  public:
-  explicit Replacement(const LockOptions& options) : options_(options) {}
+  /// Adds what it does to `reports`.
+  Replacement(const LockOptions& options, std::vector<std::string>& reports) : options_(options), reports_(reports) {}
 
   /// Ends the jobs that hold the lock now, except the process `own`. Call it again and again until the lock is free:
   /// another waiter may get the lock first. Returns why a holder cannot be ended, before it has signalled any;
@@ -24,6 +26,7 @@ class Replacement {
   void end(std::uint64_t sequence, pid_t command, const FoundJob& job);
 
   const LockOptions& options_;
+  std::vector<std::string>& reports_;
   // By the fencing number of the holder's grant.
   std::map<std::uint64_t, double> kill_at_;
   std::map<std::uint64_t, double> unknown_since_;

@@ -1,13 +1,10 @@
 #include "lock/upgrade.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <set>
@@ -19,6 +16,7 @@
 #include "holdfast.h"
 #include "inspect/text.h"
 #include "lock/descriptor_lock.h"
+#include "lock/job.h"
 #include "lock/lock_refusal.h"
 #include "lock/wait_notice.h"
 
@@ -48,6 +46,8 @@ class Upgrade {
     if (own.size() > 1)
       return refuse(lock_status::kUsage,
                     fmt::format("{} holds it {} times, and the holds would wait for each other", whose(), own.size()));
+    if (options_.fd >= 0 && options_.dictionary == kFlockDictionary)
+      return refuse(lock_status::kUsage, "flock(2) has locked the file; use holdfast flock -x");
     if (own.front().kind == HOLDFAST_HELD_SEMAPHORE)
       return refuse(lock_status::kUsage, "a permit of a semaphore cannot become exclusive");
     lease_ = {own.front().owner, own.front().sequence};
@@ -68,10 +68,12 @@ class Upgrade {
     holders.resize(code == HOLDFAST_OK ? std::min<std::size_t>(count, holders.size()) : 0);
     const std::set<pid_t> keepers = options_.fd >= 0 ? keepers_of_descriptor(options_.fd) : std::set<pid_t>();
     const char* const token = std::getenv("HOLDFAST_TOKEN");
-    const std::uint64_t sequence = token != nullptr ? std::strtoull(token, nullptr, 10) : 0;
+    // Another directory has locks with the same token.
+    const std::uint64_t sequence = inspect::whole_number_of(token != nullptr ? token : "").value_or(0);
+    const pid_t command = command_of_this_job();
     std::erase_if(holders, [&](const holdfast_holder& holder) {
-      const bool own =
-          options_.fd >= 0 ? keepers.contains(static_cast<pid_t>(holder.pid)) : holder.sequence == sequence;
+      const auto pid = static_cast<pid_t>(holder.pid);
+      const bool own = options_.fd >= 0 ? keepers.contains(pid) : holder.sequence == sequence && pid == command;
       return !own || holder.alive == 0 || holder.sequence == 0;
     });
     return holders;
@@ -160,10 +162,7 @@ class Upgrade {
 }  // namespace
 
 int upgrade_lock(const LockOptions& options) {
-  if (options.fd >= 0 && ::fcntl(options.fd, F_GETFD) < 0) {
-    say("{}: {}", options.fd, std::strerror(errno));
-    return lock_status::kData;
-  }
+  if (options.fd >= 0 && !is_open_or_said(options.fd)) return lock_status::kData;
   return Upgrade(options).run();
 }
 

@@ -44,13 +44,16 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kCheckSeconds = 0.2;
 /// How often to check whether processes that the command left behind have ended, if no signal tells.
 constexpr double kCheckJobSeconds = 0.5;
+/// How long to try to print the last messages.
+constexpr int kLastReportsMs = 1000;
 /// How often to look for holders that --replace has to end.
 constexpr double kReplaceSeconds = 0.05;
 
 /// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
 class Wrapper {
  public:
-  explicit Wrapper(const LockOptions& options) : options_(options), agent_(options, signals_), replacement_(options) {}
+  explicit Wrapper(const LockOptions& options)
+      : options_(options), agent_(options, signals_), replacement_(options, reports_) {}
 
   int run() {
     if (options_.agent) {
@@ -69,11 +72,11 @@ class Wrapper {
       pass_signals();
       reap();
       look();
-      if (accepts_messages()) print_reports();
+      print_reports(0);
     }
     end_hold();
     agent_.stop();
-    print_reports();
+    print_reports(kLastReportsMs);
     return end_as_command();
   }
 
@@ -109,7 +112,8 @@ class Wrapper {
     const double next = std::min(
         {look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever, replaces() ? now + kReplaceSeconds : kNever});
     const double left = std::max(0.0, next - now);
-    const int timeout = left > 1e6 ? -1 : static_cast<int>(left * 1e3) + 1;
+    constexpr double kLongestSeconds = 1e6;  // poll() takes an int
+    const int timeout = static_cast<int>(std::min(left, kLongestSeconds) * 1e3) + 1;
     ::poll(both.data(), both.size(), timeout);
   }
 
@@ -145,19 +149,32 @@ class Wrapper {
     std::vector<pid_t> strangers = children_before_;
     strangers.insert(strangers.end(), {guard_.pid(), agent_.pid()});
     std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers);
-    if (!ended_ && std::find(all.begin(), all.end(), command_) == all.end()) all.push_back(command_);
+    const auto add = [&](pid_t pid) {
+      if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
+    };
+    // /proc may hide the processes of other users.
+    for (const pid_t child : own_children())
+      if (const pid_t group = ::getpgid(child); group == group_ || group == command_) add(child);
+    if (!ended_) add(command_);
     return all;
   }
 
-  /// Returns whether the command left processes of its job behind.
-  // All descendants of this process descend from its children.
-  bool has_members() const {
-    const std::vector<pid_t> children = children_of_this();
-    const auto is_stranger = [&](pid_t child) {
+  /// Returns the children that the command or its descendants left to this process.
+  std::vector<pid_t> own_children() const {
+    std::vector<pid_t> children = children_of_this();
+    std::erase_if(children, [&](pid_t child) {
       return child == guard_.pid() || child == agent_.pid() ||
              std::find(children_before_.begin(), children_before_.end(), child) != children_before_.end();
-    };
-    return !std::all_of(children.begin(), children.end(), is_stranger) && !members().empty();
+    });
+    return children;
+  }
+
+  /// Returns whether the command left processes of its job behind.
+  // All descendants of this process descend from its children. If a process starts another one and ends during the
+  // search, the search may find neither, but the new process is then a child of this one.
+  bool has_members() const {
+    const std::vector<pid_t> before = own_children();
+    return !before.empty() && (!members().empty() || own_children() != before);
   }
 
   void signal_job(int signal) const {
@@ -204,7 +221,9 @@ class Wrapper {
     for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
       const bool is_stopped = WIFSTOPPED(status);
       if (child != command_) {
-        if (!is_stopped && !guard_.note_end(child)) agent_.note_end(child, status);
+        if (is_stopped) continue;
+        std::erase(children_before_, child);  // another process may get its number
+        if (!guard_.note_end(child)) agent_.note_end(child, status);
         continue;
       }
       if (!is_stopped) {
@@ -239,14 +258,14 @@ class Wrapper {
   }
 
   /// Returns whether others' jobs must end so that the command gets the lock.
-  bool replaces() const { return options_.replace && waits_ && !hold_ && !ended_; }
+  bool replaces() const { return options_.replace && waits_ && !hold_ && !ended_ && !is_refused_; }
 
   void replace() {
     if (!attach()) return;  // nobody holds anything
     const std::string wrong = replacement_.end_holders(dict_, command_);
     if (wrong.empty()) return;
     ::kill(command_, SIGKILL);  // it still waits for the lock
-    say("{}", wrong);
+    reports_.push_back(wrong);
     is_refused_ = true;
   }
 
@@ -266,9 +285,10 @@ class Wrapper {
     kill_at_ = now + kCheckSeconds;
   }
 
-  /// The job must end in time although nobody reads the messages, so they wait until they do not block.
-  void print_reports() {
-    for (const std::string& report : std::exchange(reports_, {})) say("{}", report);
+  /// Prints the messages that do not block, because the job must end in time although nobody reads them.
+  void print_reports(int wait_ms) {
+    for (; !reports_.empty() && accepts_messages(wait_ms); reports_.erase(reports_.begin()))
+      say("{}", reports_.front());
   }
 
   // Attach only when needed: it takes a slot in the world.
@@ -322,7 +342,8 @@ class Wrapper {
     if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &grant_.lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
     lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a file's flock(2) is held all the same
-    if (lost_) say("{} while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+    if (lost_)
+      reports_.push_back((code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed()) + " while the command ran");
   }
 
   bool is_removed() const {
