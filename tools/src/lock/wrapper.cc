@@ -152,7 +152,8 @@ class Wrapper {
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
-    // /proc may hide the processes of other users.
+    // After the search: if a member has started another one and ended, the search may have found neither, but the new one
+    // is now a child of this process. Nor may /proc show the processes of other users.
     for (const pid_t child : own_children())
       if (const pid_t group = ::getpgid(child); group == group_ || group == command_) add(child);
     if (!ended_) add(command_);
@@ -170,12 +171,8 @@ class Wrapper {
   }
 
   /// Returns whether the command left processes of its job behind.
-  // All descendants of this process descend from its children. If a process starts another one and ends during the
-  // search, the search may find neither, but the new process is then a child of this one.
-  bool has_members() const {
-    const std::vector<pid_t> before = own_children();
-    return !before.empty() && (!members().empty() || own_children() != before);
-  }
+  // All descendants of this process descend from its children.
+  bool has_members() const { return !own_children().empty() && !members().empty(); }
 
   void signal_job(int signal) const {
     for (const pid_t member : members()) ::kill(member, signal);
