@@ -152,8 +152,8 @@ class Wrapper {
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
-    // After the search: if a member has started another one and ended, the search may have found neither, but the new one
-    // is now a child of this process. Nor may /proc show the processes of other users.
+    // After the search: if a member has started another one and ended, the search may have found neither, but the new
+    // one is now a child of this process. Nor may /proc show the processes of other users.
     for (const pid_t child : own_children())
       if (const pid_t group = ::getpgid(child); group == group_ || group == command_) add(child);
     if (!ended_) add(command_);
