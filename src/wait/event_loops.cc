@@ -43,7 +43,7 @@ Expected<std::string> Parker::listen() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
   if (const int error = connection_.listen(path))
-    return Status{Code::system, "cannot listen at " + path + ": " + platform::error_text(error)};
+    return Status{Code::system, "cannot listen on " + path + ": " + platform::error_text(error)};
   return path;
 }
 

@@ -241,7 +241,7 @@ TEST_F(WakeThreadConnectionTest, a_path_that_does_not_fit_is_refused_with_the_re
     Waiting waiting;
     EXPECT_EQ(listen_at(waiting), "");
     const std::string error = holdfast_error();
-    EXPECT_NE(error.find("cannot listen at " + deep), std::string::npos) << error;
+    EXPECT_NE(error.find("cannot listen on " + deep), std::string::npos) << error;
     EXPECT_NE(error.find("File name too long"), std::string::npos) << error;
   });
 }

@@ -123,7 +123,7 @@ describe("holdfast release", function ()
     end)
 
     for _, case in ipairs {
-        { { "my_locks", "key" }, "cannot ask before the release: there is no terminal; use --token N or --yes" },
+        { { "my_locks", "key" }, "cannot ask for confirmation: there is no terminal; use --token N or --yes" },
         { { "my_locks", "key", "--token", "0" }, '--token: bad token "0": expected a number above 0' },
         { { "my_locks", "key", "--token", "-1" }, '--token: bad token "-1"' },
         { { "my_locks", "--token", "1" }, "no KEY was given" },

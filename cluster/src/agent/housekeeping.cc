@@ -64,7 +64,7 @@ void Housekeeping::look_at_bell() {
   heard_ = counters;
   if (unheard < kUnheard || unheard < heard) return;
   ++dead_bells_;
-  warn_("notifications do not arrive: " + std::to_string(unheard) + " of " + std::to_string(unheard + heard) +
+  warn_("notifications are not arriving: " + std::to_string(unheard) + " of " + std::to_string(unheard + heard) +
         " grants within a minute were found only by polling, up to a second late");
 }
 

@@ -24,7 +24,7 @@ std::optional<std::string> read_password(const std::string& path, std::string& c
     if (password.ends_with('\r')) password.pop_back();
     return password;
   }
-  cause = "was not asked: cannot read password file " + path + ": " + std::strerror(errno);
+  cause = "was not contacted: cannot read password file " + path + ": " + std::strerror(errno);
   return std::nullopt;
 }
 
@@ -71,7 +71,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   // The mode was right when the agent started. With this mode, the next start would fail.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users; run chmod o= " + path);
   auto body = encode_credentials(credentials_.user, *password);
-  if (!body) cause = "was not asked: the user and the password must be UTF-8";
+  if (!body) cause = "was not contacted: the user and the password must be UTF-8";
   return body;
 }
 

@@ -92,7 +92,7 @@ class Client::Call {
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);
-    return {.cause = body.empty() ? "sent an empty answer" : "sent an answer that is not etcd's"};
+    return {.cause = body.empty() ? "sent an empty answer" : "sent an answer that is not from etcd"};
   }
 
   void conclude(const Verdict& verdict) {

@@ -99,7 +99,7 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
     throw std::runtime_error(fmt::format("the path {} is too long for a socket: expected at most {} bytes", path_,
                                          sizeof sockaddr_un::sun_path - 1 - (longest - path_.size())));
   if (!poll_) fail("cannot create a socket");
-  if (!take_name()) fail("cannot listen at " + path_);
+  if (!take_name()) fail("cannot listen on " + path_);
 }
 
 QuestionServer::~QuestionServer() {

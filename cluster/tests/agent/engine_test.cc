@@ -860,7 +860,7 @@ TEST_F(EngineTest, a_dead_notification_connection_causes_a_warning_and_is_counte
     run_ms(1500);
     two.machine().release(kLock, second);
   }
-  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("notifications do not arrive")));
+  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("notifications are not arriving")));
   EXPECT_THAT(one.warnings, ::testing::IsEmpty());
   EXPECT_GT(figure(*ask(two, agent::Query::Kind::status), "dead_bells"), 0U);
   EXPECT_EQ(figure(*ask(one, agent::Query::Kind::status), "dead_bells"), 0U);

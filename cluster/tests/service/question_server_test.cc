@@ -87,7 +87,7 @@ TEST_F(SharedSocketTest, a_group_member_that_swaps_the_new_socket_for_a_link_gai
               }),
               "swapped");
   };
-  EXPECT_EQ(serve(), "cannot listen at " + (scratch_ / ".agent-main") + ": File exists");
+  EXPECT_EQ(serve(), "cannot listen on " + (scratch_ / ".agent-main") + ": File exists");
   struct stat info {};
   ASSERT_EQ(::stat(target.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600U);
@@ -108,7 +108,7 @@ TEST_F(SharedSocketTest, a_swapped_socket_is_not_mistaken_for_the_agents) {
               }),
               "swapped");
   };
-  EXPECT_EQ(serve(), "cannot listen at " + (scratch_ / ".agent-main") + ": File exists");
+  EXPECT_EQ(serve(), "cannot listen on " + (scratch_ / ".agent-main") + ": File exists");
 }
 
 TEST_F(SharedSocketTest, members_of_the_group_reach_the_agent_whatever_its_umask) {

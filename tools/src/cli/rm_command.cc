@@ -154,8 +154,8 @@ const Subcommand kRm{
     "Remove dictionaries",
     "NAME...",
     "Remove dictionaries and the locks in them.",
-    R"(A dictionary is not removed if another process has it open or holds a lock in it, or if rm cannot
-find out, because the locks would be lost. With --force, rm removes the dictionary, and those
+    R"(Because its locks would be lost, rm does not remove a dictionary that another process has open or
+holds a lock in, or if rm cannot tell. With --force, rm removes the dictionary, and those
 processes get an error. Opening this name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
@@ -165,8 +165,8 @@ const Subcommand kPrune{"prune",
                         "Free expired values and locks of dead processes",
                         "[NAME...]",
                         "Free expired values and locks of dead processes.",
-                        R"(Without NAME, prunes all dictionaries. Holdfast also frees this memory automatically when it
-needs room. prune also repairs damage. Other processes are delayed by a few milliseconds per MB.
+                        R"(Without NAME, prunes all dictionaries. Holdfast also does this automatically when it needs
+memory. prune also repairs damage. Other processes are delayed by a few milliseconds per MB.
 If no process uses the runtime directory, prune removes all dictionaries that are not persistent.)",
                         run_prune};
 

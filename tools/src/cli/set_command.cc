@@ -239,7 +239,7 @@ const Subcommand kIncr{"incr",
                        "NAME KEY [BY]",
                        "Add BY (default: 1) to a number, and print the sum.",
                        R"(A dictionary that --create creates stays until "holdfast rm" or a reboot. Without --persist, a
-program that opens it with another size replaces it while no process uses it.
+program that opens it with a different size replaces it if no other process is using it.
 
 Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};

@@ -137,8 +137,8 @@ int run_cluster(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kCluster{"cluster",       "Show and repair the locks of a cluster",
-                          "SUBCOMMAND",    "Show and repair the locks of a cluster, from this machine.",
+const Subcommand kCluster{"cluster",       "Show and break the locks of a cluster",
+                          "SUBCOMMAND",    "Show and break the locks of a cluster, from this machine.",
                           R"(Subcommands:
   status            Show whether this machine can get locks of a cluster
   holders           Show which machine holds a lock, according to the store

@@ -288,7 +288,7 @@ const Subcommand kClusterStatus{
     "[DICTIONARY]",
     "Show whether this machine can get locks of a cluster.",
     R"(For DICTIONARY, or for every dictionary that belongs to a cluster, prints the cluster, its agent
-on this machine, how long the machine's session lasts, and the agent's counters. Also shows
+on this machine, how much longer the machine's session lasts, and the agent's counters. Also shows
 agents whose clusters have no dictionary here yet.
 
 Exit status: 0 success; 1 locks of a cluster are unavailable, or there is neither a dictionary

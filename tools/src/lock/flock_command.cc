@@ -56,7 +56,7 @@ class FlockParser {
     arguments_.allow_abbreviations();
     arguments_.add_flag("-s,--shared", shared_, "Take a shared lock");
     arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Take an exclusive lock (default)");
-    arguments_.add_flag("-u,--unlock", unlock_, "Release the lock of the descriptor FD");
+    arguments_.add_flag("-u,--unlock", unlock_, "Release the lock on the descriptor FD");
     arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Fail instead of waiting if the lock is held");
     arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait at most SECONDS; 0 is the same as -n", read_seconds,
                          timeout_);
@@ -151,8 +151,8 @@ const Subcommand kFlock{
     "       holdfast flock [OPTIONS] FILE -c COMMAND\n"
     "       holdfast flock [OPTIONS] FD",
     "Run a command while holding a lock on a file, or lock an open descriptor.",
-    R"(The options and exit statuses are those of flock(1). The file's flock(2) is the lock, so programs
-that use flock(1) and holdfast flock exclude each other. The lock is also visible: "holdfast locks"
+    R"(The options and exit statuses are those of flock(1). The lock is an ordinary flock(2) lock on the
+file, so flock(1) and holdfast flock exclude each other. The lock is also visible: "holdfast locks"
 shows it in the dictionary "files" with its holder and waiters, and the command gets its fencing
 number in $HOLDFAST_TOKEN.
 

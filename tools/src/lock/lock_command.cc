@@ -80,7 +80,7 @@ With --upgrade, 1 may also mean a deadlock, and 76 means that the lock is not he
     lock_status::kUsage};
 
 const Subcommand kUnlock{"unlock",
-                         "Release the lock of a file descriptor",
+                         "Release the lock on a file descriptor",
                          "--fd N",
                          "Release the locks that holdfast lock --fd N took.",
                          R"(Without this command, the lock ends when the last copy of the descriptor is closed.

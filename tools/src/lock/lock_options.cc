@@ -77,8 +77,8 @@ class LockParser {
     arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Take an exclusive lock (default)");
     arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Fail instead of waiting if the lock is held");
     arguments_.add_flag("-o,--close", options_.close,
-                        "Close the lock's descriptors in the command, so that only the processes of\n"
-                        "holdfast lock hold the lock");
+                        "Close the lock's descriptors before COMMAND runs, so that only holdfast lock\n"
+                        "itself holds the lock");
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
                         "Run the command without forking: the lock is held until the last process that\n"
                         "inherited it exits");
@@ -86,11 +86,11 @@ class LockParser {
                         "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
                         "10 seconds), and take its place");
     arguments_.add_flag("--upgrade", options_.upgrade,
-                        "Make the shared lock of this job, or of the descriptor of --fd, exclusive; takes\n"
-                        "no COMMAND");
+                        "Make exclusive the shared lock of the job that runs this command, or with --fd\n"
+                        "that of the descriptor; takes no COMMAND");
     arguments_.add_flag("-u,--unlock", unlock_, "Not supported; use holdfast unlock");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
-    arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
+    arguments_.add_flag("--verbose", options_.verbose, "Print the command, and how long it waited for the lock");
     arguments_.add_flag("--agent", options_.agent,
                         "Run the cluster's agent while the command runs, unless one is running already");
   }
@@ -110,11 +110,11 @@ class LockParser {
                           "no COMMAND",
                           options_.fd, {.what = "descriptor", .most = kDescriptorMax});
     arguments_.add_value("--exptime", "SECONDS",
-                         "End the job after SECONDS: TERM, and KILL after --kill-after; default: never", read_seconds,
+                         "End the job after SECONDS (default: never): TERM, then KILL after --kill-after", read_seconds,
                          exptime_);
     arguments_.add_value("--kill-after", "SECONDS",
-                         "Send KILL SECONDS after a signal that ends the job; default: never, but 10\n"
-                         "after --exptime or the loss of the lock",
+                         "Send KILL if the job still runs SECONDS after it was told to end; default:\n"
+                         "never, but 10 with --exptime or --replace, or if the lock is lost",
                          read_seconds, options_.kill_after);
     arguments_.add_value("--why", "TEXT", "Show TEXT to others who want the lock", read_why, options_.why);
     arguments_.add_value("--dir", "PATH", "Use this runtime directory; default: $HOLDFAST_DIR, else the user's own",

@@ -108,7 +108,7 @@ int run_release(Arguments& arguments) {
   arguments.add_flag("-y,--yes", options.yes, "Release without asking");
   arguments.parse(2, 2, {"NAME", "KEY"});
   if (options.token == 0 && !options.yes && !can_ask())
-    arguments.refuse("cannot ask before the release: there is no terminal; use --token N or --yes");
+    arguments.refuse("cannot ask for confirmation: there is no terminal; use --token N or --yes");
   const std::string key = command.key();
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   const inspect::Lock lock = inspect::look_at_lock(dict, command.name(), key);
@@ -124,10 +124,10 @@ const Subcommand kRelease{
     "Release a lock that another process holds",
     "NAME KEY",
     "Release a lock or permits that another process holds.",
-    R"(Shows each holder, since when it has held the key, and why, and asks on the terminal. Scripts
+    R"(Shows each holder, how long it has held the key, and why, and asks for confirmation. Scripts
 use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing number. Later
 grants are not affected. The holder is not notified: its next renewal or unlock fails, and a
-resource that checks tokens refuses it once it has seen the next grant.
+resource that checks tokens refuses the old one once it has seen a later one.
 
 Exit status: 0 success; 1 the key is not held, or not with that token, or the answer was no;
 2 error.)",

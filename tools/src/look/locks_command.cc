@@ -296,7 +296,7 @@ int run_locks(Arguments& arguments) {
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
                      "Show only contended locks, as trees: which process waits for which");
-  arguments.add_flag("--wide", wanted.wide, "Show tokens, and shorten nothing to the width of the terminal");
+  arguments.add_flag("--wide", wanted.wide, "Show tokens, and do not shorten the columns to fit the terminal");
   arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
@@ -325,10 +325,10 @@ const Subcommand kLocks{
     "List locks with their holders and waiters",
     "[NAME...]",
     "List the locks, rwlocks and semaphores that processes hold or wait for.",
-    R"(A terminal gets columns, with the token if there is room for all of them. Anything else gets one
-line per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program,
-host, state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a
-key are printed as \xHH. Root gets the locks of all users, with the user in one more field, unless a
+    R"(A terminal gets columns, and the token only if there is room for it. Anything else gets one line
+per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program, host,
+state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a key are
+printed as \xHH. Root gets the locks of all users, with the user in an extra field, unless a
 directory or user is named.
 If the holder is dead, the next process that asks for the lock gets it.)",
     run_locks};

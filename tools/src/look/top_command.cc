@@ -47,7 +47,7 @@ void add_options(Arguments& arguments, TopOptions& wanted) {
                         wanted.delay = *seconds;
                         return std::string();
                       });
-  arguments.add_value("-s,--sort", "COLUMN", "Sort by this column; default: waiters, reads",
+  arguments.add_value("-s,--sort", "COLUMN", "Sort by this column; default: waiters for locks, reads for dictionaries",
                       [&](const std::string& text) {
                         wanted.column = text;
                         if (find_column(text)) return std::string();
@@ -208,11 +208,12 @@ const Subcommand kTop{
     "Monitor locks and rates in a full-screen display",
     "[NAME...]",
     "Monitor a runtime directory: locks with their holders and waiters, and rates.",
-    R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder, after
-a question; F1 shows all keys, q quits. Elsewhere, or with --batch, it prints both tables
-repeatedly. A program gets tab-separated lines that begin with "world", "lock" or "dictionary", or
-with --json one object per refresh; holdfast(1) describes the fields. Root gets the directories of
-all users, with the user in one more column, unless a directory or user is named.)",
+    R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder; both ask
+for confirmation. F1 shows all keys, q quits. Elsewhere, or with --batch, it repeatedly prints the
+locks and the dictionaries: in lines that begin with "world", "lock" or "dictionary" and have
+tab-separated fields, or with --json as one object per refresh; holdfast(1) describes the fields.
+Root gets the directories of all users, with the user in an extra column, unless a directory or user
+is named.)",
     run_top};
 
 }  // namespace holdfast::cli
