@@ -322,7 +322,7 @@ describe("holdfast locks", function ()
         local head = "^DICTIONARY +KEY +KIND +TOKEN +HOLDER"
         assert.matches(head, (world.in_terminal(200, "locks", "--color=never", {})))
         local narrow = world.in_terminal(80, "locks", "--color=never", {})
-        assert.matches("^DICTIONARY +KEY +KIND +HOLDER +HELD FOR", narrow)
+        assert.matches("^DICTIONARY +KEY +HOLDER +HELD FOR +WAITERS +WHY", narrow)
         local wide = world.in_terminal(80, "locks", "--wide", "--color=never", {})
         assert.matches(head, wide)
         assert.matches("\nmy_locks +lock\\x01\\\\ +lock +" .. token .. "  pid [^\n]* the nightly\\x09report\n", wide)

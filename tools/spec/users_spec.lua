@@ -136,11 +136,11 @@ describe("Runtime directories of several users", function ()
         local out = machine(([[
             hold 0 free; hold %d key
             as %d "$PROGRAMS/holdfast" lock key true & sleep 0.01
-            timeout 20 sh -c 'until "$0" locks --waiting | grep -q waits; do sleep 0.02; done' "$PROGRAMS/holdfast"
+            timeout 20 sh -c 'until "$0" locks -w | grep -q has.waited; do sleep 0.02; done' "$PROGRAMS/holdfast"
             holdfast locks --waiting
         ]]):format(ONE, ONE))
-        assert.matches("^user " .. ONE .. ":\ncommands key is held by pid %d+ %(%S+%) for [^\n]+\n  pid %d+ [^\n]+\n$",
-                       out)
+        assert.matches("^user " .. ONE .. ":\ncommands key has been held by pid %d+ %(%S+%) for [^\n]+\n"
+                       .. "  pid %d+ [^\n]+\n$", out)
     end)
 
     it_as_root("are all in top, with the user in the last field and column, and in JSON", function ()

@@ -247,7 +247,9 @@ TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lo
   ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
   other.agent().kill_and_wait();
   EXPECT_EQ(lock.wait(), 76);
-  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" was lost: no agent of cluster \"main\""));
+  EXPECT_THAT(lock.errors(),
+              HasSubstr("\"k\" is about to be lost: this machine's session with the store of cluster \"main\" was "
+                        "not renewed (no agent of cluster \"main\""));
   Lock without(other, {"-n", "k", "--", "true"});
   EXPECT_EQ(without.wait(), 75);
 }

@@ -157,23 +157,31 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// Leaves out columns at the right that do not fit, and elides others if that makes room.
+// Elides columns. If that does not suffice, leaves out columns, but never the first.
 std::vector<std::size_t> Table::widths(std::size_t most) const {
   std::vector<std::size_t> widths;
   std::vector<std::size_t> least;
   std::size_t needed = 0;  // if all are elided
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    std::size_t width = std::strlen(columns_[i].title);
+  for (const Column& column : columns_) {
+    const std::size_t i = widths.size();
+    std::size_t width = std::strlen(column.title);
     for (const std::vector<Cell>& row : rows_) width = std::max(width, width_of(row[i].text));
-    least.push_back(columns_[i].elides ? kLeastElided : width);
-    needed += std::min(width, least.back()) + (i == 0 ? 0 : kGap);
-    if (most != 0 && i != 0 && needed > most) break;
     widths.push_back(width);
+    least.push_back(std::min(width, column.elides ? kLeastElided : width));
+    needed += least.back() + kGap;
   }
   if (most == 0) return widths;
-  const std::size_t gaps = (widths.size() - 1) * kGap;
+  for (const bool only_first : {true, false}) {
+    for (std::size_t i = columns_.size(); --i > 0 && needed > most + kGap;) {
+      if (widths[i] == 0 || (only_first && !columns_[i].goes_first)) continue;
+      needed -= least[i] + kGap;
+      widths[i] = least[i] = 0;
+    }
+  }
+  const auto shown = std::count_if(widths.begin(), widths.end(), [](std::size_t width) { return width != 0; });
+  const std::size_t gaps = static_cast<std::size_t>(shown - 1) * kGap;
   shrink(widths, least, most - std::min(most, gaps));
-  if (widths.size() == 1) widths.front() = std::min(widths.front(), most);
+  if (shown == 1) widths.front() = std::min(widths.front(), most);
   return widths;
 }
 
@@ -185,13 +193,15 @@ std::size_t Table::width() const {
 std::string Table::for_people(const Output& output) const {
   const std::vector<std::size_t> widths = this->widths(output.width);
   std::string lines;
+  std::size_t last = widths.size();
+  while (widths[--last] == 0) continue;
   const auto add = [&](std::size_t i, const std::string& whole, Style style) {
+    if (widths[i] == 0) return;
     const std::string text = elide(whole, widths[i]);
     const std::string blanks(widths[i] - width_of(text), ' ');
     const bool right = columns_[i].align == Align::right;
-    const bool last = i + 1 == widths.size();
     lines += std::string(i == 0 ? 0 : kGap, ' ') + (right ? blanks : "") + output.styled(text, style);
-    lines += last ? "\n" : right ? "" : blanks;
+    lines += i == last ? "\n" : right ? "" : blanks;
   };
   for (std::size_t i = 0; i < widths.size(); ++i) add(i, columns_[i].title, Style::bold);
   for (const std::vector<Cell>& row : rows_)

@@ -51,7 +51,8 @@ class Table {
   struct Column {
     const char* title;
     Align align = Align::left;
-    bool elides = false;  // its texts are elided if the table is too wide
+    bool elides = false;      // its texts are elided if the table is too wide
+    bool goes_first = false;  // it is left out before others if that does not suffice
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
@@ -62,6 +63,7 @@ class Table {
   std::string text(const Output& output) const;
 
  private:
+  /// Returns the widths of the columns; 0 for those that are left out.
   std::vector<std::size_t> widths(std::size_t most) const;
   std::string for_people(const Output& output) const;
 

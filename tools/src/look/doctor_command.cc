@@ -154,7 +154,7 @@ std::string findings_for_people(const Shown& shown, bool with_users, const Outpu
   for (const std::vector<Cell>& row : shown.rows) {
     const auto& [severity, subject, sentence, advice] = std::tie(row[0], row[1], row[2], row[3]);
     text += output.styled(severity.text, severity.style) + ": ";
-    if (with_users) text += inspect::escaped(shown.user) + ": ";
+    if (with_users && !shown.user.empty()) text += inspect::escaped(shown.user) + ": ";
     text += (subject.text.empty() ? "" : subject.text + ": ") + sentence.text + "\n";
     if (!advice.text.empty()) text += "    " + advice.text + "\n";
   }

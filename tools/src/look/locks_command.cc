@@ -134,11 +134,11 @@ void print_table(std::vector<Shown> all, const WorldOptions& world, const Output
   constexpr std::ptrdiff_t kToken = 3;
   std::vector<Table::Column> columns{{"DICTIONARY"},
                                      {"KEY", Align::left, true},
-                                     {"KIND"},
+                                     {"KIND", Align::left, false, true},
                                      {"TOKEN", Align::right},
                                      {"HOLDER"},
                                      {"HELD FOR"},
-                                     {"ENDS"},
+                                     {"ENDS", Align::left, false, true},
                                      {"WAITERS", Align::right},
                                      {"WHY", Align::left, true}};
   Table table = table_of(columns, all, world.shows_all(), output);
