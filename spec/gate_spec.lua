@@ -27,7 +27,7 @@ describe("the gate of a dictionary", function ()
                 .. 'install '
                 .. "the Lua files of cluster/ beside those of the library"
             or 'dictionary "spec_gate" belongs to the cluster "main", but this library was built without '
-               .. "clusters; install one that supports them"
+               .. "cluster support; install one with cluster support"
         -- The second run finds the dictionary that the first run has made, and loads the gate again.
         assert.equal(("nil\t%s\n"):format(refusal):rep(2), run [[
             local shdict = require "resty.shdict"
