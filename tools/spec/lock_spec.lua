@@ -1015,7 +1015,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         local process = start("-c", line:format(command.program, script, command.path "go"), { PROGRAM = "/bin/sh" })
         local pid = pid_in "pid"
         assert(await(function() return not command.alive(pid) end))
-        assert.is_true(is_free())
+        assert(await(is_free))
         command.write("go", "")
         process:wait()
         assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())

@@ -270,11 +270,11 @@ describe("Runtime directories of several users", function ()
     it_as_root("neither stop nor mislead root, whatever a hostile user makes of them", function ()
         local out, err = machine(([[
             create 0 mine; create %d honest
-            echo secret > /var/tmp/secret.$$; chmod 600 /var/tmp/secret.$$
+            echo secret > $PROGRAMS/secret; chmod 600 $PROGRAMS/secret
             evil() { user=$1 d=/dev/shm/holdfast-$1; }
             evil 4000010; create $user; rm $d/processes; mkfifo $d/processes; chown $user $d/processes
             evil 4000011; create $user
-            mkfifo $d/fifo.dict; ln -s /var/tmp/secret.$$ $d/link.dict; mkdir $d/folder.dict
+            mkfifo $d/fifo.dict; ln -s $PROGRAMS/secret $d/link.dict; mkdir $d/folder.dict
             truncate -s 1T $d/huge.dict; head -c 100000 /dev/urandom > $d/noise.dict
             ln -s /dev/zero $d/names-00.dict; ln $d/values.dict $d/linked.dict
             chown -h $user $d/*
@@ -290,13 +290,11 @@ describe("Runtime directories of several users", function ()
             evil 4000021; mkdir $d; mkfifo $d/processes; chmod 700 $d; chown $user $d
             evil 04000022; mkdir $d; evil x; mkdir $d; evil 99999999999; mkdir $d; evil ""; mkdir $d; evil -1; mkdir $d
             for i in $(seq 50); do evil $((4000100 + i)); mkdir -m 700 $d; chown $user $d; done
-            begin=$(date +%%s)
             for words in ls "ls -p --json" locks "locks --json" "locks -w" "top -d 0.2 -n 2" doctor "doctor --json"; do
               status=0; timeout 60 "$PROGRAMS/holdfast" $words || status=$?
               echo "--- $words: $status"
             done
-            echo $(( $(date +%%s) - begin )) seconds
-            rm /var/tmp/secret.$$; umount /dev/shm/holdfast-4000019
+            rm $PROGRAMS/secret
         ]]):format(ONE, ONE))
         local ls, ls_json, locks = out:match "^(.-)%-%-%- ls: 2\n(.-)%-%-%- ls %-p %-%-json: 2\n(.-)%-%-%- locks: 2\n"
         assert.truthy(ls, out .. err)
@@ -317,6 +315,6 @@ describe("Runtime directories of several users", function ()
         assert.matches("\nwarning\t/dev/shm/holdfast%-4000015\tis no directory of the user in its name, or is a mount "
                        .. "point, and 3 more like it\t[^\t\n]+\troot\n", out)
         assert.matches("holdfast: 4000020: runtime directory /dev/shm/holdfast%-4000020 has mode 0777", err)
-        assert.is_true(tonumber(out:match "(%d+) seconds\n$") < 30, out .. err)
+        assert.falsy(out:find("--- [^\n]*: 124\n"), out .. err)
     end)
 end)
