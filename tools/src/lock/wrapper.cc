@@ -144,11 +144,16 @@ class Wrapper {
   /// The command has started: it did not give the lock back before.
   bool runs() const { return hold_ && !given_back_ && channel_.get() < 0; }
 
+  /// Returns the children of this process that do not belong to the job.
+  std::vector<pid_t> strangers() const {
+    std::vector<pid_t> all = children_before_;
+    all.insert(all.end(), {guard_.pid(), agent_.pid()});
+    return all;
+  }
+
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
-    std::vector<pid_t> strangers = children_before_;
-    strangers.insert(strangers.end(), {guard_.pid(), agent_.pid()});
-    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers);
+    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers());
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
@@ -163,10 +168,7 @@ class Wrapper {
   /// Returns the children that the command or its descendants left to this process.
   std::vector<pid_t> own_children() const {
     std::vector<pid_t> children = children_of_this();
-    std::erase_if(children, [&](pid_t child) {
-      return child == guard_.pid() || child == agent_.pid() ||
-             std::find(children_before_.begin(), children_before_.end(), child) != children_before_.end();
-    });
+    for (const pid_t stranger : strangers()) std::erase(children, stranger);
     return children;
   }
 
