@@ -294,7 +294,7 @@ HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict 
 /* [set-up] Removes the dictionary and its locks. The handles of any process then find the next dictionary of that name
  * and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
  * A call that runs at that moment, in any thread or process, has the effects of a call before or after the removal.
- * Locks and permits of this dictionary are granted only before the removal, and each fencing number of a later
+ * Locks and permits of this dictionary are granted only before the removal, and each fencing token of a later
  * dictionary is larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its
  * next call with the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for
  * each name. (A process with several threads keeps everything if the kernel has no membarrier: before Linux 4.14, and
@@ -440,7 +440,7 @@ HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
  * lease proves that its lock is held; a lease of zeros proves nothing. */
 typedef struct holdfast_lease {
   uint64_t owner;    /* token of the process; 0: nothing is held                                */
-  uint64_t sequence; /* fencing number: grows with every grant of this key; unique; below 2^53 */
+  uint64_t sequence; /* fencing token: grows with every grant of this key; unique; below 2^53 */
 } holdfast_lease;
 
 typedef enum holdfast_how {
@@ -505,7 +505,7 @@ typedef enum holdfast_held {
 
 typedef struct holdfast_holder {
   uint64_t owner;    /* token of the process                                                             */
-  uint64_t sequence; /* fencing number of the grant; 0: the process is about to take the lock, and has   */
+  uint64_t sequence; /* fencing token of the grant; 0: the process is about to take the lock, and has   */
                      /* no lease yet                                                                     */
   double held;       /* seconds since the grant                                                          */
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
@@ -747,7 +747,7 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
 /* [attempt] Waits for the end of a grant without taking the lock. OK means that the grant that held the lock when the
  * wait began has ended (it was released, expired, deleted or flushed, or its process died), even if the lock is held
  * again. OK also means that the key is not held. All watchers are woken together, and delay no waiter. Set *grant to 0
- * to begin a wait. If the code is LOCKED, *grant is the fencing number of the grant; pass it to the next call. LOCKED
+ * to begin a wait. If the code is LOCKED, *grant is the fencing token of the grant; pass it to the next call. LOCKED
  * queues the waiter as holdfast_lock_wait does; see there for sleep, codes and holdfast_lock_leave. If `wait` is null,
  * the call only checks. For permits, all grants that held permits when the wait began must end. A value of another kind
  * must be removed. In both cases wait->sleep is short, because nothing wakes the waiter. In a cluster, also ELSEWHERE
@@ -795,7 +795,7 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
 /* [attempt] Makes the reader of a rwlock that has the lease its writer, if there is no other reader. The lease keeps its
- * fencing number and its exptime. The number stays larger than the number of every earlier writer, because nobody else
+ * fencing token and its exptime. The number stays larger than the number of every earlier writer, because nobody else
  * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any process
  * may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends as always.
  * If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter

@@ -13,7 +13,7 @@ local CLOCK_BOOTTIME = 7
 
 local _M = {}
 local file, who
--- By key: the fencing number of the grant, and until when the machine was sure of the lock when it got the lock.
+-- By key: the fencing token of the grant, and until when the machine was sure of the lock when it got the lock.
 local holding = {}
 
 

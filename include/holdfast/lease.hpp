@@ -88,7 +88,7 @@ class lease {
     double left = 0;
     return *this && holdfast_lock_remaining(dict_, key_.data(), key_.size(), &raw_, &left) == HOLDFAST_OK;
   }
-  /// Returns the fencing number, which is larger than the numbers of all earlier grants of the key.
+  /// Returns the fencing token, which is larger than the numbers of all earlier grants of the key.
   std::uint64_t token() const noexcept { return raw_.sequence; }
   const std::string& key() const noexcept { return key_; }
   /// Gives up ownership, so that the caller must release the lease. Afterwards this object holds nothing.

@@ -149,7 +149,7 @@ class key_mutex {
     return own != nullptr &&
            holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left) == HOLDFAST_OK;
   }
-  /// Returns the fencing number of the calling thread's lock, or 0 if the thread has not locked it.
+  /// Returns the fencing token of the calling thread's lock, or 0 if the thread has not locked it.
   std::uint64_t token() noexcept {
     const slots::slot* const own = slots_.find();
     return own != nullptr ? own->raw.sequence : 0;

@@ -1,4 +1,4 @@
-// The fencing numbers of a dictionary. No two grants have the same number, and each number is larger than all earlier
+// The fencing tokens of a dictionary. No two grants have the same number, and each number is larger than all earlier
 // numbers of its key.
 //
 // A lock takes numbers in blocks, so that its grants need not change the dictionary's count. As a result, the numbers

@@ -43,7 +43,7 @@ struct Gate {
   /// Returns for how many seconds the present grant is still valid, or 0 if it is not valid. Without the shard's mutex
   /// the result is a hint.
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns the fencing number of the next grant. REQUIRES: the shard's mutex.
+  /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
   /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it continues. The code
   /// unsupported ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's

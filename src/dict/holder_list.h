@@ -8,7 +8,7 @@
 // leads to it, then released. In between, only its expiry, its count and its task change, each by one store. Each block
 // contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added at the front, and each fencing number is larger than all earlier numbers. So the numbers descend
+// Each block is added at the front, and each fencing token is larger than all earlier numbers. So the numbers descend
 // along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
 // each, so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger
 // numbers than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An

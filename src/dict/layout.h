@@ -54,10 +54,10 @@ struct DictionaryHeader {
   std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
   Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
   std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
-  alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
+  alignas(64) Word64 sequence;      // last fencing token given out (dict/fencing.h)
   Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten
   Word64 range_copy;                // a copy of `range`, sealed (world/fencing.h)
-  Word64 given;                     // the last fencing number again, written after `sequence`
+  Word64 given;                     // the last fencing token again, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
 
@@ -223,8 +223,8 @@ struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
   QueueFields watchers;    // waiters for the end of a grant, which do not want the lock
-  Word32 sequence_high;    // upper half of the grant's fencing number; the word contains the lower half
-  Word32 limit;            // the last turn of the lock's block of fencing numbers
+  Word32 sequence_high;    // upper half of the grant's fencing token; the word contains the lower half
+  Word32 limit;            // the last turn of the lock's block of fencing tokens
   Word32 granted;          // the turn (dict/lock_word.h) to which these fields belong
   Word32 generation_high;  // bits of the owner's generation that do not fit into the word
   Word32 reserved;         // not 0: a release granted the lock to this waiter of the owner, which has not claimed it
@@ -239,7 +239,7 @@ static_assert(sizeof(LockFields) == 64);
 /// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. The bits
 /// from 3 on say how long its loop takes to react to a wake-up. That time, `woken` and `first` are in units of 1024 ns;
 /// `woken` and `first` wrap. In a watcher, `want` and `overtakes` are the lower and the upper half of the grant's
-/// fencing number, and `woken` and `first` are 0.
+/// fencing token, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
@@ -263,7 +263,7 @@ inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 /// benchmark is "Many holders of one key", row "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// Returns how many links besides `next` the holder with that fencing number has. The result is evenly distributed over
+/// Returns how many links besides `next` the holder with that fencing token has. The result is evenly distributed over
 /// consecutive numbers, and over every n-th number. Number 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;
@@ -299,10 +299,10 @@ static_assert(sizeof(PermitFields) == 48);
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
-/// follows the block. Along a chain of holders the fencing numbers descend, except for lost numbers.
+/// follows the block. Along a chain of holders the fencing tokens descend, except for lost numbers.
 struct HolderFields {
   Word64 owner;     // Token
-  Word64 sequence;  // fencing number of the grant; 0: overwritten and lost
+  Word64 sequence;  // fencing token of the grant; 0: overwritten and lost
   Word64 since;     // as in a lock entry
   Word32 count;     // permits of this grant
   Word32 task;      // task of the owner that counts as the holder; 0: none

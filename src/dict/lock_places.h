@@ -24,7 +24,7 @@ struct LockPlace {
   bool is_of(std::uint64_t now) const noexcept { return ((now ^ epoch) & ((std::uint64_t{1} << kEpochBits) - 1)) == 0; }
 };
 
-/// The places, by fencing number. Each place is one word, so threads may share them.
+/// The places, by fencing token. Each place is one word, so threads may share them.
 class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {

@@ -6,7 +6,7 @@
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
 //   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
 //   reserved grant. The next operation under the mutex clears a MUTEX_OWNED bit that a dead process has left.
-// - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
+// - The turn is the lower half of the grant's fencing token. So no two grants of a lock have the same word.
 // - The fields of a grant are valid once `granted` equals its turn. From the compare-and-swap until then, only the
 //   owner of the lock writes them; afterwards, only the owner of the mutex does. In between, the grant is incomplete:
 //   the lock is held, and its entry must not be moved or released unless the owner is dead.
@@ -51,7 +51,7 @@ class World;
 ///
 ///   bit  63      MUTEX_OWNED
 ///   bits 62..32  the owner's bits (base/token.h), or kFreeOwner
-///   bits 31..0   turn: the lower half of the fencing number of this grant; of a free lock: of the last one
+///   bits 31..0   turn: the lower half of the fencing token of this grant; of a free lock: of the last one
 struct LockWord {
   std::uint64_t bits;
 
@@ -80,7 +80,7 @@ inline LockWord load_word_of(const LockFields& lock, std::memory_order order = k
   return {lock.word.load(order)};
 }
 
-/// Returns the fencing number of the grant with this word. REQUIRES: the word was loaded from this lock.
+/// Returns the fencing token of the grant with this word. REQUIRES: the word was loaded from this lock.
 inline std::uint64_t sequence_of(const LockFields& lock, LockWord word) noexcept {
   return std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | word.turn();
 }
@@ -105,7 +105,7 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
 /// word's owner bits now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// The most fencing numbers in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
+/// The most fencing tokens in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Returns whether the lock's block has a number for the next turn. If a process died while it wrote a new block, the
 /// limit is behind the word, and the difference is too large.
@@ -118,7 +118,7 @@ struct SeenGrant {
   LockWord word;
   bool complete;           // if false, the lock is held, has no end yet, and only the word is known
   Token owner;             // if complete
-  std::uint64_t sequence;  // fencing number
+  std::uint64_t sequence;  // fencing token
   std::uint32_t task;      // if complete
   std::uint64_t expiry;    // if complete: the entry's word
 };

@@ -118,7 +118,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
 }
 
 // Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
-// locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing numbers cannot
+// locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing tokens cannot
 // wait for that, and are reset here. If this process is killed, the next process starts again.
 Status Segment::adopt(const OpenedFile& file) {
   for (Shard& shard : shards_) {

@@ -71,7 +71,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
-  /// it returns false, the removal, and all fencing numbers of a later dictionary, come after the commit. REQUIRES:
+  /// it returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES:
   /// since the commit, or as the commit, the thread has done an atomic read-modify-write of shared memory.
   // On x86 that operation is a full barrier. The barrier orders the commit before the load, and pairs with the
   // sequentially consistent exchange of mark_retired() (world/world_file.cc).

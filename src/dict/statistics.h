@@ -61,7 +61,7 @@ class Statistics {
 
   // --- holds ---
 
-  /// Returns the word for a grant that is made now, at a time of either clock. `number` is its fencing number, or the
+  /// Returns the word for a grant that is made now, at a time of either clock. `number` is its fencing token, or the
   /// lower half of that number.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);

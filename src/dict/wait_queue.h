@@ -107,7 +107,7 @@ class WaitQueue {
   /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns the waiter's position, or 0 if
   /// there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
-  /// Adds a watcher at the end, or refreshes it. `grant` is the fencing number of the grant that it watches. Returns
+  /// Adds a watcher at the end, or refreshes it. `grant` is the fencing token of the grant that it watches. Returns
   /// its position, as add() does.
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
   /// Returns whether the first watcher watches a grant other than `current`. A `current` of 0 means that there is no

@@ -2,7 +2,7 @@
 // waiters watch.
 //
 // A lock entry, once created, stays until its memory is needed. The owner takes the lock with one store and releases it
-// with another. Owner and fencing number together prove a lease, so a lease that expired or was taken over cannot
+// with another. Owner and fencing token together prove a lease, so a lease that expired or was taken over cannot
 // release or renew what another process holds now. A dead process loses its locks: a process that wants such a lock
 // asks the kernel, outside the mutex, and replaces exactly the owner that it found dead.
 //

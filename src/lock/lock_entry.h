@@ -35,7 +35,7 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The size of the first block of fencing numbers. It is small, because many keys are locked only once. No benchmark
+/// The size of the first block of fencing tokens. It is small, because many keys are locked only once. No benchmark
 /// covers this constant, because none measures the first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
 /// The delay before an incomplete grant is checked again. No benchmark covers this constant, because none stops the
@@ -87,7 +87,7 @@ struct LockEntry {
   /// Returns the owner, or kNobody if the lock is free.
   Token owner() const noexcept { return owner_of(segment.world(), fields); }
   bool is_free() const noexcept { return word().is_free(); }
-  /// Returns the fencing number of the present grant, or of the last grant if the lock is free.
+  /// Returns the fencing token of the present grant, or of the last grant if the lock is free.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
   /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is a time soon after
   /// now, at which to check again.
@@ -113,7 +113,7 @@ struct LockEntry {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
 
-  /// Grants the free lock to `owner`, and returns the fencing number of the grant. `reserved` is the number of the
+  /// Grants the free lock to `owner`, and returns the fencing token of the grant. `reserved` is the number of the
   /// waiter that must claim the lock, or 0 if the lock is claimed already.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
   // held before it is claimed.

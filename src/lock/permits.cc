@@ -57,7 +57,7 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-/// The link to a holder record, and the record, as seen without the mutex. The owner and the fencing number of a record
+/// The link to a holder record, and the record, as seen without the mutex. The owner and the fencing token of a record
 /// are constant, and the number is never reused. So if the link and the number are the same before and after,
 /// everything in between was read from that record, and the link led to it.
 class SeenRecord {
@@ -66,7 +66,7 @@ class SeenRecord {
     if (!watch.shard->inspect(block_, view_) || view_.type != EntryType::holder) return;
     sequence_ = view_.holder().sequence.load(kAcquire);
   }
-  /// Returns the fencing number, or 0 if there is no record.
+  /// Returns the fencing token, or 0 if there is no record.
   std::uint64_t sequence() const noexcept { return sequence_; }
   bool is_same() const noexcept {
     return link_.load(kAcquire) == block_ && view_.holder().sequence.load(kAcquire) == sequence_;

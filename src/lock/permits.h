@@ -4,10 +4,10 @@
 // semaphore grants one or more permits at a time. A rwlock has kAllPermits permits: a reader takes one, and a writer
 // takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
 //
-// A reader that is alone becomes the writer by one store to its record. It keeps its fencing number, which is larger
+// A reader that is alone becomes the writer by one store to its record. It keeps its fencing token, which is larger
 // than the numbers of all earlier writers, because nobody could write while it read.
 //
-// The owner and the fencing number prove a holder record, just as they prove a lease of a lock. A dead process loses
+// The owner and the fencing token prove a holder record, just as they prove a lease of a lock. A dead process loses
 // its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So

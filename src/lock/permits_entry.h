@@ -37,7 +37,7 @@ inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 /// The progress of a check of many holders.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
-  std::uint64_t next = kFirst;  // the check continues at the holder with this fencing number; 0: it is over
+  std::uint64_t next = kFirst;  // the check continues at the holder with this fencing token; 0: it is over
   std::uint64_t next_end = kNever;
   bool removed = false;                // some records were no longer valid
   std::array<Token, kSlots> owners{};  // by slot, one of the owners seen
@@ -109,9 +109,9 @@ struct PermitsEntry {
   std::uint64_t next_check_ms() const noexcept;
   /// Collects the owners of the holders, but of at most `max` holders.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
-  /// Returns whether there is a valid record with this fencing number or a smaller one.
+  /// Returns whether there is a valid record with this fencing token or a smaller one.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// Returns the largest fencing number of a valid record, or 0 if there is no valid record.
+  /// Returns the largest fencing token of a valid record, or 0 if there is no valid record.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
   /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to the present flush epoch.

@@ -22,7 +22,7 @@ inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 /// mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
-/// The proof of a grant: its holder, and its fencing number.
+/// The proof of a grant: its holder, and its fencing token.
 struct Lease {
   Token owner = kNobody;
   std::uint64_t sequence = 0;

@@ -21,7 +21,7 @@
 namespace holdfast {
 
 /// Checks whether the watched grant has ended. Set `grant` to 0 for the first call. If the result is locked, `grant` is
-/// set to the fencing number of the grant to wait for. For permits this is the number of the youngest holder record,
+/// set to the fencing token of the grant to wait for. For permits this is the number of the youngest holder record,
 /// and all records up to that number must end. Returns ok (the grant has ended), locked (also if the key has an
 /// ordinary value), timeout, busy, removed, system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;

@@ -41,7 +41,7 @@ struct alignas(128) WaitRecord {
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
   Word64 seen;             // when the process last checked, and saw what follows (ns)
   Word64 holder;           // token of the only holder of the lock or permits; 0: none, several, or unknown
-  Word64 holder_sequence;  // fencing number of that grant
+  Word64 holder_sequence;  // fencing token of that grant
   Word64 holder_end;       // when the grant expires (ms); 0: never
   Word32 holder_task;
   Word32 key_length;

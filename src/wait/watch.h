@@ -74,11 +74,11 @@ struct Watch {
   std::uint32_t hash = 0;              // the entry's hash when the watch was made
   std::uint32_t shape = 0;             // the entry's shape at that time
   std::uint32_t want = 1;              // how much the waiter wants
-  std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end; for a reader that
+  std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
                                        // waits to become the writer: its own number
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// Returns false if the words now belong to another entry. To be certain, read a fencing number before and after the
+  /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
   /// fields.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;

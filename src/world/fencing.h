@@ -1,4 +1,4 @@
-// The fencing numbers of a world (runtime directory). No number is given out twice, even in different dictionaries, and
+// The fencing tokens of a world (runtime directory). No number is given out twice, even in different dictionaries, and
 // every later number is larger.
 //
 // Dictionaries take ranges of numbers here, and give out the numbers of a range themselves (dict/fencing.h). So a new

@@ -73,7 +73,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
 
 /// Makes an adopted file part of this world and admits other processes. Writes the boot id, the time namespace and the
 /// inode, then the world id. If the process is killed before the last write, the next process adopts the file again.
-/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing numbers.
+/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing tokens.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
 /// Shows other processes that this process uses the file with that inode. They see this as long as the descriptor is

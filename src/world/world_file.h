@@ -49,7 +49,7 @@ std::string hexadecimal(std::uint64_t number);
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
 /// A world's identity, which is random and never reused. It is made with the process table, and stored in every
-/// dictionary, because tokens and fencing numbers are meaningful only within one world.
+/// dictionary, because tokens and fencing tokens are meaningful only within one world.
 struct WorldId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

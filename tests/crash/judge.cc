@@ -111,7 +111,7 @@ void Judge::judge_one(const Image& image) {
   check_sight(bare, "bare:", bare_course_);
   for (const auto& [key, seen] : bare)
     if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
-      fail("fencing number " + std::to_string(seen.sequence) + " of " + key + " was never given out");
+      fail("fencing token " + std::to_string(seen.sequence) + " of " + key + " was never given out");
   repair_and_check(image);
 }
 
@@ -187,17 +187,17 @@ void Judge::use(const std::string& key) {
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 
-// Locks once with the mutex, then without it: no fencing number may occur twice.
+// Locks once with the mutex, then without it: no fencing token may occur twice.
 void Judge::lock_some_times(const std::string& key, const WatchState& others) {
   test::Dict& dict = victim_.judged();
   std::uint64_t last = 0;
   for (int i = 0; i < 3; ++i) {
     holdfast_lease lease{};
     if (dict.get(key) != test::nothing() || dict.try_lock(key, 100, &lease) != HOLDFAST_OK) return;
-    if (lease.sequence <= last) fail("fencing numbers of " + key + " do not rise");
+    if (lease.sequence <= last) fail("fencing tokens of " + key + " do not rise");
     for (const auto& [other, seen] : others)
       if (seen.kind == Seen::Kind::lock && seen.sequence == lease.sequence)
-        fail(key + " got fencing number " + std::to_string(lease.sequence) + " of " + other);
+        fail(key + " got fencing token " + std::to_string(lease.sequence) + " of " + other);
     last = lease.sequence;
     if (dict.unlock(key, &lease) != HOLDFAST_OK) fail("unlock of " + key);
   }

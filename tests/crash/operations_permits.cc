@@ -136,7 +136,7 @@ class PermitsMaker : public Maker {
   int take_one(const std::string& key, holdfast_lease& lease, double exptime) {
     return dict_.try_permits(key, HOLDFAST_SEMAPHORE, 1, kTotal, exptime, &lease);
   }
-  /// Uses up fencing numbers until the next number gives its holder this many shortcuts.
+  /// Uses up fencing tokens until the next number gives its holder this many shortcuts.
   void give_next_number(const std::string& key, std::uint32_t level) {
     holdfast_lease lease{};
     do {

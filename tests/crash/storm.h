@@ -37,7 +37,7 @@ struct Worker {
 struct Section {
   std::atomic<std::uint64_t> token;      // token of the process inside; 0: empty
   std::atomic<std::uint64_t> inside;     // worker (upper half) and life (lower half)
-  std::atomic<std::uint64_t> sequence;   // fencing number of the last process that entered
+  std::atomic<std::uint64_t> sequence;   // fencing token of the last process that entered
   std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two are inside
   std::atomic<std::uint64_t> entered;    // acknowledged increments of `unguarded`
 };

@@ -179,7 +179,7 @@ class Work {
     expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
     std::uint64_t& last = last_sequences_[key];
-    if (lease.sequence <= last) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
+    if (lease.sequence <= last) ledger_.violations.add("fencing token of %s does not grow", key.c_str());
     last = lease.sequence;
     if (below(2) == 0)
       expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND});
@@ -217,7 +217,7 @@ class Work {
     section.inside.store(static_cast<std::uint64_t>(self_) << 32 | life_);
     section.token.store(lease.owner);
     if (lease.sequence <= section.sequence.load())
-      ledger_.violations.add("fencing number of %s does not grow", key.c_str());
+      ledger_.violations.add("fencing token of %s does not grow", key.c_str());
     section.sequence.store(lease.sequence);
 
     const std::uint64_t seen = section.unguarded.load();

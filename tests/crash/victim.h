@@ -21,7 +21,7 @@ struct Seen {
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
   std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holders
-  std::uint64_t sequence = 0;  // lock, permits: the last fencing number
+  std::uint64_t sequence = 0;  // lock, permits: the last fencing token
   EntryType type{};
   std::string text;  // string; list: its elements; lock: reason; permits: the holders
 
@@ -54,7 +54,7 @@ class Victim {
   /// Owners need not be alive.
   WatchState see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
   WatchState see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
-  /// Returns the last fencing number in the image.
+  /// Returns the last fencing token in the image.
   static std::uint64_t sequence_of(const Image& image);
   /// Returns the number of live entries that the image counts as evicted.
   static std::uint64_t evictions_of(const Image& image);

@@ -176,9 +176,9 @@ void Battery::change_lock(const Item& item) {
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
   if (code == HOLDFAST_OK && item.kind == Kind::theirs) ownership_violated_ = true;
   if (code == HOLDFAST_OK && lease.sequence <= box_.last_sequence())
-    fail("the fencing number " + std::to_string(lease.sequence) + " is given again");
+    fail("the fencing token " + std::to_string(lease.sequence) + " is given again");
   if (code == HOLDFAST_OK && lease.sequence >= kSequenceMax)
-    fail("the fencing number " + std::to_string(lease.sequence) + " is no number of a double");
+    fail("the fencing token " + std::to_string(lease.sequence) + " is no number of a double");
   wait_for(item);
   if (code == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
 }

@@ -49,7 +49,7 @@ class Box {
   test::Dict& dict() { return *dict_; }
   const std::vector<Item>& items() const { return items_; }
   const holdfast_lease& lease() const { return lease_; }  // of the item `mine`
-  /// Returns the largest fencing number of a grant in the box.
+  /// Returns the largest fencing token of a grant in the box.
   std::uint64_t last_sequence() const { return last_sequence_; }
   Token self() const { return self_; }
   Token living() const { return living_token_; }

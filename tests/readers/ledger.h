@@ -70,8 +70,8 @@ inline constexpr std::uint64_t kGrants = 1U << 22;
 struct Ledger {
   std::array<Written, kKeysMax> written;
   std::array<std::atomic<std::uint64_t>, kWritersMax> tokens;
-  std::array<std::atomic<std::uint64_t>, kKeysMax> leases;  // of held locks: the fencing number
-  std::array<std::atomic<std::uint8_t>, kGrants> grants;    // by fencing number: writer and term, plus one
+  std::array<std::atomic<std::uint64_t>, kKeysMax> leases;  // of held locks: the fencing token
+  std::array<std::atomic<std::uint8_t>, kGrants> grants;    // by fencing token: writer and term, plus one
   std::array<Notes, kWritersMax> notes;
   std::array<Reader, kReadersMax> readers;
   std::array<std::atomic<std::uint64_t>, kWritersMax> writes;

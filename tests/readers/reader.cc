@@ -135,13 +135,13 @@ class Watcher {
     if (key.kind == Kind::held_lock) {
       const std::uint64_t sequence = ledger_.leases[key.number].load();
       if (sequence != 0 && out.sequence != sequence)
-        ledger_.violations.add("TORN: %s has another fencing number", key.name.c_str());
+        ledger_.violations.add("TORN: %s has another fencing token", key.name.c_str());
     } else {
       check_grant(key, out.sequence, term);
     }
   }
 
-  /// The fencing number and the expiry of a lease belong to one grant. The taker notes them after the grant, so this
+  /// The fencing token and the expiry of a lease belong to one grant. The taker notes them after the grant, so this
   /// call judges the grant that was seen before.
   void check_grant(const KeyInfo& key, std::uint64_t sequence, std::uint64_t term) {
     if (last_grant_.sequence < kGrants) {
@@ -152,7 +152,7 @@ class Watcher {
     }
     last_grant_ = {sequence, term};
     if (sequence < sequences_[key.number])
-      ledger_.violations.add("OLD: the fencing number of %s goes back", key.name.c_str());
+      ledger_.violations.add("OLD: the fencing token of %s goes back", key.name.c_str());
     sequences_[key.number] = sequence;
   }
 

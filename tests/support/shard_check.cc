@@ -125,7 +125,7 @@ class Walker {
     std::uint64_t last = ~std::uint64_t{0};
     for (const EntryView& view : holders) {
       const std::uint64_t sequence = view.holder().sequence.load(kRelaxed);
-      if (sequence >= last) return fail("fencing numbers of holders that do not descend", sequence);
+      if (sequence >= last) return fail("fencing tokens of holders that do not descend", sequence);
       if (sequence != 0) last = sequence;
     }
     for (std::uint32_t level = 1; level <= kShortcuts; ++level) {

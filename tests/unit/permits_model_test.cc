@@ -18,7 +18,7 @@ constexpr int kLock = 2;  // in addition to the kinds of permits
 /// The content of a key.
 struct Thing {
   int kind = kLock;
-  std::map<std::uint64_t, std::uint32_t> holders;  // number of permits, by fencing number
+  std::map<std::uint64_t, std::uint32_t> holders;  // number of permits, by fencing token
   std::map<std::uint64_t, std::string> why;
 
   std::uint64_t used() const {

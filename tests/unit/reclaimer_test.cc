@@ -158,7 +158,7 @@ TEST_F(ReclaimerTest, held_locks_always_stay_and_locks_that_nobody_holds_are_evi
     EXPECT_EQ(dict.get(name), boolean(true)) << name;
     EXPECT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.renew(name, leases[i], 100), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing number are what they were";
+    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing token are what they were";
   }
 }
 

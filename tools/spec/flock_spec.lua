@@ -71,7 +71,7 @@ describe("holdfast flock", function()
         assert.equal("mine\n", waits:out())
     end)
 
-    it("shows the holder to others, and the fencing number to the command", function()
+    it("shows the holder to others, and the fencing token to the command", function()
         local process = hold(command.program .. " flock", "--why weekly")
         assert.same({ "files lock file lock" }, rows())
         local out, status = sh '$HF flock --verbose -n "$F" true'
@@ -98,7 +98,7 @@ describe("holdfast flock", function()
         let_go(process)
     end)
 
-    it("succeeds although others took the visible lock away, and passes on no old fencing number", function()
+    it("succeeds although others took the visible lock away, and passes on no old fencing token", function()
         local process = hold(command.program .. " flock")
         assert.same({ code = 0 }, (run("rm", "--force", "files")))
         let_go(process)

@@ -177,7 +177,7 @@ describe("holdfast lock", function()
         assert.equal("shell -c a b\n", select(2, run("lock", "-c", "a b", "key", { SHELL = script })))
     end)
 
-    it("gives the command its fencing number, which grows", function()
+    it("gives the command its fencing token, which grows", function()
         local last = 0
         for _ = 1, 3 do
             local _, out = run("lock", "key", "--", "sh", "-c", "echo $HOLDFAST_TOKEN")
@@ -1174,7 +1174,7 @@ describe("holdfast lock --upgrade", function()
         assert(await(function() return select(2, run("locks", "--waiting")):find("has waited", 1, true) end))
     end
 
-    it("makes the shared lock of a descriptor or of a job exclusive, with its fencing number", function()
+    it("makes the shared lock of a descriptor or of a job exclusive, with its fencing token", function()
         local process = script [[
             show() { $HF locks | cut -f 2-5; }
             $HF lock -s --fd 9 key; show >before; $HF lock --upgrade --fd 9 key

@@ -35,7 +35,7 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
-// Fencing numbers of locks that are held here continue to grow. Other machines' locks and new locks may repeat numbers.
+// Fencing tokens of locks that are held here continue to grow. Other machines' locks and new locks may repeat numbers.
 void Engine::store_went_back(Revision from, Revision to) {
   const std::string why = "the store went back from revision " + std::to_string(from) + " to " + std::to_string(to) +
                           ", as after a restore without --bump-revision: tokens may repeat";

@@ -52,7 +52,7 @@ struct Use {
 enum class Refusal {
   held,         // by another machine
   unavailable,  // the store does not answer
-  exhausted,    // the store's revisions are too large for fencing numbers
+  exhausted,    // the store's revisions are too large for fencing tokens
   too_long,     // the name is too long
 };
 
@@ -87,7 +87,7 @@ struct Reply {
   std::string space;      // status: the prefix of all keys in the store
 };
 
-/// The fencing number of a local grant is the revision of the store's grant times 2^14, plus a count.
+/// The fencing token of a local grant is the revision of the store's grant times 2^14, plus a count.
 inline constexpr std::uint32_t kGrantsMax = (std::uint32_t{1} << 14) - 1;
 /// From this revision on, numbers would exceed 2^53, above which doubles are not exact.
 inline constexpr Revision kRevisionEnd = Revision{1} << 39;

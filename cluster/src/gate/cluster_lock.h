@@ -8,7 +8,7 @@
 // A lock that does not stand is granted to nobody. If it still has a holder, this holder has lost it together with the
 // machine. Contenders queue and notify the agent. Every change by the agent is committed by the write to `standing`.
 //
-// Fencing numbers count from a base that the agent sets: the store's revision in which this machine got the lock. So
+// Fencing tokens count from a base that the agent sets: the store's revision in which this machine got the lock. So
 // the numbers of a key rise across all machines.
 #pragma once
 
@@ -32,13 +32,13 @@ namespace holdfast {
 /// log2 of the number of grants per base.
 inline constexpr int kGrantBits = 14;
 inline constexpr std::uint32_t kGrantsMax = (1U << kGrantBits) - 1;
-/// Fencing numbers stay below 2^53, so that a Lua number can hold them.
+/// Fencing tokens stay below 2^53, so that a Lua number can hold them.
 inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantBits)) - 1;
 
 /// The gate's fields after the fields of a lock (dict/gate.h).
 struct StandingFields {
   Word64 standing;    // the epoch in which this machine has the lock, and kStands; 0: it does not have it
-  Word64 base;        // the fencing number from which its grants count
+  Word64 base;        // the fencing token from which its grants count
   Word64 refused_ns;  // when waiters were last refused (CLOCK_MONOTONIC); 0: never
   Word32 grants;      // number since `base`
   Word32 refusal;     // the reason, a Code, which decides which waiters are refused

@@ -157,7 +157,7 @@ class Service {
       any_early = true;
       const std::string sentence = fmt::format(
           "etcd {} at {} may end a lease early after a stopped leader resumes (fixed in 3.4.31 and 3.5.13); "
-          "rely on fencing numbers",
+          "rely on fencing tokens",
           member.version->text, member.url);
       if (config_.require_fixed_etcd && !begun_) {
         hold_back(sentence + "; require_fixed_etcd is set");

@@ -1,7 +1,7 @@
 // Programs on several machines take locks, in virtual time, under faults. These statements must always be true:
 //
 // - No programs on two machines validly hold a lock at the same moment of true time, each judging by its own clock.
-// - The fencing numbers of a lock rise.
+// - The fencing tokens of a lock rise.
 // - Machines that wait for a lock get it in their order at the store.
 // - Nobody waits forever.
 // - In the end, the store has no lock or queue entry that nobody wants.
@@ -30,7 +30,7 @@ struct Trouble {
   double second_agent = 0;
   double early_revoke = 0;
   double clock_leaps = 0;
-  bool exclusion_may_fail = false;  // because the store revokes early; then fencing numbers must protect
+  bool exclusion_may_fail = false;  // because the store revokes early; then fencing tokens must protect
 };
 
 struct Scene {

@@ -1,6 +1,6 @@
 // Checks every state in which a killed process can leave a cluster's lock. The operations of the agent and of
 // contenders run one instruction at a time. After each instruction, the image of the dictionary is checked as if the
-// process had died there. The lock may be granted only if the agent has given it in this session, no fencing number may
+// process had died there. The lock may be granted only if the agent has given it in this session, no fencing token may
 // repeat, and the next processes must be able to continue.
 #include <unistd.h>
 
@@ -258,7 +258,7 @@ class Cluster {
   }
   void note_number(const holdfast_lease& lease) {
     if (lease.sequence <= last_)
-      fail("fencing number " + std::to_string(lease.sequence) + " after " + std::to_string(last_));
+      fail("fencing token " + std::to_string(lease.sequence) + " after " + std::to_string(last_));
     last_ = lease.sequence;
   }
 
@@ -277,7 +277,7 @@ class Cluster {
 
   const char* name_ = "";
   std::size_t index_ = 0;
-  std::uint64_t last_ = 0;  // last fencing number that was given
+  std::uint64_t last_ = 0;  // last fencing token that was given
   std::uint64_t images_ = 0;
   std::uint64_t instructions_ = 0;
   std::uint64_t violations_ = 0;

@@ -1,6 +1,6 @@
 // A kill storm on a cluster's locks, with contenders and an agent that begins sessions, gives locks, takes them back
 // and loses them. Every few milliseconds a random process is killed and replaced. In each session a lock must have one
-// holder, on this machine or elsewhere, and rising fencing numbers.
+// holder, on this machine or elsewhere, and rising fencing tokens.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ constexpr Token kElsewhere = ~Token{0};
 /// The history of a lock in one session.
 struct Section {
   std::atomic<Token> inside;
-  std::atomic<std::uint64_t> sequence;  // fencing number of the last holder that entered
+  std::atomic<std::uint64_t> sequence;  // fencing token of the last holder that entered
 };
 
 struct Ledger {
@@ -100,7 +100,7 @@ class Contender : Role {
                              before == kElsewhere ? "another machine" : "a living process");
     section.inside.store(lease.owner);
     if (lease.sequence <= section.sequence.load())
-      ledger_.violations.add("fencing number of %s does not rise", key.c_str());
+      ledger_.violations.add("fencing token of %s does not rise", key.c_str());
     section.sequence.store(lease.sequence);
     const std::uint64_t end = platform::monotonic_ns() + below(100'000);
     while (platform::monotonic_ns() < end) platform::cpu_relax();
@@ -254,7 +254,7 @@ class Storm {
       if (waiting.lock(dict_, key_of(lock), 20, &lease) != HOLDFAST_OK)
         ledger_.violations.add("%s cannot be granted at the end", key_of(lock).c_str());
       else if (lease.sequence <= ledger_.sections[lock][last].sequence.load())
-        ledger_.violations.add("fencing number of %s does not rise at the end", key_of(lock).c_str());
+        ledger_.violations.add("fencing token of %s does not rise at the end", key_of(lock).c_str());
     }
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());

@@ -34,7 +34,7 @@
    - No two machines use the lock at the same time while their leases last, unless an operator broke it (`enter`). Time
      is not modelled, except for one promise: a machine notices the end of its lease before the store does. So Fate
      clears `valid` first, and the store drops the keys of the lease at any later time.
-   - Fencing numbers rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
+   - Fencing tokens rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
    - No machine waits forever. Time passes only when no machine, request or notification can take a step (STANDSTILL);
      then all machines poll. If a task still waits, a message was lost, and the poll must be paid for.
      Lost notifications, repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So
@@ -133,7 +133,7 @@ bit wish[MACHINES];  /* a task waits */
 bit tries[MACHINES]; /* ... but not if a different machine has the lock */
 bit inuse[MACHINES]; /* a task has the lock */
 bit standing[MACHINES];
-byte base[MACHINES]; /* of fencing numbers: the R of the tenure */
+byte base[MACHINES]; /* of fencing tokens: the R of the tenure */
 
 /* The agents. */
 mtype = { NONE, WAITS, HOLDS, ADOPTS };

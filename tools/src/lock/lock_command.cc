@@ -67,7 +67,7 @@ const Subcommand kLock{
     "Run a command while holding a lock.",
     R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the command
 and what it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
-gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+gets the fencing token of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise

@@ -125,7 +125,7 @@ const Subcommand kRelease{
     "NAME KEY",
     "Release a lock or permits that another process holds.",
     R"(Shows each holder, how long it has held the key, and why, and asks for confirmation. Scripts
-use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing number. Later
+use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing token. Later
 grants are not affected. The holder is not notified: its next renewal or unlock fails, and a
 resource that checks tokens refuses the old one once it has seen a later one.
 

@@ -27,7 +27,7 @@ class Replacement {
 
   const LockOptions& options_;
   std::vector<std::string>& reports_;
-  // By the fencing number of the holder's grant.
+  // By the fencing token of the holder's grant.
   std::map<std::uint64_t, double> kill_at_;
   std::map<std::uint64_t, double> unknown_since_;
 };
