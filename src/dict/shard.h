@@ -34,11 +34,11 @@ struct ValueOut {
   std::uint64_t bits;      // boolean, number, list: the word; lock, permits: the token of a holder
   bool incomplete;         // lock: the owner is about to complete its grant; `bits` are the owner's bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing token of that holder's grant
-  std::uint64_t wanted;  // in: for permits, the fencing token of the grant to find; 0: any grant that has not expired
-  bool shared;           // permits: there are other holders
-  char* buffer;          // in: the place for the bytes of a string or table
-  std::size_t capacity;  // in
-  std::size_t size;      // size of the string or table, even if it did not fit
+  std::uint64_t wanted;    // in: for permits, the fencing token of the grant to find; 0: any grant that has not expired
+  bool shared;             // permits: there are other holders
+  char* buffer;            // in: the place for the bytes of a string or table
+  std::size_t capacity;    // in
+  std::size_t size;        // size of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
 

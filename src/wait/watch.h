@@ -75,7 +75,7 @@ struct Watch {
   std::uint32_t shape = 0;             // the entry's shape at that time
   std::uint32_t want = 1;              // how much the waiter wants
   std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
-                                       // waits to become the writer: its own number
+                                       // waits to become the writer: its own token
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
   /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
