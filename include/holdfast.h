@@ -514,7 +514,7 @@ typedef struct holdfast_holder {
   uint32_t waiters;  /* the number of waiters, including those in lock_watch                             */
   uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: alive; 2: the    */
                      /* system cannot say                                                                */
-  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of an rwlock   */
+  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of an rwlock  */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* the text of holdfast_lock_explain, ended by a zero byte                          */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
