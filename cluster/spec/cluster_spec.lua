@@ -323,7 +323,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
     end)
 
-    it("is a lock, not a rwlock or a semaphore", function ()
+    it("is a lock, not an rwlock or a semaphore", function ()
         local rw, sem = rwlock:new(NAME), semaphore:new(NAME, { permits = 2 })
         for _, method in ipairs { "rdlock", "wrlock", "tryrdlock", "trywrlock" } do
             assert.same({ nil, UNSUPPORTED }, { rw[method](rw, "key") })
