@@ -88,7 +88,7 @@ describe("a dictionary", function ()
                        .. 'with the same options, .*\n$',
                        declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
         shdict.remove(NAME)
-        assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER puts it into '
+        assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER assigns it to '
                      .. 'the cluster "main"\n',
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)
@@ -494,7 +494,7 @@ describe("a lock of a cluster in nginx", function ()
     in_nginx("is refused where a local dictionary has the name", function ()
         assert(shdict.open(NAME, { size = "1m" }))
         local here = start()
-        assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts it into '
+        assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER assigns it to '
                      .. 'the cluster "main"\n', here:get("/new"))
     end)
 end)
