@@ -343,14 +343,56 @@ describe("holdfast lock has the options of flock:", function()
         assert.equal("Unlocking\n", holder:out())
     end)
 
-    it("a shared lock waits for an exclusive one", function()
+    for _, case in ipairs {
+        { "-x", "-s" }, { "-x", "--permits=2" }, { "-s", "-x" }, { "-s", "--permits=2" }, { "--permits=2", "-x" },
+        { "--permits=2", "-s" },
+    } do
+        local held, wanted = unpack(case)
+
+        it(("a request with %s waits for a holder with %s, as locks and doctor show"):format(wanted, held), function()
+            local holder, pid = hold("exec sleep 600", held)
+            assert.equal(1, attempt(wanted))
+            local waiter = start("lock", wanted, "key", "--", "echo", "ran")
+            -- Whether it is in the queue: the holder's count of waiters.
+            local function waiters()
+                return tonumber(world.rows(world.output("locks"))[1][12])
+            end
+            assert(await(function() return waiters() == 1 end))
+            assert.matches("has waited for", world.output("locks", "--waiting"))
+            assert.equal(1, run("doctor", "--waiting", "0").code)
+            command.kill(pid, STOP)
+            await_state(pid, "T")
+            assert.equal(1, attempt(wanted))
+            assert.equal(1, waiters())
+            assert.equal("", waiter:out())
+            command.kill(guard_of(holder), command.KILL)
+            holder:signal(command.KILL)
+            command.kill(pid, command.KILL)
+            assert.same({ code = 0 }, waiter:wait())
+            assert.equal("ran\n", waiter:out())
+        end)
+
+        it(("a request with %s waits for a holder with %s, whose exptime ends"):format(wanted, held), function()
+            local holder = start("lock", "--exptime", "0.3", held, "key", "--", "sleep", "600")
+            assert(await(function() return attempt(wanted) == 1 end))
+            assert.same({ code = 0 }, (run("lock", wanted, "key", "--", "true")))
+            assert.same({ code = 76 }, holder:wait())
+        end)
+    end
+
+    it("gives the lock in order of arrival to shared and exclusive requests", function()
+        local path = command.path "order"
         local holder = hold("exec sleep 600")
-        assert.equal(1, attempt("-s"))
-        local waiter = start("lock", "-s", "key", "--", "echo", "shared")
-        command.sleep(0.05)
-        assert.equal("", waiter:out())
+        local started = {}
+        for i, options in ipairs { "-s", "-x", "--permits=2", "-s" } do
+            started[i] = start("lock", options, "key", "--", "sh", "-c", ("echo %d >>'%s'"):format(i, path))
+            assert(await(function() return tonumber(world.rows(world.output("locks"))[1][12]) == i end))
+        end
         holder:signal(command.TERM)
-        assert.same({ code = 0 }, waiter:wait())
+        for _, process in ipairs(started) do
+            assert.same({ code = 0 }, process:wait())
+        end
+        assert.equal("1\n2\n3\n4\n", read(path))
     end)
 
     it("at most --permits commands hold a semaphore, which resty.semaphore and locks show", function()
