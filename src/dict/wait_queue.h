@@ -1,5 +1,5 @@
 // The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
-// to the entry. Waiters for a lock, for a rwlock and for a semaphore share the queue, because a key is only one of
+// to the entry. Waiters for a lock, for an rwlock and for a semaphore share the queue, because a key is only one of
 // these at a time. When it becomes another, Transaction::put() moves the queue to the new entry. A reader that waits to
 // become the writer is before all others, because no other waiter for the write lock can get it earlier.
 //

@@ -312,7 +312,7 @@ describe("Runtime directories of several users", function ()
         end
         assert.equal(9 + 50, #json.decode(ls_json).directories)
         assert.falsy((out .. err):find("secret\n", 1, true))
-        assert.matches("\nwarning\t/dev/shm/holdfast%-4000015\tis no directory of the user in its name, or is a mount "
+        assert.matches("\nwarning\t/dev/shm/holdfast%-4000015\tdoes not belong to the user in its name, or is a mount "
                        .. "point, and 3 more like it\t[^\t\n]+\troot\n", out)
         assert.matches("holdfast: 4000020: runtime directory /dev/shm/holdfast%-4000020 has mode 0777", err)
         assert.falsy(out:find("--- [^\n]*: 124\n"), out .. err)
