@@ -135,14 +135,14 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
 
 }  // namespace
 
-bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end) {
+bool LockGuard::start(const FoundJob& job, Hold& hold, const std::string& key, const LockEnd& lock_end) {
   end();
   pid_ = 0;
 #ifdef SYS_pidfd_open
-  const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, job.command, 0)));
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (end.get() < 0 || self.get() < 0 || !share_memory()) return false;
-  const Guarded guarded{key, {make_job_mark(child), child, group}, lock_end};
+  const Guarded guarded{key, job, lock_end};
   pid_ = ::fork();
   if (pid_ == 0) guard(end.get(), self.get(), guarded, hold, *acts_);
 #endif

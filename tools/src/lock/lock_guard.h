@@ -7,6 +7,7 @@
 #include <atomic>
 #include <string>
 
+#include "lock/job.h"
 #include "lock/lock_end.h"
 #include "lock/lock_hold.h"
 
@@ -18,10 +19,9 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Guards a child that has this hold and its job in the process group `group`, instead of the guard's previous hold.
-  /// Returns false on failure: then only the caller and the job can end the hold. REQUIRES: the child is not reaped
-  /// yet.
-  bool start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end);
+  /// Guards the job of a child that has this hold, instead of the guard's previous hold. Returns false on failure: then
+  /// only the caller and the job can end the hold. REQUIRES: the child is not reaped yet.
+  bool start(const FoundJob& job, Hold& hold, const std::string& key, const LockEnd& lock_end);
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }

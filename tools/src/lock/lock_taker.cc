@@ -162,9 +162,10 @@ std::optional<int> LockTaker::take_file() {
   return std::nullopt;
 }
 
-// flock(1) prints this to standard output.
+// flock(1) prints this to standard output. Nobody must be able to keep the lock by not reading it.
 void LockTaker::report(const std::string& what) const {
-  if (!options_.verbose) return;
+  const int output = options_.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
+  if (!options_.verbose || !accepts_messages(output, 0)) return;
   if (!options_.is_flock()) return say("{}", what);
   fmt::print("flock: {}\n", what);
   std::fflush(stdout);

@@ -64,6 +64,7 @@ class Wrapper {
       }
     }
     children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
+    had_children_ = !children_before_.empty();
     adopt_orphans();
     start();
     while (!ended_ || (!options_.is_flock() && has_members())) {
@@ -134,7 +135,8 @@ class Wrapper {
     hold_ = std::move(word.hold);
     given_back_ = false;
     lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
-    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key, *lock_end_);
+    job_ = job_with_file(command_, group_, hold_->descriptors().front());
+    const bool is_guarded = guard_.start(*job_, *hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
@@ -153,10 +155,17 @@ class Wrapper {
 
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
-    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers());
+    std::vector<pid_t> all;
+    if (!ended_ || !had_children_)
+      all = descending_members(had_children_ ? command_ : ::getpid(), command_, group_, strangers());
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
+    if (had_children_) {  // their orphans are children of this process, too
+      if (job_) std::ranges::for_each(marked_members(*job_), add);
+      if (!ended_) add(command_);
+      return all;
+    }
     // After the search: if a member has started another one and ended, the search may have found neither, but the new
     // one is now a child of this process. Nor may /proc show the processes of other users.
     for (const pid_t child : own_children())
@@ -286,7 +295,7 @@ class Wrapper {
 
   /// Prints the messages that do not block, because the job must end in time although nobody reads them.
   void print_reports(int wait_ms) {
-    for (; !reports_.empty() && accepts_messages(wait_ms); reports_.erase(reports_.begin()))
+    for (; !reports_.empty() && accepts_messages(STDERR_FILENO, wait_ms); reports_.erase(reports_.begin()))
       say("{}", reports_.front());
   }
 
@@ -378,10 +387,12 @@ class Wrapper {
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
   std::vector<pid_t> children_before_;
+  bool had_children_ = false;
   Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
   std::optional<LockEnd> lock_end_;  // with a hold
+  std::optional<FoundJob> job_;      // with a hold
   bool waits_ = false;               // the child: the lock was held
   bool given_back_ = false;          // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
