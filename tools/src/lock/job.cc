@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -74,11 +75,11 @@ std::string make_job_mark(pid_t command) {
   return fmt::format("{}.{}.{}", command, stat ? stat->start : 0, stat ? stat->group : 0);
 }
 
-FoundJob job_with_file(pid_t command, pid_t group, int file) {
+std::string name_of_file(int descriptor) {
   std::error_code error;
-  std::string name = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file), error);
+  std::string name = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error);
   if (name.ends_with(kDeleted)) name.resize(name.size() - kDeleted.size());
-  return {make_job_mark(command), command, group, std::move(name), ::getpid()};
+  return name;
 }
 
 std::optional<FoundJob> find_job(pid_t command) {
@@ -95,6 +96,14 @@ std::optional<FoundJob> find_job(pid_t command) {
   for (const std::uint32_t pid : visible_pids())
     if (auto job = look_at(pid)) return job;
   return std::nullopt;
+}
+
+void begin_job() {
+  static bool has_begun = false;
+  if (std::exchange(has_begun, true)) return;
+  const char* const outer = std::getenv(kJobVariable);
+  const std::string mark = make_job_mark(::getpid());
+  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
 }
 
 void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -182,8 +191,11 @@ std::vector<pid_t> children_of_this() {
   // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
   // when this process waits for the child. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
-    std::istringstream words(*list);
-    for (pid_t child = 0; words >> child;) children.push_back(child);
+    for (std::string_view rest = *list; !rest.empty();) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      if (const auto child = inspect::whole_number_of(word)) children.push_back(static_cast<pid_t>(*child));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    }
     return children;
   }
   const auto self = static_cast<std::uint32_t>(::getpid());

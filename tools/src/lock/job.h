@@ -35,12 +35,15 @@ struct FoundJob {
   pid_t wrapper = 0;  // no member, but in the group, and with the file; 0: unknown
 };
 
-/// Returns the job of a child of this process, its wrapper. `file` is a descriptor that the members inherit.
-FoundJob job_with_file(pid_t command, pid_t group, int file);
+/// Returns the name of the descriptor's file in /proc, even if the file has been deleted. Empty on failure.
+std::string name_of_file(int descriptor);
 
 /// Finds the job whose command is or was that process. Returns nothing if there is none yet, or if the environment of
 /// its processes may not be read.
 std::optional<FoundJob> find_job(pid_t command);
+
+/// Adds the mark of the job whose command this process becomes to its environment, at the first call.
+void begin_job();
 
 /// Makes this process the subreaper of its descendants.
 void adopt_orphans() noexcept;

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -63,8 +64,6 @@ class Wrapper {
         return status;
       }
     }
-    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
-    had_children_ = !children_before_.empty();
     adopt_orphans();
     start();
     while (!ended_ || (!options_.is_flock() && has_members())) {
@@ -99,12 +98,21 @@ class Wrapper {
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (command_ > 0) return;
+    if (command_ > 0) return prepare();
     // A waiting child ends with this process; a running command does not.
     follow_parent(self, SIGKILL);
     signals_.restore();
     channel_.reset();
     std::exit(take_and_become(options_, other.get()));
+  }
+
+  // Does what the child, which takes the lock now and starts no process, need not wait for.
+  void prepare() {
+    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
+    std::erase(children_before_, command_);
+    had_children_ = !children_before_.empty();
+    guard_.prepare(command_, group_);
+    holdfast_name_program("holdfast", std::strlen("holdfast"));  // otherwise attach() reads the name
   }
 
   void wait() {
@@ -135,8 +143,7 @@ class Wrapper {
     hold_ = std::move(word.hold);
     given_back_ = false;
     lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
-    job_ = job_with_file(command_, group_, hold_->descriptors().front());
-    const bool is_guarded = guard_.start(*job_, *hold_, options_.key, *lock_end_);
+    const bool is_guarded = guard_.start(*hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
@@ -162,7 +169,9 @@ class Wrapper {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
     if (had_children_) {  // their orphans are children of this process, too
-      if (job_) std::ranges::for_each(marked_members(*job_), add);
+      FoundJob job = guard_.job();
+      if (hold_) job.file = name_of_file(hold_->descriptors().front());
+      std::ranges::for_each(marked_members(job), add);
       if (!ended_) add(command_);
       return all;
     }
@@ -392,7 +401,6 @@ class Wrapper {
   Grant grant_{};
   std::optional<Hold> hold_;
   std::optional<LockEnd> lock_end_;  // with a hold
-  std::optional<FoundJob> job_;      // with a hold
   bool waits_ = false;               // the child: the lock was held
   bool given_back_ = false;          // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
