@@ -406,34 +406,38 @@ describe("holdfast locks", function ()
         assert.equal(1, #rows(found))
     end)
 
-    it("shows nested commands that wait for each other as a deadlock, and so does doctor", function ()
-        for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
-            local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
-                command.path("has" .. i), command.path "go", command.program, keys[2])
-            command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
-        end
-        assert(command.await(function () return command.read "has1" and command.read "has2" end))
-        command.write("go", "")
-        local text
-        assert(command.await(function ()
-            text = output("locks", "--waiting")
-            return select(2, text:gsub("has waited for", "")) == 2
-        end), text)
-        local one, of_other, other, of_one = text:match(
-            "^2 commands wait for each other, so none can proceed:\n"
-            .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
-            .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n$")
-        assert.truthy(one, text)
-        assert.same({ one, other }, { of_one, of_other })
-        assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
-                       (world.in_terminal(100, "locks", "-w", "--color=never", {})))
-        local ended, found = run("doctor")
-        assert.same({ code = 1 }, ended)
-        assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
-                       .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
-    end)
+    for _, options in ipairs { { "-x", "-x" }, { "-x", "-s" }, { "-s", "-x" }, { "--permits=1", "-s" } } do
+        it(("shows nested commands with %s and %s that wait for each other as a deadlock, and so does doctor"):format(
+            unpack(options)), function ()
+            for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
+                local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; "):format(
+                    command.path("has" .. i), command.path "go")
+                    .. ("'%s' lock %s my_locks %s -- true"):format(command.program, options[2], keys[2])
+                command.start("lock", options[1], "my_locks", keys[1], "--", "sh", "-c", inner)
+            end
+            assert(command.await(function () return command.read "has1" and command.read "has2" end))
+            command.write("go", "")
+            local text
+            assert(command.await(function ()
+                text = output("locks", "--waiting")
+                return select(2, text:gsub("has waited for", "")) == 2
+            end), text)
+            local one, of_other, other, of_one = text:match(
+                "^2 commands wait for each other, so none can proceed:\n"
+                .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+                .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
+                .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+                .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n$")
+            assert.truthy(one, text)
+            assert.same({ one, other }, { of_one, of_other })
+            assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
+                           (world.in_terminal(100, "locks", "-w", "--color=never", {})))
+            local ended, found = run("doctor")
+            assert.same({ code = 1 }, ended)
+            assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
+                           .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
+        end)
+    end
 
     it("waits for no process that is stopped inside a dictionary", function ()
         local process = keep [[

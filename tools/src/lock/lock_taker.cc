@@ -129,7 +129,6 @@ std::optional<int> LockTaker::take_visible() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  begin_with_a_kind();
   if (const auto status = wait_for_lock(wait)) return status;
   if (!is_visible()) return std::nullopt;  // the file's lock is held without
   if (!options_.why.empty()) explain(options_.why);
@@ -163,9 +162,10 @@ std::optional<int> LockTaker::take_file() {
   return std::nullopt;
 }
 
-// flock(1) prints this to standard output.
+// flock(1) prints this to standard output. Nobody must be able to keep the lock by not reading it.
 void LockTaker::report(const std::string& what) const {
-  if (!options_.verbose) return;
+  const int output = options_.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
+  if (!options_.verbose || !accepts_messages(output, 0)) return;
   if (!options_.is_flock()) return say("{}", what);
   fmt::print("flock: {}\n", what);
   std::fflush(stdout);
@@ -242,11 +242,9 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     waited = true;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
-      begin_with_a_kind();
       continue;  // in the dictionary that replaced it
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
-    if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     if (on_wait_) std::exchange(on_wait_, nullptr)();
     const double now = holdfast_now();
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
@@ -274,14 +272,6 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   }
 }
 
-void LockTaker::begin_with_a_kind() {
-  misfits_ = 0;
-  kind_ = options_.permits != 0         ? Kind::permit
-          : options_.shared             ? Kind::reader
-          : tries_here() && is_shared() ? Kind::writer
-                                        : Kind::lock;
-}
-
 double LockTaker::exptime() const noexcept {
   constexpr double kKillSeconds = 1;  // for the processes to end after KILL
   const bool ends_job = options_.exptime > 0 && options_.fd < 0;
@@ -297,7 +287,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
     wait.sleep = kTrySleepSeconds;
     return try_once();
   }
-  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
+  if (!wants_permits()) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
   const auto [kind, want, total] = wanted_permits();
   return holdfast_permits_wait(dict_, key, size, kind, want, total, exptime(), &wait, &lease_);
 }
@@ -306,48 +296,15 @@ int LockTaker::attempt(holdfast_wait& wait) {
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
+  if (!wants_permits()) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
   const auto [kind, want, total] = wanted_permits();
   return holdfast_permits_try(dict_, key, size, kind, want, total, exptime(), 0, 0, &lease_);
 }
 
 LockTaker::Permits LockTaker::wanted_permits() const {
   constexpr auto kAll = static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
-  if (kind_ == Kind::permit) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
-  return {HOLDFAST_RWLOCK, kind_ == Kind::reader ? 1 : kAll, kAll};
-}
-
-bool LockTaker::is_shared() const {
-  std::uint32_t used = 0;
-  std::uint32_t waiters = 0;
-  const int code = holdfast_permits_count(dict_, options_.key.data(), options_.key.size(), &used, &waiters);
-  return code == HOLDFAST_OK && used > 0;
-}
-
-// A request for a lock does not queue behind readers, and a reader does not queue behind a lock; neither takes over
-// what a dead process holds of the other kind. So ask as a writer if there are readers, and release a dead holder's
-// lock. Returns true to try again at once.
-bool LockTaker::make_way(const holdfast_wait& wait) {
-  if (in_cluster()) return false;
-  const char* const key = options_.key.data();
-  const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) {
-    constexpr int kMisfitsMax = 3;
-    std::uint32_t used = 0;
-    std::uint32_t waiters = 0;
-    const bool locked = holdfast_permits_count(dict_, key, size, &used, &waiters) != HOLDFAST_OK;
-    misfits_ = locked ? 0 : misfits_ + 1;
-    if (locked || (used == 0 && misfits_ < kMisfitsMax)) return false;
-    holdfast_lock_leave(dict_, key, size, wait.parker, wait.waiter);
-    kind_ = Kind::writer;
-    return true;
-  }
-  holdfast_holder holder{};
-  holdfast_lease of_dead{};
-  if (holdfast_lock_holder(dict_, key, size, &holder) != HOLDFAST_OK || holder.alive != 0) return false;
-  if (holdfast_lock_try(dict_, key, size, 0, 0, 0, &of_dead) != HOLDFAST_OK) return false;
-  holdfast_unlock_for_certain(dict_, key, size, &of_dead);
-  return true;
+  if (options_.permits != 0) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
+  return {HOLDFAST_RWLOCK, 1, kAll};
 }
 
 int LockTaker::refuse() {

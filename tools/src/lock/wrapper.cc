@@ -110,6 +110,7 @@ class Wrapper {
   void prepare() {
     children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
     std::erase(children_before_, command_);
+    had_children_ = !children_before_.empty();
     guard_.prepare(command_, group_);
     holdfast_name_program("holdfast", std::strlen("holdfast"));  // otherwise attach() reads the name
   }
@@ -161,10 +162,19 @@ class Wrapper {
 
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
-    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers());
+    std::vector<pid_t> all;
+    if (!ended_ || !had_children_)
+      all = descending_members(had_children_ ? command_ : ::getpid(), command_, group_, strangers());
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
+    if (had_children_) {  // their orphans are children of this process, too
+      FoundJob job = guard_.job();
+      if (hold_) job.file = name_of_file(hold_->descriptors().front());
+      std::ranges::for_each(marked_members(job), add);
+      if (!ended_) add(command_);
+      return all;
+    }
     // After the search: if a member has started another one and ended, the search may have found neither, but the new
     // one is now a child of this process. Nor may /proc show the processes of other users.
     for (const pid_t child : own_children())
@@ -294,7 +304,7 @@ class Wrapper {
 
   /// Prints the messages that do not block, because the job must end in time although nobody reads them.
   void print_reports(int wait_ms) {
-    for (; !reports_.empty() && accepts_messages(wait_ms); reports_.erase(reports_.begin()))
+    for (; !reports_.empty() && accepts_messages(STDERR_FILENO, wait_ms); reports_.erase(reports_.begin()))
       say("{}", reports_.front());
   }
 
@@ -386,6 +396,7 @@ class Wrapper {
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
   std::vector<pid_t> children_before_;
+  bool had_children_ = false;
   Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
