@@ -399,7 +399,7 @@ HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
-/* [read] Does the same as holdfast_scan for the keys that somebody holds or waits for, as a lock, a rwlock or a
+/* [read] Does the same as holdfast_scan for the keys that somebody holds or waits for, as a lock, an rwlock or a
  * semaphore. Keys of dead holders are included until others take them. holdfast_holders describes the holders of a
  * key. */
 HOLDFAST_API int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
@@ -514,7 +514,7 @@ typedef struct holdfast_holder {
   uint32_t waiters;  /* the number of waiters, including those in lock_watch                             */
   uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: alive; 2: the    */
                      /* system cannot say                                                                */
-  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of a rwlock   */
+  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of an rwlock  */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* the text of holdfast_lock_explain, ended by a zero byte                          */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
@@ -794,8 +794,8 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
  * NOT_OWNER, INVALID (`count` is 0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [attempt] Makes the reader of a rwlock that has the lease its writer, if there is no other reader. The lease keeps its
- * fencing token and its exptime. The number stays larger than the number of every earlier writer, because nobody else
+/* [attempt] Makes the reader of an rwlock that has the lease its writer, if there is no other reader. The lease keeps
+ * its fencing token and its exptime. The token stays larger than the token of every earlier writer, because nobody else
  * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any process
  * may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends as always.
  * If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter

@@ -252,9 +252,9 @@ static_assert(sizeof(WaiterFields) == 32);
 
 /// The value of Entry::flags in a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
-/// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
+/// The permits of an rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
-/// The permits for which a reader of a rwlock waits to become the writer.
+/// The permits for which a reader of an rwlock waits to become the writer.
 inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 
 /// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
@@ -299,7 +299,7 @@ static_assert(sizeof(PermitFields) == 48);
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
-/// follows the block. Along a chain of holders the fencing tokens descend, except for lost numbers.
+/// follows the block. Along a chain of holders the fencing tokens descend, except for lost tokens.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing token of the grant; 0: overwritten and lost

@@ -153,7 +153,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        if (!held) return held.status();
                        name_use = std::move(*held);
                        // Do not take the range earlier. Otherwise a dictionary of this name that was made and removed
-                       // in between would have the larger numbers.
+                       // in between would have the larger tokens.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },

@@ -304,7 +304,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with that number may begin, which is far along the chain but not behind that
+  /// Returns where a search for the holder with that token may begin, which is far along the chain but not behind that
   /// holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;

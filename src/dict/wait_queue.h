@@ -1,5 +1,5 @@
 // The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
-// to the entry. In the queue of a rwlock, a reader that waits to become the writer is before all others, because no
+// to the entry. In the queue of an rwlock, a reader that waits to become the writer is before all others, because no
 // other waiter for the write lock can get it earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
@@ -95,7 +95,7 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// Makes the view of a queue. `kind` is waiter or watcher. `has_readers` says that the queue belongs to a rwlock, so
+  /// Makes the view of a queue. `kind` is waiter or watcher. `has_readers` says that the queue belongs to an rwlock, so
   /// that a waiter that wants kAllButOwn is a reader.
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter,
             bool has_readers = false) noexcept

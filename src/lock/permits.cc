@@ -81,7 +81,7 @@ class SeenRecord {
   std::uint64_t sequence_ = 0;
 };
 
-// Returns the blocker, which is the only holder of a rwlock besides the waiter, if it leaves too few permits. Permits
+// Returns the blocker, which is the only holder of an rwlock besides the waiter, if it leaves too few permits. Permits
 // of a semaphore may be given back by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);

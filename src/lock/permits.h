@@ -1,11 +1,11 @@
 // Counted permits are the basis of rwlocks and semaphores.
 //
 // A permits entry has a total, and a chain of holder records. Each record says how many permits a process has. A
-// semaphore grants one or more permits at a time. A rwlock has kAllPermits permits: a reader takes one, and a writer
+// semaphore grants one or more permits at a time. An rwlock has kAllPermits permits: a reader takes one, and a writer
 // takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
 //
 // A reader that is alone becomes the writer by one store to its record. It keeps its fencing token, which is larger
-// than the numbers of all earlier writers, because nobody could write while it read.
+// than the tokens of all earlier writers, because nobody could write while it read.
 //
 // The owner and the fencing token prove a holder record, just as they prove a lease of a lock. A dead process loses
 // its permits as soon as another process needs them.
@@ -39,8 +39,8 @@ namespace holdfast {
 /// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Attempts once to turn the reader that has the lease of a rwlock into the writer. The lease stays as it is. A refused
-/// waiter gets its position before all other waiters.
+/// Attempts once to turn the reader that has the lease of an rwlock into the writer. The lease stays as it is. A
+/// refused waiter gets its position before all other waiters.
 ///
 /// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader is already waiting to become the
 /// writer, so this one was not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a

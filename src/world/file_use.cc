@@ -58,8 +58,9 @@ bool read_again(OpenedFile& file) noexcept {
 
 Status refuse_other_world(const std::string& path) {
   return {Code::mismatch,
-          path + " is used by processes of another process table: the file \"processes\" beside it, or " + path +
-              " itself, was removed or replaced; stop those processes, or choose another HOLDFAST_DIR"};
+          path +
+              " is used by processes that the file \"processes\" does not list: one of the two files was removed or "
+              "replaced; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
 Status refuse_other_clock(const std::string& path) {
@@ -171,7 +172,7 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
   if (is_of(*file, world)) return UsedFile{std::move(*file), nullptr, {}};
   return Status{Code::mismatch,
                 directory.path_of(name) +
-                    " belongs to a different process table than the file \"processes\" beside it, or is a copy"};
+                    " does not belong to the file \"processes\" beside it: one of the two was replaced or copied"};
 }
 
 Status finish_adoption(const OpenedFile& file, const WorldId& world) {

@@ -396,7 +396,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   if (error != 0) return locks_do_not_work(directory_, error);
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
-  if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
+  if (!pin) return Status{Code::system, "cannot keep a process slot: " + platform::error_text(errno)};
   if (keeps_life) {
     if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock))
       return cannot_lock(directory_, refused);
@@ -482,7 +482,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
   if (error != 0) return cannot_lock(directory_, error);
   platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::inherit);
-  if (!pin) return Status{Code::system, "cannot pin the presence lock: " + platform::error_text(errno)};
+  if (!pin) return Status{Code::system, "cannot keep a lock on the file \"processes\": " + platform::error_text(errno)};
   return pin;
 }
 

@@ -216,7 +216,7 @@ Status World::enter(std::uint64_t timeout_ns) {
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);
-  return {Code::system, "the process table was cut short; end all processes that use it, and remove it"};
+  return {Code::system, "the file \"processes\" was cut short; end all processes that use it, and remove it"};
 }
 
 void World::note_failure(Code code, std::string_view why) noexcept {

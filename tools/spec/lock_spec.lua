@@ -523,8 +523,8 @@ describe("The lock of a command", function()
             end
             assert(os.remove(command.world() .. "/" .. file))
             local err = world.refused(73, "", "lock", "-n", "key", "--", "true")
-            assert.matches(file == "processes" and "is used by processes of another process table"
-                           or "was deleted, moved or replaced while processes used it", err)
+            assert.matches(file == "processes" and "is used by processes that the file \"processes\" does not list"
+                           or "was deleted, moved or replaced, but processes still use it", err)
             assert.same({ code = 73 }, (run("lock", "-w", "5", "other", "--", "true")))
             write("go", "\n")
             assert(await(function() return not command.alive(pid) end))

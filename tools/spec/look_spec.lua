@@ -476,7 +476,7 @@ describe("holdfast locks", function ()
             return select(2, text:gsub("has waited for", "")) == 2
         end), text)
         local one, of_other, other, of_one = text:match(
-            "^2 commands wait for each other, so none can go on:\n"
+            "^2 commands wait for each other, so none can proceed:\n"
             .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
             .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
             .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"

@@ -367,7 +367,7 @@ describe("Runtime directories of several users", function ()
         assert.equal(9 + 50, #json.decode(ls_json).directories)
         assert.falsy((out .. err):find("secret\n", 1, true))
         for _, user in ipairs { "4000015", "4000016", "4000018", "4000019" } do
-            assert.matches(("\nwarning\t/dev/shm/holdfast%%-%s\tis no directory of the user in its name, or is a mount "
+            assert.matches(("\nwarning\t/dev/shm/holdfast%%-%s\tdoes not belong to the user in its name, or is a mount "
                             .. "point\t[^\t\n]+\troot\n"):format(user), out)
         end
         assert.matches("holdfast: 4000020: runtime directory /dev/shm/holdfast%-4000020 has mode 0777", err)

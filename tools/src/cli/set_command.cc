@@ -70,7 +70,8 @@ class Creation {
     arguments.add_flag("--create", wanted_, "Create the dictionary if it is missing");
     arguments.add_value("--size", "SIZE", "With --create: the size of a new dictionary, as in 1m; default: 8m",
                         read_size, options_.size);
-    arguments.add_flag("--persist", persist_, "With --create: never replace the new dictionary");
+    arguments.add_flag("--persist", persist_,
+                       "With --create: never replace the dictionary, even if opened with another size");
   }
 
   /// Returns null if the dictionary is missing and the command would store nothing in it. A dictionary that could not
@@ -246,7 +247,7 @@ const Subcommand kIncr{"incr",
                        "NAME KEY [BY]",
                        "Add BY (default: 1) to a number, and print the sum.",
                        R"(A dictionary that --create creates stays until "holdfast rm" or a reboot. Without --persist, a
-program that opens it with a different size replaces it if no other process is using it.
+program that opens it with another size replaces it while no process uses it.
 
 Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};

@@ -65,7 +65,7 @@ void report_refused_stores(Findings& findings) {
     const std::string sentence =
         answer->contains("store_cluster")
             ? fmt::format("its agent refuses etcd cluster {}: expected {}", refused, id("store_cluster"))
-            : fmt::format("its agent refuses etcd cluster {}: too few endpoints name it", refused);
+            : fmt::format("its agent refuses etcd cluster {}: too few endpoints belong to it", refused);
     findings.push_back(
         {Severity::error, "cluster " + cluster, sentence,
          fmt::format("remove the endpoints of other stores from the configuration; if the store was replaced "
@@ -148,7 +148,7 @@ void add_findings_about_directories(const WorldOptions& world, std::vector<Shown
   refused.resize(refused.size() - more);
   const std::string others = more != 0 ? fmt::format(", and {} more like it: --json shows all", more) : "";
   for (const std::string& directory : refused)
-    add({Severity::warning, directory, "is no directory of the user in its name, or is a mount point" + others,
+    add({Severity::warning, directory, "does not belong to the user in its name, or is a mount point" + others,
          "remove it, or that user's programs cannot use the default directory"},
         all.front());
 }
@@ -223,10 +223,11 @@ int run_doctor(Arguments& arguments) {
   bool repairs = false;
   inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes, in one directory");
-  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters has been held for longer; default: 3600",
-                      read_seconds, limits.held);
-  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited for longer; default: 60", read_seconds,
-                      limits.waiting);
+  arguments.add_value("--held", "SECONDS",
+                      "Warn if a lock with waiters has been held longer than SECONDS; default: 3600", read_seconds,
+                      limits.held);
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited longer than SECONDS; default: 60",
+                      read_seconds, limits.waiting);
   arguments.parse();
   if (repairs) world.show_one();
   std::vector<Shown> all =

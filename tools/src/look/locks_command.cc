@@ -225,8 +225,8 @@ std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, cons
 std::string ring_in_words(const inspect::WaitLine& line, const Output& output) {
   if (line.count == 1) return output.styled("a command waits for its child, which waits for the command:", Style::red);
   if (line.is_certain)
-    return output.styled(fmt::format("{} commands wait for each other, so none can go on:", line.count), Style::red);
-  return output.styled(fmt::format("{} processes wait for each other, unless other tasks go on:", line.count),
+    return output.styled(fmt::format("{} commands wait for each other, so none can proceed:", line.count), Style::red);
+  return output.styled(fmt::format("{} processes wait for each other, unless other tasks proceed:", line.count),
                        Style::yellow);
 }
 
