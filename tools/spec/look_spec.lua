@@ -135,13 +135,14 @@ describe("Commands that print columns", function ()
             local shown = text:match "\n[^\n]*(\\\\[^ ]*)"
             assert.equal("…", (shown:gsub("\\\\", ""):gsub("\\x01", "")), text)
         end
-        assert.equal(("\\"):rep(120) .. ("\\x01"):rep(30), rows(piped({ "locks", "--prefix", "\\", { COLUMNS = "20" } }))[1][2])
+        local row = rows(piped { "locks", "--prefix", "\\", { COLUMNS = "20" } })[1]
+        assert.equal(("\\"):rep(120) .. ("\\x01"):rep(30), row[2])
     end)
 
     it("break sentences into lines, with the middle of a key elided only if it is longer than a line", function ()
         local key = KEY .. ("/deeper"):rep(10) .. "/end.lock"
         local holder = world.hold("my_locks", key, "--why", ("a reason "):rep(12))
-        local waiter = command.start("lock", "my_locks", key, "--", "true")
+        command.start("lock", "my_locks", key, "--", "true")
         assert(command.await(function () return output("locks", "-w"):find("has waited for", 1, true) end))
         local short = "/var/[%w/]*…[%w/]*/end%.lock"
         for columns, wanted in pairs { [40] = short, [72] = short, [300] = key:gsub("%p", "%%%0") } do
@@ -160,8 +161,8 @@ describe("Commands that print columns", function ()
             local _, text = run(words[1], words[2], { COLUMNS = "40" })
             assert.matches(key, text, 1, true)
         end
-        refused(1, ('holdfast: cannot release "%sx": it is not held\n'):format(key), "release", "-y", "my_locks", key .. "x",
-                { COLUMNS = "40" })
+        refused(1, ('holdfast: cannot release "%sx": it is not held\n'):format(key), "release", "-y", "my_locks",
+                key .. "x", { COLUMNS = "40" })
         typing(([[
             say("stty cols 60; clear; " + program + " release my_locks %s\r")
             until("holdfast:\r\n")

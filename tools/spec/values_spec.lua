@@ -221,7 +221,7 @@ describe("holdfast", function ()
             assert.is_true(code ~= 0 and said:find(wanted, 1, true) ~= nil, said)
         end
         assert.equal(before, output("ls"))
-        -- What fits is stored, however little room is left.
+        -- A value that fits is stored, however little room is left.
         for size = 9000, 12000, 500 do
             local ended = run("set", "--create", "tight", ("k"):rep(1000), ("v"):rep(size), "--size", "24k")
             assert.equal(ended.code == 0, (run("stat", "tight")).code == 0, size)

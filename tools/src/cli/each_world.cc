@@ -121,10 +121,9 @@ Json json_of(const std::vector<Shown>& all, const char* list, bool with_users) {
 
 Table table_of(std::vector<Table::Column> columns, const std::vector<Shown>& all, bool with_users,
                const Output& output) {
-  constexpr int kImportance = 5;  // less than that of keys and holders
+  constexpr int kImportance = 5;  // keys and holders are more important
   if (with_users)
-    columns.insert(output.columns ? columns.begin() : columns.end(),
-                   {"USER", Table::Align::left, false, kImportance});
+    columns.insert(output.columns ? columns.begin() : columns.end(), {"USER", Table::Align::left, false, kImportance});
   Table table(std::move(columns));
   for (const Shown& one : all)
     for (std::vector<Cell> row : one.rows) {

@@ -205,7 +205,8 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width, LongW
 std::string paragraph(std::string_view text, std::size_t width, const std::string& first, const std::string& next) {
   const std::size_t room = width == 0 ? 0 : std::max(kLeastElided, width - std::min(width, width_of(first)));
   std::string all;
-  for (const std::string& line : wrapped(text, room, LongWords::elided)) all += (all.empty() ? first : next) + line + "\n";
+  for (const std::string& line : wrapped(text, room, LongWords::elided))
+    all += (all.empty() ? first : next) + line + "\n";
   return all;
 }
 

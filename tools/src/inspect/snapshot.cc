@@ -74,9 +74,8 @@ std::vector<std::string> Snapshot::troubles() const {
 }
 
 bool Snapshot::is_in_trouble() const {
-  return !troubles().empty() || std::any_of(dictionaries.begin(), dictionaries.end(), [](const DictionaryLook& look) {
-    return !look.trouble.empty();
-  });
+  return !troubles().empty() || std::any_of(dictionaries.begin(), dictionaries.end(),
+                                            [](const DictionaryLook& look) { return !look.trouble.empty(); });
 }
 
 const Process& Snapshot::user(const Lock& lock, std::uint64_t token) const {

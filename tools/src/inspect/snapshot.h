@@ -32,8 +32,8 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
-  std::string hidden{};                 // says that there are directories that only root sees; empty if there are none
-  bool is_used = true;                  // false: no program has used it yet
+  std::string hidden{};  // says that there are directories that only root sees; empty if there are none
+  bool is_used = true;   // false: no program has used it yet
   std::vector<DirectoryLook> directories{};  // if those of all users are shown together
   std::size_t processes = 0;                 // living ones
   std::uint64_t room_free = 0;               // of the file system, in bytes

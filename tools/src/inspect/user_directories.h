@@ -18,7 +18,7 @@ struct UserDirectory {
   uid_t user = 0;
 };
 
-/// What is shown of such a directory.
+/// The data that commands show about such a directory.
 struct DirectoryLook {
   std::string path;
   std::string user;

@@ -41,8 +41,8 @@ double LockEnd::next(double now) const {
 std::optional<LockEnd::Ending> LockEnd::due(double now) {
   const double grace = options_.grace();
   if (now >= end_)
-    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote_key(options_.key), options_.exptime), grace,
-                  end_ + grace};
+    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote_key(options_.key), options_.exptime),
+                  grace, end_ + grace};
   return dict_ != nullptr ? end_of_session(now) : std::nullopt;
 }
 
@@ -54,7 +54,8 @@ std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
   const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_);
   const double grace = std::min(options_.grace(), kShareOfSession * longest_);
   if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
-  if (lost) return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace()};
+  if (lost)
+    return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace()};
   const double left = std::max(state.seconds - kKillSeconds, 0.0);
   return Ending{
       fmt::format("{} is about to be lost: this machine's session with the store of cluster {} was not renewed{}",

@@ -46,9 +46,7 @@ double seconds_since(const std::string& wall_ms) {
 
 }  // namespace
 
-Part key_part(const LockOptions& options) {
-  return {quote_key(options.key), kLeastKey};
-}
+Part key_part(const LockOptions& options) { return {quote_key(options.key), kLeastKey}; }
 
 std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own) {
   const Part key = key_part(options);

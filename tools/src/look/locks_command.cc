@@ -132,15 +132,10 @@ std::vector<std::vector<Cell>> rows_of(SeenLocks& seen) {
 void print_table(std::vector<Shown> all, const WorldOptions& world, const Output& output) {
   using Align = Table::Align;
   constexpr std::ptrdiff_t kToken = 3;
-  std::vector<Table::Column> columns{{"DICTIONARY", Align::left, false, 4},
-                                     {"KEY", Align::left, true, 9},
-                                     {"KIND", Align::left, false, 1},
-                                     {"TOKEN", Align::right, false, 2},
-                                     {"HOLDER", Align::left, false, 8},
-                                     {"HELD FOR", Align::left, false, 3},
-                                     {"ENDS", Align::left, false, 1},
-                                     {"WAITERS", Align::right, false, 7},
-                                     {"WHY", Align::left, true, 6}};
+  std::vector<Table::Column> columns{
+      {"DICTIONARY", Align::left, false, 4}, {"KEY", Align::left, true, 9},       {"KIND", Align::left, false, 1},
+      {"TOKEN", Align::right, false, 2},     {"HOLDER", Align::left, false, 8},   {"HELD FOR", Align::left, false, 3},
+      {"ENDS", Align::left, false, 1},       {"WAITERS", Align::right, false, 7}, {"WHY", Align::left, true, 6}};
   Table table = table_of(columns, all, world.shows_all(), output);
   const bool has_room = !output.columns || output.width == 0 || table.width() <= output.width;
   if (!has_room) {

@@ -205,7 +205,8 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
   std::string all;
   for (const auto& [title, text] : lines) {
     if (output.columns)
-      all += paragraph(text, output.width, output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  ", blanks);
+      all +=
+          paragraph(text, output.width, output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  ", blanks);
     else
       all += fmt::format("{}\t{}\n", title, text);
   }

@@ -103,8 +103,8 @@ void print_for_people(TopView& view, const Output& output) {
     const std::vector<TopColumn>& columns = columns_of(pane);
     for (const TopColumn& column : columns)
       if (is_shown(column, view.snapshot()))
-        titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows,
-                          column.importance});
+        titles.push_back(
+            {column.title, column.right ? Table::Align::right : Table::Align::left, column.grows, column.importance});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
