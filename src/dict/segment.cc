@@ -205,6 +205,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
 
 Expected<platform::FileDescriptor> Segment::keep_use() const {
   if (World::observes()) return World::refuse_observer();
+  const RuntimeDirectory::Visit visit(world_.directory());
   auto kept = keep_dictionary_file(world_.directory(), file_name(name_), world_.id(), mapping_.file().inode);
   if (retired()) return Status{Code::removed, "dictionary " + quote_name(name_) + " was removed"};
   return kept;

@@ -23,8 +23,7 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// Checks a lock behind a gate. While the gate is closed, the lock counts as held for a waiter, which tries again by
-// itself.
+// Checks a lock behind a gate. While the gate is closed, a waiter treats the lock as held, and tries again by itself.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -37,8 +36,8 @@ Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Makes a lock if the key has none. Refuses if the key has a live entry of another type. A lock without all its fields
-// was overwritten.
+// Makes a lock if the key has none. Refuses if the key has a live entry of another type. A lock that lacks some of its
+// fields was overwritten.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
   blocked_by.place = 0;
@@ -151,9 +150,8 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
-// the waiter, even by evicting values. The lock itself may be evicted, because nobody holds it, so this makes room for
-// both.
+// Makes room for a waiter. If the waiter had no position in the queue, the gate would not ask for the lock, so values
+// are evicted if necessary. This may evict the lock itself, because nobody holds it, so the room must suffice for both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;

@@ -218,11 +218,11 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (dictionary_of_file(name)) dictionaries.push_back(name);
-    has_kept_files = has_kept_files || is_kept_file(name);
+    if (is_kept_file(name) && !remove_leftover(fd, name.c_str())) has_kept_files = true;
     return true;
   });
   if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
-  if (has_kept_files) remove_leftovers(directory, Leftovers::all);
+  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody can make one now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later uses the same file.

@@ -413,15 +413,15 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   return make_token(index, generation);
 }
 
-Expected<Token> ProcessTable::enter(const Lock& held) {
+Expected<Token> ProcessTable::enter(const Lock& held, bool is_tidy) {
   if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
     return Status{Code::mismatch, "this process is in a different time namespace (" + std::to_string(here) + ") than " +
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
                                       "), and their clocks differ; choose another HOLDFAST_DIR"};
   }
-  if (keeps_life) {
+  if (keeps_life && !is_tidy) {
     end_holds(held, Ended::known);
-    remove_leftovers(directory_, Leftovers::uses);
+    remove_left_uses(directory_);
   }
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -75,6 +76,14 @@ std::optional<FoundJob> find_job(pid_t command) {
   for (const std::uint32_t pid : visible_pids())
     if (auto job = look_at(pid)) return job;
   return std::nullopt;
+}
+
+void begin_job() {
+  static bool has_begun = false;
+  if (std::exchange(has_begun, true)) return;
+  const char* const outer = std::getenv(kJobVariable);
+  const std::string mark = make_job_mark(::getpid());
+  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
 }
 
 void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -148,8 +157,11 @@ std::vector<pid_t> children_of_this() {
   // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
   // when this process waits for the child. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
-    std::istringstream words(*list);
-    for (pid_t child = 0; words >> child;) children.push_back(child);
+    for (std::string_view rest = *list; !rest.empty();) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      if (const auto child = inspect::whole_number_of(word)) children.push_back(static_cast<pid_t>(*child));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    }
     return children;
   }
   const auto self = static_cast<std::uint32_t>(::getpid());

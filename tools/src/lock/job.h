@@ -36,6 +36,9 @@ struct FoundJob {
 /// its processes may not be read.
 std::optional<FoundJob> find_job(pid_t command);
 
+/// Adds the mark of the job whose command this process becomes to its environment, at the first call.
+void begin_job();
+
 /// Makes this process the subreaper of its descendants.
 void adopt_orphans() noexcept;
 

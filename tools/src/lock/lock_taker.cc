@@ -460,9 +460,7 @@ int LockTaker::confirm() const {
 }
 
 int LockTaker::become_command() {
-  const char* const outer = std::getenv(kJobVariable);
-  const std::string mark = make_job_mark(::getpid());
-  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
+  begin_job();
   if (is_visible())
     ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
   else

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -64,7 +65,6 @@ class Wrapper {
         return status;
       }
     }
-    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
     adopt_orphans();
     start();
     while (!ended_ || (!options_.is_flock() && has_members())) {
@@ -99,12 +99,20 @@ class Wrapper {
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (command_ > 0) return;
+    if (command_ > 0) return prepare();
     // A waiting child ends with this process; a running command does not.
     follow_parent(self, SIGKILL);
     signals_.restore();
     channel_.reset();
     std::exit(take_and_become(options_, other.get()));
+  }
+
+  // Does what the child, which takes the lock now and starts no process, need not wait for.
+  void prepare() {
+    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
+    std::erase(children_before_, command_);
+    guard_.prepare(command_, group_);
+    holdfast_name_program("holdfast", std::strlen("holdfast"));  // otherwise attach() reads the name
   }
 
   void wait() {
@@ -135,7 +143,7 @@ class Wrapper {
     hold_ = std::move(word.hold);
     given_back_ = false;
     lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
-    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key, *lock_end_);
+    const bool is_guarded = guard_.start(*hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
