@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/name.h"
+#include "cli/output.h"
 
 namespace holdfast::cli {
 
@@ -41,8 +42,8 @@ double LockEnd::next(double now) const {
 std::optional<LockEnd::Ending> LockEnd::due(double now) {
   const double grace = options_.grace();
   if (now >= end_)
-    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote(options_.key), options_.exptime), grace,
-                  end_ + grace};
+    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote_key(options_.key), options_.exptime),
+                  grace, end_ + grace};
   return dict_ != nullptr ? end_of_session(now) : std::nullopt;
 }
 
@@ -54,11 +55,12 @@ std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
   const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_) || is_taken_away();
   const double grace = std::min(options_.grace(), kShareOfSession * longest_);
   if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
-  if (lost) return Ending{fmt::format("{} was lost", quote(options_.key)), options_.grace(), now + options_.grace()};
+  if (lost)
+    return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace()};
   const double left = std::max(state.seconds - kKillSeconds, 0.0);
   return Ending{
       fmt::format("{} is about to be lost: this machine's session with the store of cluster {} was not renewed{}",
-                  quote(options_.key), quote(static_cast<const char*>(state.name)),
+                  quote_key(options_.key), quote(static_cast<const char*>(state.name)),
                   code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
       static_cast<double>(static_cast<std::int64_t>(left * 10)) / 10, now + left};
 }

@@ -22,6 +22,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
 #include "lock/file_lock.h"
@@ -262,7 +263,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     }
     if (is_cluster_missing(now - start_)) {
       notice.clear();
-      say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+      say("still waiting for {}: {}", quote_key(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
     }
     if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     std::uint32_t woken = 0;
@@ -329,7 +330,7 @@ int LockTaker::refuse_elsewhere() const {
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
-    say("cannot lock {}: {}", quote(options_.key), answer.status().message);
+    say("cannot lock {}: {}", quote_key(options_.key), answer.status().message);
     return lock_status::kUnavailable;
   }
   if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
@@ -365,14 +366,14 @@ int LockTaker::fail(int code) const {
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
-  say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
+  say("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
   const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // then nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
 int LockTaker::fail_unavailable(const std::string& otherwise) const {
   const std::string trouble = trouble_of_agent();
-  say("cannot lock {}: {}", quote(options_.key), trouble.empty() ? otherwise : trouble);
+  say("cannot lock {}: {}", quote_key(options_.key), trouble.empty() ? otherwise : trouble);
   return lock_status::kUnavailable;
 }
 
@@ -380,7 +381,7 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;
-  say("cannot lock {}: {}", quote(options_.key),
+  say("cannot lock {}: {}", quote_key(options_.key),
       is_told ? answer.status().message
               : fmt::format("a key of {} bytes is too long for a cluster's store", options_.key.size()));
   return lock_status::kUsage;
@@ -411,7 +412,7 @@ int LockTaker::confirm() const {
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
-  say("{} was lost before the command started", quote(options_.key));
+  say("{} was lost before the command started", quote_key(options_.key));
   return lock_status::kLost;
 }
 

@@ -23,6 +23,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 #include "holdfast.h"
 #include "lock/child.h"
@@ -297,7 +298,7 @@ class Wrapper {
   // Repeats it until nothing is left, because members may start others.
   void kill_job(double now) {
     signal_job(SIGKILL);
-    if (!is_killed_) reports_.push_back(quote(options_.key) + ": the job has not ended; sending KILL");
+    if (!is_killed_) reports_.push_back(quote_key(options_.key) + ": the job has not ended; sending KILL");
     is_killed_ = true;
     kill_at_ = now + kCheckSeconds;
   }
@@ -329,7 +330,7 @@ class Wrapper {
   }
 
   std::string reason_of_loss() const {
-    const std::string key = quote(options_.key);
+    const std::string key = quote_key(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
     // If the dictionary is gone, its cluster is unknown, too.
@@ -370,7 +371,7 @@ class Wrapper {
   }
 
   std::string removed() const {
-    return fmt::format("{} was taken away: its dictionary {} was removed", quote(options_.key),
+    return fmt::format("{} was taken away: its dictionary {} was removed", quote_key(options_.key),
                        quote_name(options_.dictionary));
   }
 
