@@ -20,17 +20,21 @@ constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
-constexpr std::uint32_t kKindShift = 3;
+constexpr std::uint32_t kDelayShift = 3;
+// The kind that the waiter wants, plus 1. Version 0.2.0 writes 0 here: its waiters want the kind that is held.
+constexpr std::uint32_t kKindShift = 24;
 constexpr std::uint32_t kKindMask = 3;
-constexpr std::uint32_t kDelayShift = 5;
+constexpr std::uint32_t kDelayMask = (std::uint32_t{1} << (kKindShift - kDelayShift)) - 1;
+static_assert(ticks(kDelayMaxNs) <= kDelayMask);
 
 constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
   return ticks(std::min(waiter.delay_ns, kDelayMaxNs)) << kDelayShift | (waiter.fair ? kFair : 0) |
          (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0) |
-         static_cast<std::uint32_t>(waiter.kind) << kKindShift;
+         (static_cast<std::uint32_t>(waiter.kind) + 1) << kKindShift;
 }
-constexpr HeldKind kind_in(std::uint32_t traits) noexcept {
-  return static_cast<HeldKind>(traits >> kKindShift & kKindMask);
+constexpr HeldKind kind_in(std::uint32_t traits, HeldKind held) noexcept {
+  const std::uint32_t kind = traits >> kKindShift & kKindMask;
+  return kind != 0 ? static_cast<HeldKind>(kind - 1) : held;
 }
 constexpr bool is_upgrade(HeldKind kind, std::uint32_t want) noexcept {
   return kind == HeldKind::rwlock && want == kAllButOwn;
@@ -40,7 +44,7 @@ constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want
   return held == HeldKind::lock || held == kind ? want : kAllPermits;
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
-  return std::min(ns_of(traits >> kDelayShift & ~1U), kDelayMaxNs);
+  return std::min(ns_of(traits >> kDelayShift & kDelayMask & ~1U), kDelayMaxNs);
 }
 
 constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
@@ -166,7 +170,7 @@ std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noex
 }
 
 std::uint64_t WaitQueue::order_of(std::uint32_t block) const noexcept {
-  const HeldKind kind = kind_in(shard_.entry(block).stamp.load(kRelaxed));
+  const HeldKind kind = kind_in(shard_.entry(block).stamp.load(kRelaxed), held_);
   return is_upgrade(kind, fields(block).want.load(kRelaxed)) ? 0 : fields(block).arrival.load(kRelaxed);
 }
 
@@ -213,7 +217,7 @@ Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
   const std::uint32_t traits = e.stamp.load(kRelaxed);
-  const HeldKind kind = kind_in(traits);
+  const HeldKind kind = kind_in(traits, held_);
   const std::uint32_t want = f.want.load(kRelaxed);
   return {.owner = f.owner.load(kRelaxed),
           .number = e.flags.load(kRelaxed),
@@ -338,7 +342,7 @@ bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_
 
 std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept {
   const auto& f = *reinterpret_cast<const WaiterFields*>(waiter.value());
-  return want_in(held, kind_in(waiter.entry->stamp.load(kRelaxed)), f.want.load(kRelaxed));
+  return want_in(held, kind_in(waiter.entry->stamp.load(kRelaxed), held), f.want.load(kRelaxed));
 }
 
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept {
