@@ -769,7 +769,8 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Instead of a lock, a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
+/* Instead of a lock, a key may have permits, which several holders share. A request for a lock or for permits of another
+ * kind than those that are held waits in the same queue, until nobody holds the key. holdfast_unlock, holdfast_lock_renew,
  * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
  * work for permits as they do for a lock. The permits of a dead process become free when an attempt needs them. Waiters
  * get permits in order of arrival: no request overtakes a waiter that needs more permits than are free. If there are
@@ -896,7 +897,8 @@ HOLDFAST_API int holdfast_process_lives(uint64_t owner);
 typedef struct holdfast_waiter {
   uint64_t owner;   /* token of its process, which may be dead                                             */
   double waited;    /* seconds since the wait began                                                        */
-  uint32_t want;    /* permits that the waiter wants; 1 for a lock                                         */
+  uint32_t want;    /* permits that the waiter wants; 1 for a lock; HOLDFAST_ALL_PERMITS if it waits for   */
+                    /* the end of permits of another kind                                                  */
   uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), not for the lock        */
 } holdfast_waiter;
 

@@ -74,6 +74,8 @@ struct EntryView {
   HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
   /// Returns the queue of waiters. REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
+  /// Returns the count of overtakes. REQUIRES: the type is holdable.
+  Word32& overtakes() const noexcept { return type == EntryType::lock ? lock().overtakes : permits().overtakes; }
   /// Returns whether the entry has waiters or watchers, according to its own words. REQUIRES: the type is holdable.
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);

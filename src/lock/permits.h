@@ -35,6 +35,9 @@
 
 namespace holdfast {
 
+/// The state of a check of many holders, which a refused attempt makes.
+enum class CheckState { none, due, done };
+
 /// Attempts once to take permits, in one section of the shard's mutex, or in several if there are many holders. A
 /// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
@@ -47,6 +50,12 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
+/// Returns ok if it is the turn of the contender, which requests something other than these permits, and nobody has
+/// any. The contender may then replace them. Otherwise returns locked, and queues the contender's waiter as a waiter
+/// for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and the
+/// transaction found permits.
+Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
+                   CheckState& long_check, Chosen& chosen) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;

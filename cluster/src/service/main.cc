@@ -152,6 +152,7 @@ int main(int count, char** values) try {
   holdfast::occupy_standard_descriptors();
   return holdfast::agent::run(count, values);
 } catch (const holdfast::cli::Exit& exit) {
+  if (!exit.message.empty()) holdfast::agent::say(exit.message);
   return exit.status;
 } catch (const std::exception& error) {
   holdfast::agent::say(error.what());

@@ -241,6 +241,7 @@ int run_command(const Subcommand& command, Words given) try {
   Arguments arguments(command, std::move(given));
   return command.run(arguments);
 } catch (const Exit& exit) {
+  if (!exit.message.empty()) say("{}", exit.message);
   return exit.status;
 } catch (const std::exception& error) {
   say("{}", error.what());

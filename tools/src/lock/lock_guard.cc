@@ -117,7 +117,7 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
 
 /// Only KILL and STOP can reach the guard, and terminals cannot: whatever ends the command and its parent must not end
 /// the guard first.
-[[noreturn]] void guard(int child, int parent, const Guarded& guarded, Hold& hold, std::atomic<bool>& acts) {
+[[noreturn]] void guard(int child, int parent, Guarded guarded, Hold& hold, std::atomic<bool>& acts) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -127,6 +127,7 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const auto [life, keeper, use] = hold.descriptors();
   close_all_but({child, parent, life, keeper, use});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
+  guarded.job.file = name_of_file(life);
   EndOfJob end(child, parent, guarded);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, end.step()) <= 0) continue;
@@ -143,7 +144,7 @@ void LockGuard::prepare(pid_t child, pid_t group) {
   child_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   parent_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 #endif
-  job_ = {make_job_mark(child), child, group};
+  job_ = {make_job_mark(child), child, group, {}, ::getpid()};
   void* const memory = ::mmap(nullptr, sizeof *acts_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory != MAP_FAILED) acts_ = std::construct_at(static_cast<std::atomic<bool>*>(memory), false);
 }

@@ -28,6 +28,8 @@ class LockGuard {
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
+  /// Returns the child's job.
+  const FoundJob& job() const noexcept { return job_; }
   /// Returns the guard's pid; 0: none.
   pid_t pid() const noexcept { return pid_; }
   /// Called by a parent that has reaped that child. Returns whether it was the guard.

@@ -153,10 +153,13 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY.
+  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY, and where
+  /// "lock KEY PROGRAM -- ..." cannot mean that, because no program follows.
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
-    if (!is_first || !by_shell_ || !is_program(names_[1])) return {};
+    const bool is_command =
+        by_shell_ || (has_command_ && !options_.command.empty() && !is_program(options_.command[0]));
+    if (!is_first || !is_command || !is_program(names_[1])) return {};
     return fmt::format("{} may be the key or the command; write {} -- {} ... to run it, or -- {} {} -- COMMAND",
                        quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
   }

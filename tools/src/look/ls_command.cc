@@ -134,7 +134,8 @@ Shown show(SeenDictionaries& seen, bool as_json) {
 void print_list(const std::vector<Shown>& all, const WorldOptions& options) {
   using Align = Table::Align;
   const Output output = options.output();
-  const Table table = table_of({{"NAME"},
+  constexpr int kMost = 9;
+  const Table table = table_of({{"NAME", Align::left, false, kMost},
                                 {"SIZE", Align::right},
                                 {"USED", Align::right},
                                 {"ENTRIES", Align::right},
@@ -200,10 +201,12 @@ std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary)
 void print_lines(const std::vector<Line>& lines, const Output& output) {
   std::size_t width = 0;
   for (const auto& [title, text] : lines) width = std::max(width, std::string_view(title).size());
+  const std::string blanks(width + 2, ' ');
   std::string all;
   for (const auto& [title, text] : lines) {
     if (output.columns)
-      all += output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  " + text + "\n";
+      all +=
+          paragraph(text, output.width, output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  ", blanks);
     else
       all += fmt::format("{}\t{}\n", title, text);
   }
