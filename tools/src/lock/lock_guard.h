@@ -40,8 +40,8 @@ class LockGuard {
   }
   /// Called by a parent that has ended the hold itself.
   void end() const;
-  /// Waits for a guard that end() has killed. Also runs at the end of the process, so that no zombie is left to a parent
-  /// that does not reap.
+  /// Waits for a guard that end() has killed. Also runs at the end of the process, so that it leaves no zombie to a
+  /// parent that does not reap.
   static void reap() noexcept;
 
  private:
