@@ -31,6 +31,8 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .tries = wait.tries != 0};
 }
 
+inline constexpr const char* kBadWaiter = "bad waiter: expected a number from holdfast_waiter_open";
+
 inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }

@@ -39,6 +39,12 @@ struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
+/// The version of a key, and where to find it again.
+struct Version {
+  std::uint64_t number = 0;  // below 2^53; odd while a change is under way
+  std::uint32_t stripe = 0;  // number of the stripe in the dictionary
+};
+
 class Dictionary {
  public:
   /// Makes a handle. If `options` has the size 0, opens whatever exists under the name.
@@ -72,6 +78,12 @@ class Dictionary {
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
+  /// Returns a key's version (dict/versions.h), or unsupported if the dictionary has none. Call it before reading the
+  /// value: the value is then of this version or a later one.
+  Code version(std::string_view key, Version& version) noexcept;
+  /// Returns whether the version is settled, and still the version of its stripe. The copy of a value that was made
+  /// with this version is then current.
+  bool is_current(const Version& version) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
   /// Finds the keys with the most contention, worst first.
@@ -84,6 +96,10 @@ class Dictionary {
   /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
+  /// Stores `desired`, or deletes the key if it is null, if `version` is still the version of the key, and sets it to the
+  /// new version. Returns differs if it is not, and unsupported if the dictionary has no versions.
+  Code store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
+                            Effect& effect) noexcept;
   struct Initial {
     double value;
     double exptime;
@@ -200,6 +216,8 @@ class Dictionary {
   template <class Body>
   static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules,
                             Shard::Unopened unopened, Body&& body) noexcept;
+  /// Wakes those who wait for a change of the key. REQUIRES: the thread holds no shmtx.
+  void wake_watchers_of(Segment& segment, std::string_view key) noexcept;
   Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
   template <class Shortcut, class Make>
   Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make, std::uint64_t granules) noexcept;
@@ -241,7 +259,11 @@ template <class Body>
                                                              Body&& body) noexcept {
   const EpochGuard inside;
   Segment* const now = segment();
-  return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
+  if (now == nullptr) return Code::removed;
+  const Code code = with_shard_in(*now, bytes, timeout_ns, granules, unopened, body);
+  if (now->has_versions()) [[unlikely]]
+    wake_watchers_of(*now, bytes);
+  return code;
 }
 
 template <class Body>

@@ -409,6 +409,30 @@ std::uint64_t Dictionary::free_space() noexcept {
   return in_segment(free_in, std::uint64_t{0});
 }
 
+Code Dictionary::version(std::string_view key, Version& version) noexcept {
+  const auto load = [&](Segment& segment) {
+    if (!segment.has_versions()) return Code::unsupported;
+    const Key its(key, segment.seed());
+    Shard& shard = segment.shard_of(its.hash);
+    // A stripe that belongs to nobody yet is not touched, because it has no memory.
+    const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
+    version = {segment.version_of(stripe), segment.stripe_number(its.hash)};
+    return Code::ok;
+  };
+  return in_segment(load, Code::removed);
+}
+
+bool Dictionary::is_current(const Version& version) noexcept {
+  const auto compare = [&](Segment& segment) {
+    const std::uint32_t each = segment.geometry().stripes();
+    if (!segment.has_versions() || version.stripe / each >= segment.geometry().shards) return false;
+    Shard& shard = segment.shard_at(version.stripe / each);
+    const Stripe& stripe = shard.open_if_used() ? segment.stripe_at(version.stripe) : kUnusedStripe;
+    return is_settled_version(version.number) && segment.version_of(stripe) == version.number;
+  };
+  return in_segment(compare, false);
+}
+
 std::uint64_t Dictionary::value_max() noexcept {
   return in_segment([](Segment& segment) { return segment.geometry().value_max(); }, std::uint64_t{0});
 }

@@ -145,6 +145,36 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
   return transact(key, operation, kMutexPatienceNs, granules);
 }
 
+Code Dictionary::store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
+                                      Effect& effect) noexcept {
+  const std::uint64_t end = end_of_value(exptime);
+  const auto operation = [&](Transaction& change) {
+    Segment& segment = change.segment();
+    if (!segment.has_versions()) return Code::unsupported;
+    // Load the number before the entry is filled. If the dictionary is flushed in the meantime, the version that is
+    // returned belongs to the flushed value.
+    const Stripe& stripe = change.shard().stripes().of(change.key().short_hash());
+    const std::uint64_t before = segment.version_of(stripe);
+    if (before != version.number) return Code::differs;
+    const std::uint64_t word = stripe.version.load(kRelaxed);
+    Code code = Code::ok;
+    if (desired != nullptr)
+      code = finish(change.write(*desired, end, Evict::yes), change, effect);
+    else if (change.exists())
+      code = change.cut();
+    if (code == Code::ok) version.number = (before + stripe.version.load(kRelaxed) - word) & kVersionMask;
+    return code;
+  };
+  const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;
+  return transact(key, operation, kMutexPatienceNs, granules);
+}
+
+void Dictionary::wake_watchers_of(Segment& segment, std::string_view key) noexcept {
+  const Key its(key, segment.seed());
+  Shard& shard = segment.shard_of(its.hash);
+  if (shard.is_open()) holdfast::wake_watchers_of(world_, shard.stripes().of(its.short_hash()));
+}
+
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
@@ -156,7 +186,7 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
           is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
         Word64& word = *change.view().value();
         sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
-        commit(word, std::bit_cast<std::uint64_t>(sum));
+        change.commit_value(word, std::bit_cast<std::uint64_t>(sum));
         change.touch();
         return Code::ok;
       }
@@ -180,7 +210,7 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
     const std::uint64_t end = holdable ? end_of_lease(exptime) : value_end;
     Word64& expiry = change.view().entry->expiry;
     waiters_misled = holdable && change.view().is_waited_for() && ends_earlier(end, expiry_ms(expiry.load(kRelaxed)));
-    commit(expiry, expiry_word(end, change.flush_epoch()));
+    change.commit_value(expiry, expiry_word(end, change.flush_epoch()));
     note_end(change.shard(), end);
     return Code::ok;
   };

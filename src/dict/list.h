@@ -76,7 +76,7 @@ class List {
   /// Commits the change with the store of the word. If the process dies before the other store, repair() makes that
   /// store.
   void change(const ListEnds& then) noexcept {
-    commit(list_.list().word, then.word());
+    commit_change(shard_.stripes(), hash_, list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);
   }
   /// Describes the node at `block`. Returns false if no node of this list begins there.

@@ -52,7 +52,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   const std::uint32_t old = position_.block;
   const EntryView old_view = old != 0 ? position_.view : EntryView{};
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
-  commit(*position_.link, block);
+  commit_value(*position_.link, block);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     discard(old, old_view);
@@ -70,7 +70,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
 
 Code Transaction::cut() noexcept {
   if (!is_settled()) return Code::timeout;
-  commit(*position_.link, view().entry->next.load(kRelaxed));
+  commit_value(*position_.link, view().entry->next.load(kRelaxed));
   discard(position_.block, view());
   Word32& entries = shard_.header().entries;
   entries.store(entries.load(kRelaxed) - 1, kRelaxed);

@@ -238,7 +238,7 @@ void ParkingLot::set_watch(Slot& slot, const Watch& watch, std::uint64_t place) 
   if (slot.watched.get() != watch.segment)
     slot.watched = watch.segment != nullptr ? watch.segment->shared_from_this() : nullptr;
   slot.place = place;
-  set_polling(slot, place == 0);
+  set_polling(slot, must_poll(watch, place));
 }
 
 void ParkingLot::stop_waiting(Slot& slot) noexcept {

@@ -62,6 +62,8 @@ struct WatchKind {
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
   /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
   bool sees_all;
+  /// Says whether its waiters stand in a queue. If not, who changes what they wait for wakes them in another way.
+  bool has_queue;
 };
 
 struct Watch {
@@ -84,6 +86,11 @@ struct Watch {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
+
+/// Returns whether nothing wakes the waiter, because it has no position in a queue where it needs one.
+inline bool must_poll(const Watch& watch, std::uint64_t place) noexcept {
+  return place == 0 && (watch.kind == nullptr || watch.kind->has_queue);
+}
 
 /// Makes a watch on the entry `held`, which has the fields used here. REQUIRES: the shard's mutex.
 template <class Held>

@@ -28,7 +28,7 @@ end)
 
 -- --- methods ---
 
-local PARTS = { "values", "admin" }
+local PARTS = { "values", "versions", "admin" }
 
 -- The metatable of all dictionaries, with their methods. It is its own __index, as the metatable of ngx.shared.DICT is,
 -- because libraries patch it.
