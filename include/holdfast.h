@@ -405,6 +405,7 @@ HOLDFAST_API int holdfast_open_with_versions(const char *name, size_t length, co
 typedef struct holdfast_version_of_key {
   int64_t number;  /* the version; odd while a process is changing the value; 0: unknown                 */
   uint32_t stripe; /* for holdfast_is_current                                                            */
+  int64_t end;     /* for holdfast_is_current; after holdfast_get_changed: when the value expires        */
 } holdfast_version_of_key;
 
 /* [read] Returns the key's version, also if the key has no value. */
@@ -415,9 +416,10 @@ HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size
  * (there is no value; *version is set), and the codes of holdfast_get, after which *version is set. */
 HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version, holdfast_value *value);
-/* [read] Returns 1 if a copy that has this version is current, otherwise 0. Takes some nanoseconds, because it needs no
- * key. The copy may have expired. Returns 0 for an odd number, and if the dictionary was removed. */
-HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe);
+/* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the
+ * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the dictionary
+ * was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never expires. */
+HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
 /* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the version
  * is still *version. Sets *version to the version of the new value. DIFFERS (nothing was changed). */
 HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,

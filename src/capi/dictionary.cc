@@ -38,48 +38,8 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   return length <= kQuotable ? HOLDFAST_OK : fail_number("dictionary name", length, "1 to 250 bytes");
 }
 
-inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
-  value.flags = out.flags;
-  switch (out.type) {
-    case EntryType::number:
-      value.type = HOLDFAST_NUMBER;
-      value.number = std::bit_cast<double>(out.bits);
-      break;
-    case EntryType::string:
-      value.type = HOLDFAST_STRING;
-      value.size = out.size;
-      break;
-    case EntryType::table:
-      value.type = HOLDFAST_TABLE;
-      value.size = out.size;
-      break;
-    default:
-      value.type = HOLDFAST_BOOLEAN;
-      value.number = out.bits != 0 ? 1.0 : 0.0;
-  }
-}
-
-/// Returns where to copy a value.
-inline ValueOut room_in(const holdfast_value& value) noexcept {
-  ValueOut out;  // the other fields are set where they matter
-  out.wanted = 0;
-  out.buffer = value.data;
-  out.capacity = value.capacity;
-  return out;
-}
-
 bool to_value_of(const holdfast_value& given, ValueIn& value) noexcept {
   return to_value(given.type, given.data, given.size, given.number, given.flags, value);
-}
-
-inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
-  if (code == Code::ok) [[likely]] {
-    from_value(out, value);
-    return HOLDFAST_OK;
-  }
-  value.type = HOLDFAST_NIL;
-  if (code == Code::buffer) from_value(out, value);
-  return outcome(code, unwrap(dict));
 }
 
 void report(const Effect& effect, int* forcible) noexcept {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "capi/handle.h"
 #include "dict/shard.h"
 #include "holdfast.h"
 
@@ -30,6 +31,46 @@ inline bool to_value(int type, const char* data, std::size_t length, double numb
     default:
       return false;
   }
+}
+
+inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
+  value.flags = out.flags;
+  switch (out.type) {
+    case EntryType::number:
+      value.type = HOLDFAST_NUMBER;
+      value.number = std::bit_cast<double>(out.bits);
+      break;
+    case EntryType::string:
+      value.type = HOLDFAST_STRING;
+      value.size = out.size;
+      break;
+    case EntryType::table:
+      value.type = HOLDFAST_TABLE;
+      value.size = out.size;
+      break;
+    default:
+      value.type = HOLDFAST_BOOLEAN;
+      value.number = out.bits != 0 ? 1.0 : 0.0;
+  }
+}
+
+/// Returns where to copy a value.
+inline ValueOut room_in(const holdfast_value& value) noexcept {
+  ValueOut out;  // the other fields are set where they matter
+  out.wanted = 0;
+  out.buffer = value.data;
+  out.capacity = value.capacity;
+  return out;
+}
+
+inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
+  if (code == Code::ok) [[likely]] {
+    from_value(out, value);
+    return HOLDFAST_OK;
+  }
+  value.type = HOLDFAST_NIL;
+  if (code == Code::buffer) from_value(out, value);
+  return outcome(code, unwrap(dict));
 }
 
 }  // namespace holdfast::capi

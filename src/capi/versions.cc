@@ -12,11 +12,11 @@ using namespace holdfast::capi;
 namespace {
 
 Version version_in(const holdfast_version_of_key& version) noexcept {
-  return {static_cast<std::uint64_t>(version.number), version.stripe};
+  return {static_cast<std::uint64_t>(version.number), version.stripe, static_cast<std::uint64_t>(version.end)};
 }
 
 holdfast_version_of_key version_out(const Version& version) noexcept {
-  return {static_cast<std::int64_t>(version.number), version.stripe};
+  return {static_cast<std::int64_t>(version.number), version.stripe, static_cast<std::int64_t>(version.end_ms)};
 }
 
 int outcome_of_version(Code code, Dictionary& dictionary) noexcept {
@@ -40,19 +40,17 @@ int holdfast_get_changed(holdfast_dict* dict, const char* key, size_t key_length
                          holdfast_value* value) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    Version found;
-    const Code code = unwrap(dict).version({key, key_length}, found);
-    if (code != Code::ok) return outcome_of_version(code, unwrap(dict));
-    if (found.number == static_cast<std::uint64_t>(version->number)) return fail(Code::unchanged, "");
-    *version = version_out(found);
-    return holdfast_get(dict, key, key_length, value);
+    Version known = version_in(*version);
+    ValueOut out = room_in(*value);
+    const Code code = unwrap(dict).get_changed({key, key_length}, known, out);
+    *version = version_out(known);
+    if (code == Code::unsupported) return outcome_of_version(code, unwrap(dict));
+    return give(code, dict, out, *value);
   });
 }
 
-int holdfast_is_current(holdfast_dict* dict, int64_t number, uint32_t stripe) {
-  return guarded_or(0, [&] {
-    return unwrap(dict).is_current({static_cast<std::uint64_t>(number), stripe}) ? 1 : 0;
-  });
+int holdfast_is_current(holdfast_dict* dict, int64_t number, uint32_t stripe, int64_t end) {
+  return guarded_or(0, [&] { return unwrap(dict).is_current(version_in({number, stripe, end})) ? 1 : 0; });
 }
 
 int holdfast_store_unless_changed(holdfast_dict* dict, const char* key, size_t key_length,

@@ -39,10 +39,11 @@ struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
-/// The version of a key, and where to find it again.
+/// The version of a key, where to find it again, and the end of a copy of the value.
 struct Version {
-  std::uint64_t number = 0;  // below 2^53; odd while a change is under way
-  std::uint32_t stripe = 0;  // number of the stripe in the dictionary
+  std::uint64_t number = 0;             // below 2^53; odd while a change is under way
+  std::uint32_t stripe = 0;             // number of the stripe in the dictionary
+  std::uint64_t end_ms = kExpiryNever;  // when the value that was read expires, by the clock of values
 };
 
 class Dictionary {
@@ -81,8 +82,11 @@ class Dictionary {
   /// Returns a key's version (dict/versions.h), or unsupported if the dictionary has none. Call it before reading the
   /// value: the value is then of this version or a later one.
   Code version(std::string_view key, Version& version) noexcept;
-  /// Returns whether the version is settled, and still the version of its stripe. The copy of a value that was made
-  /// with this version is then current.
+  /// Reads the key's value and version, unless the version is still `version.number`. Returns unchanged, or the codes
+  /// of version() and get().
+  Code get_changed(std::string_view key, Version& version, ValueOut& out) noexcept;
+  /// Returns whether a copy of a value with this version is current: the version is settled and still the version of
+  /// its stripe, and the value has not expired.
   bool is_current(const Version& version) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
@@ -96,8 +100,8 @@ class Dictionary {
   /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
-  /// Stores `desired`, or deletes the key if it is null, if `version` is still the version of the key, and sets it to the
-  /// new version. Returns differs if it is not, and unsupported if the dictionary has no versions.
+  /// Stores `desired`, or deletes the key if it is null, if `version` is still the version of the key, and sets it to
+  /// the new version. Returns differs if it is not, and unsupported if the dictionary has no versions.
   Code store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
                             Effect& effect) noexcept;
   struct Initial {

@@ -416,10 +416,22 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
     Shard& shard = segment.shard_of(its.hash);
     // A stripe that belongs to nobody yet is not touched, because it has no memory.
     const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
-    version = {segment.version_of(stripe), segment.stripe_number(its.hash)};
+    version = {segment.version_of(stripe), segment.stripe_number(its.hash), kExpiryNever};
     return Code::ok;
   };
   return in_segment(load, Code::removed);
+}
+
+Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& out) noexcept {
+  const EpochGuard inside;
+  Version now;
+  if (const Code code = this->version(key, now); code != Code::ok) return code;
+  if (now.number == version.number) return Code::unchanged;
+  bool stale = false;
+  const Code code = get_any(key, out, stale, false);
+  if (code == Code::ok || code == Code::buffer) now.end_ms = expiry_ms(out.expiry);
+  version = now;
+  return code;
 }
 
 bool Dictionary::is_current(const Version& version) noexcept {
@@ -428,7 +440,8 @@ bool Dictionary::is_current(const Version& version) noexcept {
     if (!segment.has_versions() || version.stripe / each >= segment.geometry().shards) return false;
     Shard& shard = segment.shard_at(version.stripe / each);
     const Stripe& stripe = shard.open_if_used() ? segment.stripe_at(version.stripe) : kUnusedStripe;
-    return is_settled_version(version.number) && segment.version_of(stripe) == version.number;
+    return is_settled_version(version.number) && segment.version_of(stripe) == version.number &&
+           (version.end_ms == kExpiryNever || !value_passed(version.end_ms));
   };
   return in_segment(compare, false);
 }

@@ -4,8 +4,8 @@
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
 // A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards. The
-// stripes (dict/versions.h) exist only in a dictionary with versions, the same number for each shard, in the order of the
-// shards.
+// stripes (dict/versions.h) exist only in a dictionary with versions, the same number for each shard, in the order of
+// the shards.
 //
 // The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
 // Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner

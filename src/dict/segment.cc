@@ -107,8 +107,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
                              std::to_string(Geometry::of(size).shards) + " shards");
   const Geometry geometry = Geometry::of(size, header.shards);
   if (header.stripes != 0 && header.stripes != geometry.stripes())
-    return damaged(name, "its header has " + std::to_string(header.stripes) + " versions for each shard, expected 0 or " +
-                             std::to_string(geometry.stripes()));
+    return damaged(name, "its header has " + std::to_string(header.stripes) +
+                             " versions for each shard, expected 0 or " + std::to_string(geometry.stripes()));
   const bool versions = header.stripes != 0;
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
@@ -122,7 +122,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   // A damaged file may have a hole where none is allowed. This is not checked if the file is reserved as a whole.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
-  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate, versions});
+  auto segment =
+      make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate, versions});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -180,7 +181,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = header->seed;
-  return make(world, name, {std::move(*mapping), std::move(name_use)}, {geometry, options.mutex, seed, *gate, options.versions});
+  return make(world, name, {std::move(*mapping), std::move(name_use)},
+              {geometry, options.mutex, seed, *gate, options.versions});
 }
 
 Expected<std::uint64_t> Segment::present_size(World& world, const std::string& name) {
@@ -258,13 +260,12 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
   }
   const std::string quoted = quote_name(name);
   const std::string difference =
-      is_same
-          ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
-                std::to_string(options.largest)
-          : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name(), has_versions()) +
-                ", but the caller requested " +
-                describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate,
-                         options.versions);
+      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
+                    std::to_string(options.largest)
+              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name(), has_versions()) +
+                    ", but the caller requested " +
+                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate,
+                             options.versions);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
           "dictionary " + quoted + " exists " + difference + "; open it with the same options, or " +

@@ -11,8 +11,8 @@ bool Stripes::reserve() const noexcept {
 }
 
 void wake_watchers_of(World& world, const Stripe& stripe) noexcept {
-  // Pairs with the fence in announce() (lock/changes.cc): either this process sees the watcher's bit, or the watcher sees the new
-  // version.
+  // Pairs with the fence in announce() (lock/changes.cc): either this process sees the watcher's bit, or the watcher
+  // sees the new version.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (stripe.watchers.load(kRelaxed) == 0) return;
   // Acquire and release: a watcher whose bit is taken here is posted to below. It sets the bit again when it has

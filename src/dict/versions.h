@@ -8,7 +8,8 @@
 // A change makes the stripe's word odd, commits, and makes the word even again, one higher. All three steps happen in
 // one critical section. So
 //
-//   - who sees the new value also sees that the word is no longer what it was (release of commit(), acquire of readers),
+//   - who sees the new value also sees that the word is no longer what it was (release of commit(), acquire of
+//   readers),
 //   - who loads an even word before it reads a value reads that value or a newer one (release of the second step),
 //   - a word that stays odd belongs to a process that died or was stopped in a change, and matches no known version.
 //     The next owner of the mutex repairs the shard, which gives every stripe a new version.
@@ -17,9 +18,9 @@
 // copy was made. No process has to be told about the change.
 //
 // A process that waits for a change sets the bit of its slot in the stripe's word `watchers`, and then compares the
-// version. A process that has changed a value loads the word after it has released the mutex. A full fence on both sides
-// makes sure that one of the two sees the other. The bits are hints: if a process dies between taking the bits and
-// posting, the watchers notice the change at their next check (wait/parking_lot.h).
+// version. A process that has changed a value loads the word after it has released the mutex. A full fence on both
+// sides makes sure that one of the two sees the other. The bits are hints: if a process dies between taking the bits
+// and posting, the watchers notice the change at their next check (wait/parking_lot.h).
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ namespace holdfast {
 class World;
 
 struct Stripe {
-  Word64 version;   // odd while a change is under way
+  Word64 version;  // odd while a change is under way
   // Bit s: a process whose slot is s modulo 64 may wait for a change. A hint, which readers also write.
   mutable Word64 watchers;
 };

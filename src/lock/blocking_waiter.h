@@ -1,5 +1,5 @@
-// A waiter of a thread that blocks while it waits. Its parker is on the thread's stack, and exists only for this wait. So
-// threads share nothing here, a thread that exits leaves nothing behind, and a forked child inherits nothing.
+// A waiter of a thread that blocks while it waits. Its parker is on the thread's stack, and exists only for this wait.
+// So threads share nothing here, a thread that exits leaves nothing behind, and a forked child inherits nothing.
 #pragma once
 
 #include <algorithm>

@@ -47,7 +47,7 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   const Stripe& stripe = shard.stripes().of(its.short_hash());
   announce(stripe, waiter.owner);
   const std::uint64_t known = version.number;
-  version = {segment->version_of(stripe), segment->stripe_number(its.hash)};
+  version = {segment->version_of(stripe), segment->stripe_number(its.hash), kExpiryNever};
   if (version.number != known) return Code::ok;
   blocked_by.watch.kind = &kVersionWatch;
   blocked_by.watch.fields = &stripe;

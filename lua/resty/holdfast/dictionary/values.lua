@@ -23,7 +23,7 @@ local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_
 local leave_with, reason, sentence = core.leave_with, core.reason, core.sentence
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
-local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
+local NIL, NUMBER, STRING, TABLE = core.NIL, core.NUMBER, core.STRING, core.TABLE
 local BUFFER, NOT_FOUND, OK, TOO_LARGE = core.BUFFER, core.NOT_FOUND, core.OK, core.TOO_LARGE
 local LEFT, RIGHT = core.LEFT, core.RIGHT
 

@@ -1,8 +1,8 @@
 -- Methods of a dictionary that was opened with versions. Manual: docs/resty.shdict.md.
 --
--- Only wait yields. The methods return nil and a string on failure; common errors are those of the other methods for one
--- key, and "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line of the
--- call.
+-- Only wait yields. The methods return nil and a string on failure; common errors are those of the other methods for
+-- one key, and "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line
+-- of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -13,7 +13,7 @@ local tables = require "resty.holdfast.dictionary.tables"
 local C, current, grow = core.C, core.current, core.grow
 local bad_argument, bad_duration, bad_whole = checks.bad_argument, checks.bad_duration, checks.bad_whole
 local bytes_of, read_value = tables.bytes_of, tables.read_value
-local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
+local enter_int, enter_value, leave = core.enter_int, core.enter_value, core.leave
 local ffi_new, tonumber, type = ffi.new, tonumber, type
 local is_duration, is_time, is_whole = core.is_duration, core.is_time, checks.is_whole
 local locate, not_stored, on_key, scalar = checks.locate, checks.not_stored, checks.on_key, checks.scalar
@@ -59,8 +59,8 @@ end)
 
 
 -- get_changed(key [, version]) returns value, flags and version, as get and version do, but if the version is still
--- `version`, it returns nil, "unchanged" and the version. The value belongs to the version, or is newer. After any other
--- error there is no third result.
+-- `version`, it returns nil, "unchanged" and the version. The value belongs to the version, or is newer. After any
+-- other error there is no third result.
 function methods.get_changed(zone, key, known)
     known = known or 0
     check_version(known)
@@ -96,9 +96,9 @@ function methods.get_changed(zone, key, known)
 end
 
 
--- set_unless_changed(key, version, value [, exptime [, flags]]) stores a value as set does, or deletes the key with nil,
--- if the version of the key is still `version`. Returns the new version, nil and whether unexpired values were evicted.
--- Otherwise returns nil, "changed" or an error of set, the same flag, and a message if the value is too large.
+-- set_unless_changed(key, version, value [, exptime [, flags]]) stores a value as set does, or deletes the key with
+-- nil, if the version of the key is still `version`. Returns the new version, nil and whether unexpired values were
+-- evicted. Otherwise returns nil, "changed" or an error of set, the same flag, and a message if the value is too large.
 function methods.set_unless_changed(zone, key, known, value, exptime, flags)
     check_version(known)
     exptime, flags = exptime or 0, flags or 0
@@ -140,9 +140,9 @@ function methods.set_unless_changed(zone, key, known, value, exptime, flags)
 end
 
 
--- wait(key, version [, timeout]) waits until the version of the key is no longer `version`, and returns the new version;
--- nil and "timeout" after `timeout` seconds (default 5; math.huge: no limit; 0: only compares), or nil and why it cannot
--- wait here. Yields as resty.lock's lock does.
+-- wait(key, version [, timeout]) waits until the version of the key is no longer `version`, and returns the new
+-- version; nil and "timeout" after `timeout` seconds (default 5; math.huge: no limit; 0: only compares), or nil and why
+-- it cannot wait here. Yields as resty.lock's lock does.
 function methods.wait(zone, key, known, timeout)
     check_version(known)
     timeout = timeout or TIMEOUT

@@ -60,11 +60,12 @@ int holdfast_open_with_versions(const char *name, size_t length, const holdfast_
 typedef struct holdfast_version_of_key {
   int64_t number;
   uint32_t stripe;
+  int64_t end;
 } holdfast_version_of_key;
 int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version);
 int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version,
                          holdfast_value *value);
-int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe);
+int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
 int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                   holdfast_version_of_key *version, int type, const char *data, size_t length,
                                   double number, double exptime, uint32_t flags, int *forcible);
