@@ -51,34 +51,32 @@ int check_end(int end) noexcept {
                                                        : fail(Code::invalid, "bad end: expected left (0) or right (1)");
 }
 
-int open_dictionary(const char* name, std::size_t length, const holdfast_options* options, bool versions,
+int open_dictionary(const char* name, std::size_t length, const holdfast_options& options, bool versions,
                     holdfast_dict** dict) {
-  return guarded([&] {
-    if (const int bad = check_name_given(name, length)) return bad;
-    if (const int bad = check_options(*options)) return bad;
-    const DictionaryOptions asked{.size = options->size,
-                                  .mutex = static_cast<MutexStrategy>(options->mutex),
-                                  .persist = persist_of(*options),
-                                  .mode = options->mode != 0 ? options->mode : 0600,
-                                  .gate = options->cluster != nullptr ? options->cluster : "",
-                                  .largest = options->largest,
-                                  .versions = versions};
-    auto opened = Registry::get().open(std::string(name, length), asked);
-    if (!opened) return fail(opened.status());
-    *dict = wrap(*opened);
-    return static_cast<int>(HOLDFAST_OK);
-  });
+  if (const int bad = check_name_given(name, length)) return bad;
+  if (const int bad = check_options(options)) return bad;
+  const DictionaryOptions asked{.size = options.size,
+                                .mutex = static_cast<MutexStrategy>(options.mutex),
+                                .persist = persist_of(options),
+                                .mode = options.mode != 0 ? options.mode : 0600,
+                                .gate = options.cluster != nullptr ? options.cluster : "",
+                                .largest = options.largest,
+                                .versions = versions};
+  auto opened = Registry::get().open(std::string(name, length), asked);
+  if (!opened) return fail(opened.status());
+  *dict = wrap(*opened);
+  return HOLDFAST_OK;
 }
 
 }  // namespace
 
 int holdfast_open(const char* name, size_t length, const holdfast_options* options, holdfast_dict** dict) {
-  return open_dictionary(name, length, options, false, dict);
+  return guarded([&] { return open_dictionary(name, length, *options, false, dict); });
 }
 
 int holdfast_open_with_versions(const char* name, size_t length, const holdfast_options* options,
                                 holdfast_dict** dict) {
-  return open_dictionary(name, length, options, true, dict);
+  return guarded([&] { return open_dictionary(name, length, *options, true, dict); });
 }
 
 int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {

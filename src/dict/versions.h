@@ -15,7 +15,7 @@
 //     The next owner of the mutex repairs the shard, which gives every stripe a new version.
 //
 // A copy of a value is therefore current exactly as long as the word is even and has the value that it had before the
-// copy was made. No process has to be told about the change.
+// copy was made. Nobody has to send or receive anything for this.
 //
 // A process that waits for a change sets the bit of its slot in the stripe's word `watchers`, and then compares the
 // version. A process that has changed a value loads the word after it has released the mutex. A full fence on both
