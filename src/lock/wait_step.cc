@@ -94,10 +94,9 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
   parker.promptness().note_step(platform::monotonic_ns());
   const std::size_t loops = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerSleep;
   const bool rests = waiter.rests && blocked_by.watch.kind != nullptr && blocked_by.watch.kind->sees_all;
-  step.sleep = must_poll(blocked_by.watch, blocked_by.place) || !parker.attended()
-                   ? kSleepPolling * static_cast<double>(loops)
-               : rests ? kRest
-                       : kSleepMax;
+  const bool polls = must_poll(blocked_by.watch, blocked_by.place) || !parker.attended() ||
+                     (blocked_by.watch.deaths && !parker.hears_of_deaths());
+  step.sleep = polls ? kSleepPolling * static_cast<double>(loops) : rests ? kRest : kSleepMax;
   if (blocked_by.end_ms != kExpiryNever) step.sleep = std::min(step.sleep, seconds_until(blocked_by.end_ms));
   return code;
 }

@@ -113,6 +113,9 @@ class Parker {
   /// Returns whether a wake thread serves the parker's loop, if it has one. If it returns false, the waiters must poll.
   bool attended() const noexcept;
 
+  /// Returns whether the kernel tells this process when others die.
+  bool hears_of_deaths() const noexcept;
+
   Promptness& promptness() noexcept { return promptness_; }
   const Promptness& promptness() const noexcept { return promptness_; }
 

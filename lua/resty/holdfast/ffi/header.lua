@@ -60,6 +60,7 @@ int holdfast_open_with_versions(const char *name, size_t length, const holdfast_
 typedef struct holdfast_version_of_key {
   int64_t number;
   uint32_t stripe;
+  int32_t deaths;
   int64_t end;
 } holdfast_version_of_key;
 int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version);
