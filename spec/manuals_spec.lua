@@ -8,6 +8,7 @@ local MANUALS = {
     ["docs/resty.semaphore.md"] = "resty.semaphore",
     ["docs/resty.shdict.md"] = "resty.shdict",
     ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
+    ["docs/resty.holdfast.events.md"] = "resty.holdfast.events",
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
 }
 
