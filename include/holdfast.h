@@ -765,7 +765,9 @@ HOLDFAST_API uint32_t holdfast_task_ids(void);
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
   HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
-  HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_EVERYTHING = 2, /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps the very lock for which it waits; */
+                                 /* this is DEADLOCK, too                                   */
 } holdfast_holds;
 
 typedef struct holdfast_wait {

@@ -46,6 +46,7 @@ local function new_request(self, grant, exptime, timeout, step)
     request.handle, request.key_id = grant.dict, grant.key_id
     request.exptime, request.timeout, request.step = exptime, timeout, step
     request.fair = self.settings.fair == 1
+    request.itself = self.settings.itself
     return request
 end
 _M.new_request = new_request
