@@ -438,6 +438,26 @@ describe("with an rwlock", function ()
         end)
     end
 
+    it("a cycle of a reader and a writer that wait for each other's locks is reported", function ()
+        dictionary()
+        local child = process.start(COMMON .. [[
+            for _, task in ipairs { { "a", "b", "rdlock" }, { "b", "a", "wrlock" } } do
+                scheduler.spawn(function ()
+                    local lock = resty_lock:new("spec_deadlock")
+                    local rwlock = require("resty.rwlock"):new("spec_deadlock", { timeout = 10 })
+                    assert(lock:lock(task[1]))
+                    scheduler.sleep(0.02)
+                    local _, err = rwlock[task[3] ](rwlock, task[2])
+                    say(err or "got")
+                    lock:unlock()
+                end)
+            end
+            assert(scheduler.run())
+        ]])
+        local first, second = child:hear(), child:hear()
+        assert.same({ "deadlock", "got" }, { first, second })
+    end)
+
     it("the cycle that remains when an unrelated reader leaves is reported", function ()
         assert_one_gets_error(said("rdlock", 2, 10, 0.6))
     end)

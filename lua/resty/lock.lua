@@ -96,7 +96,7 @@ end
 -- Returns the object; nil and "dictionary not found" or another message.
 function _M.new(class, dict_name, opts)
     if type(class) == "string" and type(dict_name) ~= "string" then
-        error("bad call of new: call it as resty_lock:new(dictionary, options)", 2)
+        error("bad call to new: call it as resty_lock:new(dictionary, options)", 2)
     end
     local dict, err = find_dict(dict_name)
     if not dict then

@@ -31,6 +31,17 @@ inline void Transaction::discard(std::uint32_t block, const EntryView& view) noe
     arena_.keep(block, view.granules);
 }
 
+// Moves the waiters to the entry that replaces theirs, and which no link leads to yet. They keep their order.
+static void move_waiters(const EntryView& from, const EntryView& to) noexcept {
+  const auto move = [](Word32& word, Word32& target) {
+    target.store(word.load(kRelaxed), kRelaxed);
+    word.store(0, kRelaxed);
+  };
+  move(from.queue().head, to.queue().head);
+  move(from.queue().tail, to.queue().tail);
+  move(from.overtakes(), to.overtakes());
+}
+
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
   if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
@@ -52,6 +63,8 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   const std::uint32_t old = position_.block;
   const EntryView old_view = old != 0 ? position_.view : EntryView{};
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
+  const EntryView view{&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
+  if (old != 0 && is_holdable(old_view.type) && is_holdable(value.type)) move_waiters(old_view, view);
   commit_value(*position_.link, block);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
@@ -64,7 +77,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
     entries.store(entries.load(kRelaxed) + 1, kRelaxed);
   }
   position_.block = block;
-  position_.view = {&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
+  position_.view = view;
   return Code::ok;
 }
 

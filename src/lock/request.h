@@ -46,8 +46,8 @@ struct Request {
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it
 };
 
-/// Makes the request by which a reader of a rwlock becomes its writer. The request is fair, because no other reader may
-/// get in while it waits.
+/// Makes the request by which a reader of an rwlock becomes its writer. The request is fair, because no other reader
+/// may get in while it waits.
 inline Request upgrade_of(Request request) noexcept {
   request.kind = HeldKind::rwlock;
   request.want = kAllButOwn;

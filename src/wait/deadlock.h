@@ -13,9 +13,9 @@
 //   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records are read once,
 //      and then a second time, when they still exist for the same waits. So from T until some time between the two
 //      readings, no task of the cycle did anything: none took a lock, and none released a lock.
-//   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a number of its own. A
-//      task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did neither
-//      after T. So it did so before, and task i + 1 held the lock at T.
+//   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a fencing token of its
+//      own. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did
+//      neither after T. So it did so before, and task i + 1 held the lock at T.
 //   3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
 //      the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
 //      that lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for

@@ -241,7 +241,7 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The number of the grant that the current call found. No other Lua code runs before it is read.
+-- The fencing token of the grant that the current call found. No other Lua code runs before it is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }

@@ -213,7 +213,7 @@ end
 -- Raises for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
-        error("bad call of new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
+        error("bad call to new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
     end
 end
 

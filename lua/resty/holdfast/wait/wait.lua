@@ -7,7 +7,7 @@
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches            only waits until the grant with the number in `watched` ends; lease, exptime, holder and fair
+--   watches            only waits until the grant with the token in `watched` ends; lease, exptime, holder and fair
 --                      are not used
 --   changes            waits until the version of the key is no longer `version`; nothing else is used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
