@@ -416,7 +416,7 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
     Shard& shard = segment.shard_of(its.hash);
     // A stripe that belongs to nobody yet is not touched, because it has no memory.
     const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
-    version = {segment.version_of(stripe), segment.stripe_number(its.hash), kExpiryNever};
+    version = {segment.settled_version_of(shard, stripe), segment.stripe_number(its.hash), kExpiryNever};
     return Code::ok;
   };
   return in_segment(load, Code::removed);
@@ -426,11 +426,11 @@ Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& o
   const EpochGuard inside;
   Version now;
   if (const Code code = this->version(key, now); code != Code::ok) return code;
-  if (now.number == version.number) return Code::unchanged;
+  if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;
   bool stale = false;
   const Code code = get_any(key, out, stale, false);
-  if (code == Code::ok || code == Code::buffer) now.end_ms = expiry_ms(out.expiry);
-  version = now;
+  if (code == Code::ok) now.end_ms = expiry_ms(out.expiry);
+  if (code == Code::ok || code == Code::not_found) version = now;
   return code;
 }
 

@@ -162,7 +162,9 @@ Code Dictionary::store_unless_changed(std::string_view key, Version& version, co
       code = finish(change.write(*desired, end, Evict::yes), change, effect);
     else if (change.exists())
       code = change.cut();
-    if (code == Code::ok) version.number = (before + stripe.version.load(kRelaxed) - word) & kVersionMask;
+    if (code == Code::ok)
+      version = {(before + stripe.version.load(kRelaxed) - word) & kVersionMask,
+                 segment.stripe_number(change.key().hash), desired != nullptr ? end : kExpiryNever};
     return code;
   };
   const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;

@@ -52,7 +52,10 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   const std::uint32_t old = position_.block;
   const EntryView old_view = old != 0 ? position_.view : EntryView{};
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
-  commit_value(*position_.link, block);
+  if (is_holdable(value.type))
+    commit(*position_.link, block);  // it replaces no live value
+  else
+    commit_value(*position_.link, block);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     discard(old, old_view);

@@ -83,8 +83,7 @@ class Stripes {
     stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);
     crash_order();
   }
-  // Release: pairs with the acquire load of a reader, who then finds the change. A repair contains changes of lists, so
-  // the word may be even already.
+  // Release: pairs with the acquire load of a reader, who then finds the change.
   static void end_change(Stripe& stripe) noexcept { commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1); }
 
  private:

@@ -24,7 +24,9 @@ void announce(const Stripe& stripe, Token self) noexcept {
 WatchState peek_version(const Watch& watch, LivenessCache& /*liveness*/, const WaiterId& waiter) noexcept {
   const auto& stripe = *static_cast<const Stripe*>(watch.fields);
   announce(stripe, waiter.self);
-  const bool same = watch.segment->version_of(stripe) == watch.grant && !watch.segment->retired();
+  const std::uint64_t version = watch.segment->version_of(stripe);
+  // The process that has left the version odd may have died after its commit, so the next step settles the version.
+  const bool same = version == watch.grant && is_settled_version(version) && !watch.segment->retired();
   return same ? WatchState::held : WatchState::granted;
 }
 
@@ -45,17 +47,18 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
     if (const Code opened = shard.open(Shard::Unopened::open); opened != Code::ok) return opened;
   }
   const Stripe& stripe = shard.stripes().of(its.short_hash());
-  announce(stripe, waiter.owner);
-  const std::uint64_t known = version.number;
-  version = {segment->version_of(stripe), segment->stripe_number(its.hash), kExpiryNever};
-  if (version.number != known) return Code::ok;
   blocked_by.watch.kind = &kVersionWatch;
   blocked_by.watch.fields = &stripe;
   blocked_by.watch.segment = segment;
   blocked_by.watch.shard = &shard;
-  blocked_by.watch.grant = known;
+  blocked_by.watch.grant = version.number;
+  // Keep the watch before comparing, because another thread of this process may receive the post for this waiter.
   keep_watched(waiter, blocked_by);
-  return Code::locked;
+  announce(stripe, waiter.owner);
+  const std::uint64_t now = segment->settled_version_of(shard, stripe);
+  if (now == version.number) return Code::locked;
+  version = {now, segment->stripe_number(its.hash), kExpiryNever};
+  return Code::ok;
 }
 
 }  // namespace
