@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/failpoint.h"
 
 namespace holdfast {
 
@@ -99,7 +100,9 @@ template <class T, class V>
     return commit(where, value);
   Stripe& stripe = stripes.of(hash);
   Stripes::begin_change(stripe);
+  HOLDFAST_FAILPOINT("version.odd");
   commit(where, value);
+  HOLDFAST_FAILPOINT("version.committed");
   Stripes::end_change(stripe);
 }
 

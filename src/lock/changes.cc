@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "dict/versions.h"
 #include "lock/blocking_waiter.h"
 #include "platform/platform.h"
@@ -54,6 +55,7 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   blocked_by.watch.grant = version.number;
   // Keep the watch before comparing, because another thread of this process may receive the post for this waiter.
   keep_watched(waiter, blocked_by);
+  HOLDFAST_FAILPOINT("watch.kept");
   announce(stripe, waiter.owner);
   const std::uint64_t now = segment->settled_version_of(shard, stripe);
   if (now == version.number) return Code::locked;

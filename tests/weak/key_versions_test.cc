@@ -177,7 +177,9 @@ TEST(weak_key_versions, the_sources_contain_the_modelled_lines) {
       {"src/base/atomic.h", "where.store(value, kRelease);"},
       {"src/dict/versions.h", "stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);"},
       {"src/dict/versions.h", "commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1);"},
-      {"src/dict/versions.h", "Stripes::begin_change(stripe);\ncommit(where, value);\nStripes::end_change(stripe);"},
+      {"src/dict/versions.h",
+       "Stripes::begin_change(stripe);\nHOLDFAST_FAILPOINT(\"version.odd\");\ncommit(where, value);\n"
+       "HOLDFAST_FAILPOINT(\"version.committed\");\nStripes::end_change(stripe);"},
       {"src/dict/segment.h", "stripe.version.load(kAcquire)) & kVersionMask;"},
       {"src/dict/versions.cc",
        "std::atomic_thread_fence(std::memory_order_seq_cst);\n"
@@ -186,7 +188,8 @@ TEST(weak_key_versions, the_sources_contain_the_modelled_lines) {
        "if ((stripe.watchers.load(kRelaxed) & bit) == 0) stripe.watchers.fetch_or(bit, kRelaxed);"},
       {"src/lock/changes.cc", "std::atomic_thread_fence(std::memory_order_seq_cst);\n}"},
       {"src/lock/changes.cc",
-       "announce(stripe, waiter.owner);\nconst std::uint64_t now = segment->settled_version_of(shard, stripe);"},
+       "announce(stripe, waiter.owner);\nconst std::uint64_t now = "
+       "segment->settled_version_of(shard, stripe);"},
   });
 }
 
