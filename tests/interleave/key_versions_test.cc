@@ -102,9 +102,7 @@ TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_
 
 // Fails if the version that is returned is read after the value.
 TEST_F(KeyVersions, a_value_that_changes_while_it_is_read_is_not_current) {
-  at_failpoint("read.found", [&] {
-    in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); });
-  });
+  at_failpoint("read.found", [&] { in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); }); });
   copy.number = 0;
   const Got seen = dict.get_changed("k", &copy);
   EXPECT_TRUE(seen == text("new") || !dict.is_current(copy)) << seen;

@@ -70,7 +70,8 @@ class Dict {
   explicit Dict(const std::string& name, const Options& options = {}) {
     const holdfast_options wanted{options.size, options.mutex,   options.life(),
                                   options.mode, options.cluster, options.largest};
-    status = (options.versions ? holdfast_open_with_versions : holdfast_open)(name.data(), name.size(), &wanted, &handle);
+    status =
+        (options.versions ? holdfast_open_with_versions : holdfast_open)(name.data(), name.size(), &wanted, &handle);
   }
 
   int set(std::string_view key, std::string_view value, double exptime = 0, std::uint32_t flags = 0) {

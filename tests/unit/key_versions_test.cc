@@ -1,5 +1,5 @@
 // Tests versions of keys: what changes them, how long a copy of a value is current, and who is woken by a change.
-// interleave/versions_test.cc kills processes in the middle of a change.
+// interleave/key_versions_test.cc kills processes in the middle of a change.
 #include "dict/versions.h"
 
 #include <gtest/gtest.h>
