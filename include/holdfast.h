@@ -414,7 +414,7 @@ HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size
                                       holdfast_version_of_key *version);
 /* [read] Returns the key's value and version, unless the version is still *version. To get the value in any case, set
  * version->number to 0. The value belongs to the version, or is newer. UNCHANGED (the value was not read), NOT_FOUND
- * (there is no value; *version is set), and the codes of holdfast_get, after which *version is set. */
+ * (there is no value), and the codes of holdfast_get. *version is set after OK and NOT_FOUND. */
 HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version, holdfast_value *value);
 /* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the

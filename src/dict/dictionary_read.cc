@@ -416,8 +416,9 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
     Shard& shard = segment.shard_of(its.hash);
     // A stripe that belongs to nobody yet is not touched, because it has no memory.
     const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
-    version.number = segment.version_of(stripe);
+    version.number = segment.settled_version_of(shard, stripe);
     version.stripe = segment.stripe_number(its.hash);
+    version.end_ms = kExpiryNever;
     return Code::ok;
   };
   return in_segment(load, Code::removed);
@@ -425,14 +426,13 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
 
 Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& out) noexcept {
   const EpochGuard inside;
-  Version now;
+  Version now{.deaths = version.deaths};
   if (const Code code = this->version(key, now); code != Code::ok) return code;
-  if (now.number == version.number) return Code::unchanged;
+  if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;
   bool stale = false;
   const Code code = get_any(key, out, stale, false);
-  version.number = now.number;
-  version.stripe = now.stripe;
-  version.end_ms = code == Code::ok || code == Code::buffer ? expiry_ms(out.expiry) : kExpiryNever;
+  if (code == Code::ok) now.end_ms = expiry_ms(out.expiry);
+  if (code == Code::ok || code == Code::not_found) version = now;
   return code;
 }
 

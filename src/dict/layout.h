@@ -55,7 +55,7 @@ struct DictionaryHeader {
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
   Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
-  std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
+  std::uint32_t shards_complement;  // ~(shards ^ stripes), constant: shows whether one of the two was overwritten
   std::uint32_t stripes;            // constant: the number of stripes of each shard; 0: keys have no versions
   alignas(64) Word64 sequence;      // last fencing token given out (dict/fencing.h)
   Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten

@@ -84,6 +84,12 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
     return ((traits_.seed >> 19 & ~std::uint64_t{1}) + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
+  /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
+  /// has died, repairs the shard. The result is odd only if that process is stopped or preempted.
+  std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
+    const std::uint64_t version = version_of(stripe);
+    return is_settled_version(version) ? version : settle(shard, stripe);
+  }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
   /// it returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES:
@@ -124,6 +130,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
+  [[gnu::cold]] std::uint64_t settle(Shard& shard, const Stripe& stripe) const noexcept;
   bool has_size(const DictionaryOptions& options) const noexcept;
   bool has_traits(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;

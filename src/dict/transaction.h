@@ -96,6 +96,9 @@ class Transaction {
 
  private:
   bool is_lock_settled() noexcept;
+  /// Commits a new entry, which replaces the key's entry or ends the chain.
+  void link(std::uint32_t block, EntryType type) const noexcept;
+  void link_with_version(std::uint32_t block, EntryType type) const noexcept;
   /// Releases the memory of an entry that was just cut from its chain.
   void discard(std::uint32_t block, const EntryView& view) noexcept;
   void take_over_found() noexcept;

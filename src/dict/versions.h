@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/failpoint.h"
 
 namespace holdfast {
 
@@ -83,8 +84,7 @@ class Stripes {
     stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);
     crash_order();
   }
-  // Release: pairs with the acquire load of a reader, who then finds the change. A repair contains changes of lists, so
-  // the word may be even already.
+  // Release: pairs with the acquire load of a reader, who then finds the change.
   static void end_change(Stripe& stripe) noexcept { commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1); }
 
  private:
@@ -100,7 +100,9 @@ template <class T, class V>
     return commit(where, value);
   Stripe& stripe = stripes.of(hash);
   Stripes::begin_change(stripe);
+  HOLDFAST_FAILPOINT("version.odd");
   commit(where, value);
+  HOLDFAST_FAILPOINT("version.committed");
   Stripes::end_change(stripe);
 }
 
