@@ -100,6 +100,13 @@ local function size_of(zone)
 end
 
 
+-- Returns the size that nginx.conf declares for a dictionary, or nil.
+function _M.declared_size(name)
+    local zone = find_zone(name)
+    return zone and not ffi_istype(handle_type, rawget(zone, 1)) and size_of(zone) or nil
+end
+
+
 -- Returns whether this is init_by_lua: nginx has not forked its workers yet, and often runs as a different user.
 local function is_before_workers()
     local get_phase = field(ngx, "get_phase")
@@ -316,6 +323,7 @@ function _M.find(name)
 end
 
 
-_M.attach, _M.keep_values, _M.remember, _M.shared = attach, keep_values, remember, shared
+_M.attach, _M.is_before_workers, _M.keep_values = attach, is_before_workers, keep_values
+_M.remember, _M.shared = remember, shared
 
 return _M
