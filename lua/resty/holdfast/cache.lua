@@ -319,18 +319,13 @@ local function load_and_store(self, key, opts, lock, loader, ...)
 end
 
 
--- Runs with the lock. `seen`: the flags of the error, and `number`: the version of the value (0: none), before that.
--- Returns true, value, err, hit level.
-local function load_locked(self, key, opts, seen, number, lock, loader, ...)
+-- Runs with the lock. `number`: the version of the value that is to be replaced, or 0. Returns true, value, err, hit level.
+local function load_locked(self, key, opts, number, lock, loader, ...)
     local entry, err = look(self, key, opts)
     if err then
         return true, nil, err
     elseif entry and not entry[STALE] and entry[NUMBER] ~= number then
         return true, entry[VALUE], nil, 2
-    end
-    local text, flags = entries.read_error(self, key)
-    if text and flags ~= seen then
-        return true, nil, text
     end
     return true, load_and_store(self, key, opts, lock, loader, ...)
 end
@@ -370,8 +365,7 @@ local function load(self, key, opts, loader, ...)
     end
     local deadline = C.holdfast_now() + lock.timeout
     while true do
-        local done, value, why, level = lock:with(lock_key, NO_WAIT, load_locked, self, key, opts, seen, 0, lock, loader,
-                                                  ...)
+        local done, value, why, level = lock:with(lock_key, NO_WAIT, load_locked, self, key, opts, 0, lock, loader, ...)
         if done then
             return value, why, level
         elseif value == "timeout" then
@@ -405,8 +399,8 @@ local function refresh(self, key, opts, number, loader, ...)
     local lock = resty_lock:new(self.dict, setting(self, opts, "resty_lock_opts"))
     local arguments, count = { ... }, select("#", ...)
     local function run()
-        local done, value, err, level = lock:with(self.lock_prefix .. key, NO_WAIT, load_locked, self, key, opts, seen,
-                                                  number, lock, loader, unpack(arguments, 1, count))
+        local done, value, err, level = lock:with(self.lock_prefix .. key, NO_WAIT, load_locked, self, key, opts, number,
+                                                  lock, loader, unpack(arguments, 1, count))
         self.refreshing[key] = nil
         return done and value, err, done and level
     end
@@ -496,11 +490,11 @@ function _M.set(self, key, opts, value)
                                setting(self, opts, "stale_ttl"), 0, list)
     if err then
         return nil, err
-    elseif entry ~= true then
-        err = serialize(self, opts, entry)
-        if err then
-            return nil, err
-        end
+    end
+    err = serialize(self, opts, entry)
+    if err then
+        return nil, err
+    elseif entry[NUMBER] then
         put(self, key, entry)
     end
     return true

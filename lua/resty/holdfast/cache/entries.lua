@@ -218,8 +218,8 @@ end
 
 
 -- Stores a value. `holder`: the lock of the load. `list`: the result of read_tags(). Times are in seconds; a ttl of 0
--- means that the value never expires. Returns an entry for level 1, or true if there is none. If the value does not fit,
--- the entry is valid nevertheless, and "no memory" follows. Returns nil if the lock was lost; nil and the reason.
+-- means that the value never expires. Returns an entry, without a version if the value has changed since. If it does not
+-- fit, level 1 can have the entry nevertheless, and "no memory" follows. Returns nil if the lock was lost; nil and the reason.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000) + 2 ^ 17 * pack(load * 1000)
@@ -266,7 +266,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         C.holdfast_get_changed(handle, full, #full, version, enter_value())
         leave()
         if version[0].number ~= known then
-            return true
+            return { value }
         end
         ends = tonumber(version[0]["end"])
     elseif code == NO_MEMORY or code == TOO_LARGE then
@@ -277,7 +277,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     end
     local guards = list and check_tags(cache, list)
     if list and not guards then
-        return true, err
+        return { value }, err
     end
     return make_entry(value, known, stripe, ends, guards, flags, 0), err
 end
