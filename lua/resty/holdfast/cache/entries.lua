@@ -1,10 +1,10 @@
--- The entries of a cache in its dictionary. The value of KEY in the cache NAME has the key "NAME:KEY". The lock of its
--- load is "!NAME:KEY", the error of its last load is "?NAME:KEY", and the generation of a tag is "#NAME:TAG".
+-- Level 2 of a cache: its entries in the dictionary. The value of KEY in the cache NAME has the key "NAME:KEY". The
+-- lock of its load is "!NAME:KEY", the error of its last load "?NAME:KEY", and the generation of a tag "#NAME:TAG".
 --
--- The flags of a value contain its kind (2 bits), how long it may be served after it became stale, and how long its load
--- took (15 bits each). So a value without tags is stored as it is. A value with tags is stored in a table, with each tag
--- and the generation that the tag had before the load. A tag that is purged or evicted gets a generation that it never
--- had, because a version only grows, by 2 with each change.
+-- The flags of a value contain its kind (2 bits), how long it may be served after it became stale, and how long its
+-- load took (15 bits each). So a value without tags is stored as it is. A value with tags is stored in a table, with
+-- each tag and the generation that the tag had before the load. A tag that is purged or evicted gets a generation that
+-- it never had, because a version only grows, by 2 with each change.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -13,7 +13,8 @@ local tables = require "resty.holdfast.dictionary.tables"
 
 local C, reason, scalar = core.C, core.reason, checks.scalar
 local bytes_of, read_value = tables.bytes_of, tables.read_value
-local current, enter_int, enter_value, grow, leave = core.current, core.enter_int, core.enter_value, core.grow, core.leave
+local current, enter_int, enter_value = core.current, core.enter_int, core.enter_value
+local grow, leave = core.grow, core.leave
 local floor, frexp, ldexp, log, min, random = math.floor, math.frexp, math.ldexp, math.log, math.min, math.random
 local tonumber, type = tonumber, type
 
@@ -21,7 +22,7 @@ local BUFFER, DIFFERS, NO_MEMORY, NOT_FOUND = core.BUFFER, core.DIFFERS, core.NO
 local OK, TABLE, TOO_LARGE = core.OK, core.TABLE, core.TOO_LARGE
 
 -- The elements of an entry of level 1. An array takes less time to read than a table with fields.
-local VALUE, NUMBER, STRIPE, ENDS, GUARDS, STALE, EARLY = 1, 2, 3, 4, 5, 6, 7
+local ENDS, STALE, EARLY = 4, 6, 7
 
 local PLAIN, NIL, TAGGED, GONE = 0, 1, 2, 3
 
@@ -31,7 +32,7 @@ local GONE_FOR = 0.001
 -- The version for the current call. No other Lua code runs before it is read.
 local version = ffi.new("holdfast_version_of_key[1]")
 
-local _M = {}
+local _M = { VALUE = 1, NUMBER = 2, STRIPE = 3, ENDS = ENDS, GUARDS = 5, STALE = STALE, EARLY = EARLY }
 
 
 -- Packs a time of at most 12 days into 15 bits: 10 of a fraction, 5 of an exponent. It becomes at most 0.2 % shorter.
@@ -87,8 +88,8 @@ local function generation(cache, tag)
 end
 
 
--- Returns a table with the tags (nil, a string or an array) and their generations; nil and the reason. Gives generations
--- to tags that have none.
+-- Returns a table with the tags (nil, a string or an array) and their generations; nil and the reason. Gives
+-- generations to tags that have none.
 function _M.read_tags(cache, tags)
     if not tags then
         return nil
@@ -133,12 +134,24 @@ function _M.purge_tag(cache, tag)
 end
 
 
--- Returns an entry for level 1: a copy of the value, the number and the stripe of its version, the time at which it
--- ends, the versions of its tags or nil, and whether it is stale, or to be loaded before it is. `ends` is when the
--- dictionary's value ends.
+-- Returns whether the cache has a value, the value, and the versions of its tags or nil.
+local function decode(cache, kind, value)
+    if kind == TAGGED then
+        local guards = check_tags(cache, value)
+        return guards ~= nil, value.value, guards
+    end
+    if kind == NIL then
+        return true, nil
+    end
+    return kind == PLAIN, value
+end
+
+
+-- Returns an entry for level 1, which is a copy of the value. `ends` is when the dictionary's value ends. The entry
+-- also says whether the value is stale, or is to be loaded early.
 --
--- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). The draw is made once per copy,
--- and decides when the copy ends; so a hit needs no draw.
+-- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). The draw is made once for each
+-- copy and decides when the copy ends, so a hit needs no draw.
 local function make_entry(value, number, stripe, ends, guards, flags, early)
     local entry = { value, number, stripe, ends, guards, false, false }
     local _, stale, load = parts_of(flags)
@@ -170,15 +183,10 @@ function _M.read(cache, key, early)
     elseif code ~= OK or err then
         return nil, err or reason(code)
     end
-    local kind, guards = flags % 4, nil
-    if kind == TAGGED then
-        guards = check_tags(cache, value)
-        value = value.value
-    end
-    if kind == GONE or kind == TAGGED and not guards then
+    local exists, guards
+    exists, value, guards = decode(cache, flags % 4, value)
+    if not exists then
         return nil
-    elseif kind == NIL then
-        value = nil
     end
     return make_entry(value, number, stripe, ends, guards, flags, early)
 end
@@ -194,16 +202,10 @@ function _M.peek(cache, key)
         return nil, value == nil and flags or err ~= "not found" and err or nil
     end
     local kind, stale = parts_of(flags or 0)
-    if kind == TAGGED then
-        value = check_tags(cache, value) and value
-        if not value then
-            return nil
-        end
-        value = value.value
-    elseif kind == GONE then
+    local exists
+    exists, value = decode(cache, kind, value)
+    if not exists then
         return nil
-    elseif kind == NIL then
-        value = nil
     end
     return left == 0 and 0 or left - stale / 1000, nil, value
 end
@@ -217,12 +219,14 @@ local function break_load(cache, key)
 end
 
 
--- Stores a value. `holder`: the lock of the load. `list`: the result of read_tags(). Times are in seconds; a ttl of 0
--- means that the value never expires. Returns an entry, without a version if the value has changed since. If it does not
--- fit, level 1 can have the entry nevertheless, and "no memory" follows. Returns nil if the lock was lost; nil and the reason.
+-- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
+-- a ttl of 0 means that the value never expires. Returns an entry for level 1, without a version if the value has
+-- changed since; nil if the load has lost its lock; nil and why it can never be stored. If it cannot be stored now, the
+-- reason follows the entry. If the value does not fit into the dictionary, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
-    local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000) + 2 ^ 17 * pack(load * 1000)
+    local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
+                  + 2 ^ 17 * pack(load * 1000)
     local _, stale = parts_of(flags)
     local exptime = ttl > 0 and ttl + stale / 1000 or 0
     local kept = value
@@ -260,7 +264,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         break_load(cache, key)  -- one that began in the meantime
     end
     known = tonumber(version[0].number)
-    local stripe, ends, err = version[0].stripe, 0, nil
+    local stripe, ends, err = version[0].stripe
     if code == OK then
         version[0].number = 0
         C.holdfast_get_changed(handle, full, #full, version, enter_value())
@@ -271,9 +275,9 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         ends = tonumber(version[0]["end"])
     elseif code == NO_MEMORY or code == TOO_LARGE then
         err = reason(code)
-        ends = ttl > 0 and C.holdfast_now() * 1000 + exptime * 1000 or 0
+        ends = ttl > 0 and (C.holdfast_now() + exptime) * 1000 or 0
     else
-        return nil, reason(code)
+        return { value }, reason(code)
     end
     local guards = list and check_tags(cache, list)
     if list and not guards then
@@ -283,8 +287,8 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
 end
 
 
--- Deletes the value. A load that is under way compares versions, and the version of a value that does not exist does not
--- change when it is deleted. So such a value is stored before it expires.
+-- Deletes the value. A load that is under way compares versions, and the version of a value that does not exist does
+-- not change when it is deleted. So such a value is stored before it expires.
 function _M.delete(cache, key)
     local was_loading = break_load(cache, key)
     local full = cache.prefix .. key
