@@ -122,6 +122,19 @@ local function give_up(cache, key, opts, why, loader, ...)
 end
 
 
+-- Waits until the holder no longer has the lock. Returns whether it has; false and the reason. nginx wants an error
+-- where a phase cannot wait, but here the value may still be had in another way.
+local function wait(cache, lock, lock_key, deadline)
+    local asked, host, refusal = pcall(hosts.current, lock.settings.block)
+    if not asked or not host then
+        return false, asked and refusal or "cannot wait here: " .. tostring(host)
+    end
+    cache.counts.waits = cache.counts.waits + 1
+    local elapsed, err = lock:wait(lock_key, { timeout = max(deadline - C.holdfast_now(), 0) })
+    return elapsed, err
+end
+
+
 -- Loads a value that is in no level. Returns value, err, hit level.
 function _M.load(cache, key, opts, loader, ...)
     local text, seen = entries.read_error(cache, key)
@@ -140,8 +153,7 @@ function _M.load(cache, key, opts, loader, ...)
         if done then
             return value, why, level
         elseif value == "timeout" then
-            cache.counts.waits = cache.counts.waits + 1
-            done, value = lock:wait(lock_key, { timeout = max(deadline - C.holdfast_now(), 0) })
+            done, value = wait(cache, lock, lock_key, deadline)
         end
         if not done then
             return give_up(cache, key, opts, value, loader, ...)
