@@ -1,6 +1,6 @@
--- Level 3 of a cache: loads, each with the lock of its key. Those who wait watch the grant, so they all continue when
--- it ends, however it ends. They then find the value, or the error if the load ended with one; otherwise one of them
--- loads.
+-- Level 3 of a cache: loads, each with the lock of its key. Waiters watch the grant of the lock, so all of them
+-- continue when it ends, however it ends. They then find the value, or the error if the load ended with one. Otherwise
+-- one of them loads.
 
 local copies = require "resty.holdfast.cache.copies"
 local core = require "resty.holdfast.core"
@@ -123,7 +123,7 @@ end
 
 
 -- Waits until the holder no longer has the lock. Returns whether it has; false and the reason. nginx wants an error
--- where a phase cannot wait, but here the value may still be had in another way.
+-- where a phase cannot wait, but on_timeout decides here.
 local function wait(cache, lock, lock_key, deadline)
     local asked, host, refusal = pcall(hosts.current, lock.settings.block)
     if not asked or not host then
