@@ -73,6 +73,19 @@ describe("a cache in nginx", function ()
         assert.equal("value nil 3 3145728", (here:get("/get")))
     end)
 
+    it("a copy ends when its value does, and when another process sets the value", function ()
+        local here = start { ["/get"] = [[
+            cache:set("short", { ttl = 0.05 }, 1)
+            local before = select(3, cache:get("short"))
+            ngx.sleep(0.06)
+            ngx.print(before, (select(3, cache:get("short"))), (cache:get("long")), (select(3, cache:get("long"))))
+        ]] }
+        for i = 1, 5 do
+            mine:set("long", nil, i)
+            assert.equal("1-1" .. i .. "1", (here:get("/get")))
+        end
+    end)
+
     it("a stale value is served at once, and loaded by a timer", function ()
         local here = start { ["/get"] = [[
             local value, _, level = cache:get("key", { ttl = 0.05, stale_ttl = 60 }, load, "new", 0.05)

@@ -29,6 +29,10 @@ local STALE, EARLY = entries.STALE, entries.EARLY
 -- prime, because a program may read its keys in turn. Benchmark: cache, hit.
 local TOUCH_EVERY = 1009
 
+-- In nginx, a hit compares the clock of the event loop itself, which saves a third of its time. If the loop has stopped
+-- for more than a minute, the library uses another clock, and so does every hit that is a use.
+local loop_ms = registry.loop_ms
+
 local _M = { _VERSION = core.version, each_bulk_res = bulk.each_bulk_res, get_bulk = bulk.get_bulk,
              new_bulk = bulk.new_bulk }
 _M.__index = _M
@@ -142,7 +146,9 @@ end
 -- 4 (the value is stale), or -1 (there is none, and no loader). Returns nil and the loader's or another error.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
-    if entry and C.holdfast_is_current(self.handle, entry[NUMBER], entry[STRIPE], entry[ENDS]) == 1
+    local ends = entry and entry[ENDS]
+    if entry and C.holdfast_is_current(self.handle, entry[NUMBER], entry[STRIPE], loop_ms and 0 or ends) == 1
+       and (not loop_ms or ends == 0 or loop_ms[0] < ends)
        and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
         local left = self.left[0] - 1
         self.left[0] = left

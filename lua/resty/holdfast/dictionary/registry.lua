@@ -21,9 +21,11 @@ local _M = {}
 
 -- In nginx, values expire by the clock of the event loop, like those of ngx.shared and like timers; elsewhere by the
 -- system's clock. The symbol does not exist outside nginx. Before nginx 1.13.10 it is a different clock, which the
--- library refuses.
+-- library refuses. `loop_ms` is the clock of the event loop in milliseconds, or nil.
 pcall(function ()
-    C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec)
+    if C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec) == OK then
+        _M.loop_ms = ffi.cast("const volatile int64_t *", ffi.C.holdfast_nginx_msec)
+    end
 end)
 
 -- --- methods ---
