@@ -405,6 +405,7 @@ HOLDFAST_API int holdfast_open_with_versions(const char *name, size_t length, co
 typedef struct holdfast_version_of_key {
   int64_t number;  /* the version; odd while a process is changing the value; 0: unknown                 */
   uint32_t stripe; /* for holdfast_is_current                                                            */
+  int32_t deaths;  /* for the two calls that wait; not 0: the death of a process also ends the wait      */
   int64_t end;     /* for holdfast_is_current; after holdfast_get_changed: when the value expires        */
 } holdfast_version_of_key;
 
@@ -428,8 +429,9 @@ HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *
                                                int *forcible);
 /* [wait] Waits until the version is no longer *version, and sets it to the new version. With a timeout of 0 or less,
  * only compares; with more than 1e10, waits without limit. A change by any process wakes all who wait for it. After a
- * process has died in the middle of a change, they continue within half a second. UNCHANGED (the timeout is over),
- * NO_MEMORY, INVALID (also timeout). */
+ * process has died in the middle of a change, they continue within half a second. If version->deaths is not 0, the wait
+ * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then may
+ * also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
 HOLDFAST_API int holdfast_wait_for_change(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
                                           holdfast_version_of_key *version);
 
@@ -763,7 +765,9 @@ HOLDFAST_API uint32_t holdfast_task_ids(void);
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
   HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
-  HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_EVERYTHING = 2, /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps the very lock for which it waits; */
+                                 /* this is DEADLOCK, too                                   */
 } holdfast_holds;
 
 typedef struct holdfast_wait {

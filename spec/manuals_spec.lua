@@ -9,6 +9,7 @@ local MANUALS = {
     ["docs/resty.shdict.md"] = "resty.shdict",
     ["docs/resty.holdfast.cache.md"] = "resty.holdfast.cache",
     ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
+    ["docs/resty.holdfast.events.md"] = "resty.holdfast.events",
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
 }
 

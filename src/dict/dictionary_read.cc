@@ -416,7 +416,8 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
     Shard& shard = segment.shard_of(its.hash);
     // A stripe that belongs to nobody yet is not touched, because it has no memory.
     const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
-    version = {segment.version_of(stripe), segment.stripe_number(its.hash), kExpiryNever};
+    version.number = segment.version_of(stripe);
+    version.stripe = segment.stripe_number(its.hash);
     return Code::ok;
   };
   return in_segment(load, Code::removed);
@@ -429,8 +430,9 @@ Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& o
   if (now.number == version.number) return Code::unchanged;
   bool stale = false;
   const Code code = get_any(key, out, stale, false);
-  if (code == Code::ok || code == Code::buffer) now.end_ms = expiry_ms(out.expiry);
-  version = now;
+  version.number = now.number;
+  version.stripe = now.stripe;
+  version.end_ms = code == Code::ok || code == Code::buffer ? expiry_ms(out.expiry) : kExpiryNever;
   return code;
 }
 

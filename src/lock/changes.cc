@@ -47,13 +47,16 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   const Stripe& stripe = shard.stripes().of(its.short_hash());
   announce(stripe, waiter.owner);
   const std::uint64_t known = version.number;
-  version = {segment->version_of(stripe), segment->stripe_number(its.hash), kExpiryNever};
-  if (version.number != known) return Code::ok;
+  version.number = segment->version_of(stripe);
+  version.stripe = segment->stripe_number(its.hash);
+  // A wait that deaths end has only one step, because the second step does not know its reason.
+  if (version.number != known || (version.deaths && !waiter.is_new)) return Code::ok;
   blocked_by.watch.kind = &kVersionWatch;
   blocked_by.watch.fields = &stripe;
   blocked_by.watch.segment = segment;
   blocked_by.watch.shard = &shard;
   blocked_by.watch.grant = known;
+  blocked_by.watch.deaths = version.deaths;
   keep_watched(waiter, blocked_by);
   return Code::locked;
 }
