@@ -234,7 +234,8 @@ describe("cache", function ()
             assert.matches("error object is a table", (select(2, one:get("key", nil, function () error {} end)):gsub(
                            "table: 0x%x+", "error object is a table")))
             assert.is_nil(dict:holder("!spec:key"))
-            assert.equal("5", (select(2, one:get("key", nil, load, nil, 5))))
+            assert.same(pack("value", "5"), { n = 2, unpack({ one:get("key", nil, load, "value", 5) }, 1, 2) })
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
 
         it("a loader that asks for its own value is told at once", function ()

@@ -26,7 +26,7 @@ local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entri
 local STALE, EARLY = entries.STALE, entries.EARLY
 
 -- Every such hit of level 1 is also a use of the value in the dictionary, which does not evict it then. The number is
--- prime, because a program may read its keys in turn. Benchmark: cache, hit.
+-- prime, because a program may read its keys in turn. No benchmark covers it.
 local TOUCH_EVERY = 1009
 
 -- In nginx, a hit compares the clock of the event loop itself, which saves a third of its time. If the loop has stopped
@@ -143,7 +143,8 @@ end
 
 
 -- get(key [, opts [, loader, ...]]) returns the value, nil, and the level that had it: 1, 2, 3 (the loader was called),
--- 4 (the value is stale), or -1 (there is none, and no loader). Returns nil and the loader's or another error.
+-- 4 (the value is stale), or -1 (there is none, and no loader). Returns nil and the loader's or another error; the
+-- caller whose loader failed also gets the loader's value.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
     local ends = entry and entry[ENDS]

@@ -9,6 +9,7 @@
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local loop_ms = require("resty.holdfast.dictionary.registry").loop_ms
 local tables = require "resty.holdfast.dictionary.tables"
 
 local C, reason, scalar = core.C, core.reason, checks.scalar
@@ -50,6 +51,12 @@ end
 -- Returns the kind of a value, and two times in milliseconds: how long it may be stale, how long its load took.
 local function parts_of(flags)
     return flags % 4, unpack_ms(floor(flags / 4) % 2 ^ 15), unpack_ms(floor(flags / 2 ^ 17))
+end
+
+
+-- Returns the time by which values end, in milliseconds.
+local function now()
+    return loop_ms and tonumber(loop_ms[0]) or C.holdfast_now() * 1000
 end
 
 
@@ -156,12 +163,12 @@ local function make_entry(value, number, stripe, ends, guards, flags, early)
     local entry = { value, number, stripe, ends, guards, false, false }
     local _, stale, load = parts_of(flags)
     if ends > 0 and stale + load > 0 then
-        local now = C.holdfast_now() * 1000
+        local time = now()
         entry[ENDS] = ends - stale
-        entry[STALE] = stale > 0 and now >= entry[ENDS]
+        entry[STALE] = stale > 0 and time >= entry[ENDS]
         local draw = entry[ENDS] + load * early * log(1 - random())
-        entry[EARLY] = now >= draw
-        entry[ENDS] = now < draw and draw or entry[ENDS]
+        entry[EARLY] = time >= draw
+        entry[ENDS] = time < draw and draw or entry[ENDS]
     end
     return entry
 end
@@ -275,7 +282,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         ends = tonumber(version[0]["end"])
     elseif code == NO_MEMORY or code == TOO_LARGE then
         err = reason(code)
-        ends = ttl > 0 and (C.holdfast_now() + exptime) * 1000 or 0
+        ends = ttl > 0 and now() + exptime * 1000 or 0
     else
         return { value }, reason(code)
     end

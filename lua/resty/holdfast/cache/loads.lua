@@ -20,7 +20,8 @@ local traceback, type, unpack, xpcall = debug.traceback, type, unpack, xpcall
 local VALUE, NUMBER, STALE = entries.VALUE, entries.NUMBER, entries.STALE
 
 local NO_WAIT = { timeout = 0 }
--- A refresh that has not ended after this many seconds may be started again by the same Lua state.
+-- A refresh that has not ended after this many seconds may be started again by the same Lua state. No benchmark covers
+-- it.
 local REFRESH_AGAIN = 1
 
 local ngx = program.is_nginx and require "ngx"
@@ -46,7 +47,7 @@ local function call(cache, loader, ...)
     end
     if err ~= nil then
         cache.counts.load_errors = cache.counts.load_errors + 1
-        return nil, tostring(err)
+        return value, tostring(err)
     end
     return value, nil, type(ttl) == "number" and ttl or nil
 end
@@ -73,7 +74,7 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
     end
     if err and not entry then
         entries.store_error(cache, key, err, lock, option(cache, opts, "error_ttl"))
-        return nil, err
+        return entry == false and value or nil, err
     elseif err then
         cache.counts.not_stored = cache.counts.not_stored + 1
     elseif not entry then  -- the lock was lost
