@@ -22,7 +22,9 @@ local function put(cache, key, entry)
         cache.count = cache.count + 1
     end
     cache.young[key] = entry
-    cache.old[key] = nil
+    if cache.old[key] then  -- otherwise the assignment would add the key
+        cache.old[key] = nil
+    end
 end
 _M.put = put
 
