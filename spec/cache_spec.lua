@@ -401,6 +401,20 @@ describe("cache", function ()
             assert.equal(2, calls)
         end)
 
+        it("a load that is renewed takes as long as it takes", function ()
+            local opts = { resty_lock_opts = { exptime = 0.05, renew = true } }
+            tasks.run(function ()
+                scheduler.spawn(function ()
+                    one:get("key", opts, function () scheduler.sleep(0.3) return load("slow") end)
+                end)
+                scheduler.sleep(0.01)
+                assert.same(pack("slow", nil, 2), pack(other:get("key", opts, load, "fast")))
+            end)
+            assert.equal(1, calls)
+            local _, err = one:get("other", opts, load, 1)
+            assert.matches("^could not acquire callback lock: cannot renew here: ", err)
+        end)
+
         it("on_timeout says what happens if a load takes longer than the wait", function ()
             for way, expected in pairs {
                 error = pack(nil, "could not acquire callback lock: timeout"),

@@ -14,8 +14,9 @@ local vacate = require("resty.holdfast.lock.with").vacate
 
 local C, keep, look, quote = core.C, copies.keep, copies.look, core.quote
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
-local co_running, max, pcall, select, tostring = coroutine.running, math.max, pcall, select, tostring
-local traceback, type, unpack, xpcall = debug.traceback, type, unpack, xpcall
+local co_running, max, pcall, select = coroutine.running, math.max, pcall, select
+local setmetatable, tostring, traceback, type = setmetatable, tostring, debug.traceback, type
+local unpack, xpcall = unpack, xpcall
 
 local VALUE, NUMBER, STALE = entries.VALUE, entries.NUMBER, entries.STALE
 
@@ -26,8 +27,9 @@ local REFRESH_AGAIN = 1
 
 local ngx = program.is_nginx and require "ngx"
 
--- The loads of this Lua state, by dictionary and lock. A load whose coroutine is gone has lost its lock.
-local loading = {}
+-- The loads of this Lua state, by dictionary and lock. A load whose coroutine is gone has lost its lock, and is
+-- collected.
+local loading = setmetatable({}, { __mode = "v" })
 
 local _M = {}
 
@@ -60,11 +62,14 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
         return nil, err
     end
     local id = cache.shm .. cache.lock_prefix .. key
-    loading[id] = { co = co_running() or true, lock = lock }
+    local this = { co = co_running() or true, lock = lock }
+    loading[id] = this
     local start = C.holdfast_now()
     local value, ttl
     value, err, ttl = call(cache, loader, ...)
-    loading[id] = nil
+    if loading[id] == this then
+        loading[id] = nil
+    end
     local entry = not err and { value }
     if entry and not (ttl and ttl < 0) then
         ttl = ttl or option(cache, opts, value == nil and "neg_ttl" or "ttl")
