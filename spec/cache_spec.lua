@@ -91,11 +91,12 @@ describe("cache", function ()
     end)
 
     it("keeps nil for neg_ttl, also if the loader returns nothing", function ()
-        assert.same(pack(nil, nil, 3), pack(one:get("key", { neg_ttl = 0.05 }, load)))
+        assert.same(pack(nil, nil, 3), pack(one:get("key", { neg_ttl = 50 }, load)))
         assert.same(pack(nil, nil, 1), pack(one:get("key", nil, load, 1)))
         assert.same(pack(nil, nil, 2), pack(other:get("key", nil, load, 1)))
-        sleep(0.06)
-        assert.same(pack(1, nil, 3), pack(other:get("key", nil, load, 1)))
+        one:get("short", { neg_ttl = 0.02 }, load)
+        sleep(0.03)
+        assert.same(pack(1, nil, 3), pack(one:get("short", nil, load, 1)))
     end)
 
     it("ends values in all levels after ttl, which the loader may choose", function ()
@@ -314,18 +315,24 @@ describe("cache", function ()
             it(case[1] .. " during a load makes the load's value void", function ()
                 for _, before in ipairs { false, "stored" } do
                     dict:flush_all()
+                    if before then
+                        one:set("key", { ttl = 0.01 }, before)
+                        sleep(0.02)
+                    end
+                    local changed
                     tasks.run(function ()
-                        scheduler.spawn(function ()
-                            if before then
-                                one:set("key", { ttl = 0.01 }, before)
-                                scheduler.sleep(0.02)
-                            end
-                            one:get("key", nil, function () scheduler.sleep(0.05) return "old" end)
+                        local task = scheduler.spawn(function ()
+                            one:get("key", nil, function ()
+                                while not changed do scheduler.sleep(0.001) end
+                                return "old"
+                            end)
                             assert.equal(case[2], (one:get("key")))
                         end)
-                        scheduler.sleep(0.04)
+                        scheduler.sleep(0.01)
                         assert.is_true((other[case[1]](other, "key", nil, case[2])))
                         assert.equal(case[2], (other:get("key")))
+                        changed = true
+                        assert(task:join())
                     end)
                     assert.equal(case[2], (other:get("key")))
                 end
@@ -374,12 +381,17 @@ describe("cache", function ()
 
         it("purge during a load makes the load's value void, for a tag and for all", function ()
             for _, tag in ipairs { "tag", false } do
+                local purged
                 tasks.run(function ()
                     scheduler.spawn(function ()
-                        one:get("key", { tags = "tag" }, function () scheduler.sleep(0.04) return "old" end)
+                        one:get("key", { tags = "tag" }, function ()
+                            while not purged do scheduler.sleep(0.001) end
+                            return "old"
+                        end)
                     end)
-                    scheduler.sleep(0.02)
+                    scheduler.sleep(0.01)
                     assert.is_true((other:purge(tag or nil)))
+                    purged = true
                 end)
                 assert.same(pack(nil, nil, -1), pack(other:get("key")))
                 assert.same(pack(nil, nil, -1), pack(one:get("key")))
@@ -388,13 +400,17 @@ describe("cache", function ()
 
         it("a load that takes longer than its lock is followed by another, and stores nothing", function ()
             local opts = { resty_lock_opts = { exptime = 0.05 } }
-            local level
+            local level, over
             tasks.run(function ()
                 scheduler.spawn(function ()
-                    level = select(3, one:get("key", opts, function () scheduler.sleep(0.2) return load("slow") end))
+                    level = select(3, one:get("key", opts, function ()
+                        while not over do scheduler.sleep(0.01) end
+                        return load("slow")
+                    end))
                 end)
                 scheduler.sleep(0.01)
                 assert.same(pack("fast", nil, 3), pack(other:get("key", opts, load, "fast")))
+                over = true
             end)
             assert.equal(2, level)
             assert.equal("fast", (one:get("key")))
@@ -402,15 +418,19 @@ describe("cache", function ()
         end)
 
         it("a load that is renewed takes as long as it takes", function ()
-            local opts = { resty_lock_opts = { exptime = 0.05, renew = true } }
-            tasks.run(function ()
-                scheduler.spawn(function ()
-                    one:get("key", opts, function () scheduler.sleep(0.3) return load("slow") end)
+            local opts = { resty_lock_opts = { exptime = 0.2, renew = true } }
+            expect.in_time(function ()
+                calls = 0
+                one:delete("key")
+                tasks.run(function ()
+                    scheduler.spawn(function ()
+                        one:get("key", opts, function () scheduler.sleep(0.5) return load("slow") end)
+                    end)
+                    scheduler.sleep(0.01)
+                    other:get("key", opts, load, "fast")
                 end)
-                scheduler.sleep(0.01)
-                assert.same(pack("slow", nil, 2), pack(other:get("key", opts, load, "fast")))
+                return calls == 1 and one:get("key") == "slow"
             end)
-            assert.equal(1, calls)
             local _, err = one:get("other", opts, load, 1)
             assert.matches("^could not acquire callback lock: cannot renew here: ", err)
         end)
@@ -424,11 +444,18 @@ describe("cache", function ()
                 dict:flush_all()
                 one:set("key", { ttl = 0.001 }, "expired")
                 sleep(0.01)
+                local over
                 tasks.run(function ()
-                    scheduler.spawn(function () one:get("key", nil, function () scheduler.sleep(0.1) return 1 end) end)
+                    scheduler.spawn(function ()
+                        one:get("key", nil, function ()
+                            while not over do scheduler.sleep(0.01) end
+                            return 1
+                        end)
+                    end)
                     scheduler.sleep(0)
                     local opts = { on_timeout = way, resty_lock_opts = { timeout = 0.02 } }
                     assert.same(expected, pack(other:get("key", opts, load, "mine")))
+                    over = true
                 end)
                 assert.equal(1, (other:get("key")))
             end
