@@ -438,9 +438,10 @@ Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& o
 
 bool Dictionary::is_current(const Version& version) noexcept {
   const auto compare = [&](Segment& segment) {
-    const std::uint32_t each = segment.geometry().stripes();
-    if (!segment.has_versions() || version.stripe / each >= segment.geometry().shards) return false;
-    Shard& shard = segment.shard_at(version.stripe / each);
+    if (!segment.has_versions()) return false;
+    const std::uint32_t index = segment.shard_of_stripe(version.stripe);
+    if (index >= segment.geometry().shards) return false;
+    Shard& shard = segment.shard_at(index);
     const Stripe& stripe = shard.open_if_used() ? segment.stripe_at(version.stripe) : kUnusedStripe;
     return is_settled_version(version.number) && segment.version_of(stripe) == version.number &&
            (version.end_ms == kExpiryNever || !value_passed(version.end_ms));
