@@ -127,8 +127,9 @@ typedef enum holdfast_code {
   HOLDFAST_DIFFERS = 19,      /* cas: the value is a different one                              */
   HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
   HOLDFAST_ELSEWHERE = 21,    /* another machine of the cluster may have the lock               */
-  HOLDFAST_UNSUPPORTED = 22,  /* not available in a cluster's dictionary                        */
-  HOLDFAST_UNAVAILABLE = 23   /* no agent, or it cannot reach the store; see holdfast_error()   */
+  HOLDFAST_UNSUPPORTED = 22,  /* not available in a cluster's dictionary, or without versions   */
+  HOLDFAST_UNAVAILABLE = 23,  /* no agent, or it cannot reach the store; see holdfast_error()   */
+  HOLDFAST_UNCHANGED = 24     /* the key still has the version that the caller knows            */
 } holdfast_code;
 
 typedef enum holdfast_type {
@@ -384,6 +385,55 @@ HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
 /* [read] Returns the number of elements, or 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
+
+/* --- versions: who has read a value can tell whether it has changed since --- */
+
+/* The version of a key is a number above 0 and below 2^53, which changes whenever the key's value changes: when it is
+ * set, deleted, added to, evicted or flushed, when its list or its exptime changes, and when damage or a death makes it
+ * uncertain what the value is. It does not change when the value expires. Several keys may share a version, so it may
+ * change although the key has not; it never stays the same although the key has changed. A copy of a value is current as
+ * long as its version is: from the moment at which a call that changes the value returns, in whatever process, no call
+ * reports the old version. A version of a dictionary means nothing after the dictionary was removed. All calls below
+ * return UNSUPPORTED if the dictionary has no versions. */
+
+/* [set-up] Does the same as holdfast_open, for a dictionary whose keys have versions. An existing dictionary without
+ * versions does not match, as if its size were another one. Versions take another 6 % of the size, at least 64 KB. A
+ * dictionary with versions may also be opened by holdfast_open and holdfast_attach, and then has the same versions. */
+HOLDFAST_API int holdfast_open_with_versions(const char *name, size_t length, const holdfast_options *options,
+                                             holdfast_dict **dict);
+
+typedef struct holdfast_version_of_key {
+  int64_t number;  /* the version; odd while a process is changing the value; 0: unknown                 */
+  uint32_t stripe; /* for holdfast_is_current                                                            */
+  int32_t deaths;  /* for the two calls that wait; not 0: the death of a process also ends the wait      */
+  int64_t end;     /* for holdfast_is_current; after holdfast_get_changed: when the value expires        */
+} holdfast_version_of_key;
+
+/* [read] Returns the key's version, also if the key has no value. */
+HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length,
+                                      holdfast_version_of_key *version);
+/* [read] Returns the key's value and version, unless the version is still *version. To get the value in any case, set
+ * version->number to 0. The value belongs to the version, or is newer. UNCHANGED (the value was not read), NOT_FOUND
+ * (there is no value), and the codes of holdfast_get. *version is set after OK and NOT_FOUND. */
+HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
+                                      holdfast_version_of_key *version, holdfast_value *value);
+/* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the
+ * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the dictionary
+ * was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never expires. */
+HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
+/* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the version
+ * is still *version. Sets *version to the version of the new value. DIFFERS (nothing was changed). */
+HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,
+                                               holdfast_version_of_key *version, int type, const char *data,
+                                               size_t length, double number, double exptime, uint32_t flags,
+                                               int *forcible);
+/* [wait] Waits until the version is no longer *version, and sets it to the new version. With a timeout of 0 or less,
+ * only compares; with more than 1e10, waits without limit. A change by any process wakes all who wait for it. After a
+ * process has died in the middle of a change, they continue within half a second. If version->deaths is not 0, the wait
+ * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then may
+ * also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
+HOLDFAST_API int holdfast_wait_for_change(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
+                                          holdfast_version_of_key *version);
 
 /* --- the whole dictionary --- */
 
@@ -715,7 +765,9 @@ HOLDFAST_API uint32_t holdfast_task_ids(void);
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
   HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
-  HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_EVERYTHING = 2, /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps the very lock for which it waits; */
+                                 /* this is DEADLOCK, too                                   */
 } holdfast_holds;
 
 typedef struct holdfast_wait {
@@ -754,6 +806,11 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
  * (this machine does not have the lock, so another machine may hold it). */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
+/* Does the same for holdfast_wait_for_change: takes one step of the wait. After UNCHANGED, sleep for at most wait->sleep
+ * seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Of *wait, uses parker and
+ * waiter. */
+HOLDFAST_API int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
+                                      holdfast_version_of_key *version);
 /* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.
  * Call it after DEADLOCK, before the waiter is used again. A longer key is cut to its first 56 bytes. BUFFER, NOT_FOUND
  * (there was no deadlock), NO_MEMORY. */

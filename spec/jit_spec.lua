@@ -27,6 +27,7 @@ dict:set("swapped", 0)
 dict:set("expired", 1, 0.001)
 dict:rpush("list", 1)
 require("resty.holdfast.scheduler").sleep(0.01)
+local versions = assert(shdict.open("spec_jit_versions", { size = "64k", versions = true }))
 local tables = assert(shdict.open("spec_jit_tables", { size = "64k", tables = true }))
 tables:set("key", { 1, 2 })
 
@@ -88,6 +89,11 @@ local LOOPS = {
     ["cas of strings"] = 'for _ = 1, 300 do dict:cas("text", "some text", "some text") end',
     ["cas that fails"] = 'for i = 1, 300 do dict:cas("text", i, "other") end',
     ["cas of nil"] = 'for i = 1, 300 do dict:cas("absent", nil, i) dict:cas("absent", i, nil) end',
+    ["version"] = 'for _ = 1, 300 do versions:version("key") end',
+    ["get_changed"] = 'for _ = 1, 300 do versions:get_changed("key") end',
+    ["set_unless_changed"] = [[
+        local version = versions:version("key")
+        for i = 1, 300 do version = versions:set_unless_changed("key", version, i) end]],
     ["lpush and lpop"] = 'for i = 1, 300 do dict:lpush("list", i) dict:lpop("list") end',
     ["rpush and rpop of strings"] = 'for _ = 1, 300 do dict:rpush("list", "text") dict:rpop("list") end',
     ["llen"] = 'for _ = 1, 300 do dict:llen("list") end',

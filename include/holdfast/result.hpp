@@ -40,6 +40,7 @@ enum class errc : int {
   elsewhere = HOLDFAST_ELSEWHERE,
   unsupported = HOLDFAST_UNSUPPORTED,
   unavailable = HOLDFAST_UNAVAILABLE,
+  unchanged = HOLDFAST_UNCHANGED,
 };
 
 namespace detail {

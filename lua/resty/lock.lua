@@ -126,6 +126,19 @@ function _M.new(class, dict_name, opts)
 end
 
 
+local make_all = later.fn("resty.holdfast.lock.all", "make")
+
+
+-- Creates an object for several locks, which holds none of them: resty_lock:all(dict_name, keys [, opts]). opts are the
+-- options of new(). The object takes and releases all locks together: lock([opts]), trylock([opts]), unlock(),
+-- expire([exptime]), valid(), with([opts,] fn, ...).
+--
+-- Returns the object; nil and "dictionary not found" or another message.
+function _M.all(class, dict_name, keys, opts)
+    return make_all(_M.new, class, dict_name, keys, opts)
+end
+
+
 -- Makes lock() and the lock() of with(). `certain`: the caller will release the lock.
 --
 -- lock(key [, opts]) takes the lock and waits if it is held. Yields, or blocks the process where the host has no

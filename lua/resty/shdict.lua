@@ -116,8 +116,17 @@ local function read_tables(given)
 end
 
 
+local function read_versions(given)
+    check_option("versions", given, "boolean", "a boolean")
+    return true
+end
+
+
 local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables,
-                  cluster = read_cluster, largest = read_largest }
+                  cluster = read_cluster, largest = read_largest, versions = read_versions }
+
+-- Options that the library's struct does not have.
+local LUA_ONLY = { tables = true, versions = true }
 
 
 -- Returns the options for the library; nil and the reason if a value is not valid. They point to the name of the
@@ -128,14 +137,14 @@ local function read_options(opts)
     while name ~= nil do
         local reader = READERS[name]
         if not reader then
-            error(format('unknown option "%s" to open: expected cluster, largest, mode, mutex, persist, size or '
-                         .. "tables", tostring(name)), 3)
+            error(format('unknown option "%s" to open: expected cluster, largest, mode, mutex, persist, size, '
+                         .. "tables or versions", tostring(name)), 3)
         end
         local value, err = reader(given)
         if not value then
             return nil, err
         end
-        if name ~= "tables" then
+        if not LUA_ONLY[name] then
             options[name] = value
         end
         name, given = next(opts, name)
@@ -149,7 +158,7 @@ end
 -- name: a string of at most 250 bytes without zero bytes.
 -- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, otherwise "8m"), largest (the
 -- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
--- or false; nil), mode ("0600"), cluster (a name; none), tables (false).
+-- or false; nil), mode ("0600"), cluster (a name; none), tables (false), versions (false).
 --
 -- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
 -- wrong type and for an unknown option. Does not yield.
@@ -165,7 +174,12 @@ function _M.open(name, opts)
     if not options then
         return nil, err
     end
-    local code = C.holdfast_open(name, #name, options, handle_ptr)
+    local code
+    if opts.versions then
+        code = C.holdfast_open_with_versions(name, #name, options, handle_ptr)
+    else
+        code = C.holdfast_open(name, #name, options, handle_ptr)
+    end
     if code ~= OK then
         return nil, sentence(code)
     end

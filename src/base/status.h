@@ -34,6 +34,7 @@ enum class Code : int {
   elsewhere = 21,
   unsupported = 22,
   unavailable = 23,
+  unchanged = 24,
 };
 
 /// A code, and one English sentence that says what was found and what was expected.

@@ -1,7 +1,6 @@
 // Calls that block the calling thread. Each checks its arguments, makes one call of the core, and maps the result.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -41,10 +40,6 @@ int read_request(const holdfast_request& given, holdfast_request& request) {
   request = {};
   std::memcpy(&request, &given, std::min(size, sizeof request));
   return HOLDFAST_OK;
-}
-
-int check_timeout(double timeout) noexcept {
-  return std::isnan(timeout) ? fail(Code::invalid, "bad timeout: expected a number of seconds") : HOLDFAST_OK;
 }
 
 int want_kind(const holdfast_request& given, Request& request) {

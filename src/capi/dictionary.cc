@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "capi/handle.h"
+#include "capi/value.h"
 #include "dict/registry.h"
 
 using namespace holdfast;
@@ -37,70 +38,8 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   return length <= kQuotable ? HOLDFAST_OK : fail_number("dictionary name", length, "1 to 250 bytes");
 }
 
-/// Converts a value. Returns false if the type cannot be stored.
-inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
-                     ValueIn& value) noexcept {
-  if (type == HOLDFAST_NUMBER) {  // first, to save a comparison for the most frequent type
-    value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
-    return true;
-  }
-  switch (type) {
-    case HOLDFAST_BOOLEAN:
-      value = {EntryType::boolean, flags, number != 0.0 ? 1U : 0U, nullptr, 8};
-      return true;
-    case HOLDFAST_STRING:
-      value = {EntryType::string, flags, 0, data, length};
-      return true;
-    case HOLDFAST_TABLE:
-      value = {EntryType::table, flags, 0, data, length};
-      return true;
-    default:
-      return false;
-  }
-}
-
-inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
-  value.flags = out.flags;
-  switch (out.type) {
-    case EntryType::number:
-      value.type = HOLDFAST_NUMBER;
-      value.number = std::bit_cast<double>(out.bits);
-      break;
-    case EntryType::string:
-      value.type = HOLDFAST_STRING;
-      value.size = out.size;
-      break;
-    case EntryType::table:
-      value.type = HOLDFAST_TABLE;
-      value.size = out.size;
-      break;
-    default:
-      value.type = HOLDFAST_BOOLEAN;
-      value.number = out.bits != 0 ? 1.0 : 0.0;
-  }
-}
-
-/// Returns where to copy a value.
-inline ValueOut room_in(const holdfast_value& value) noexcept {
-  ValueOut out;  // the other fields are set where they matter
-  out.wanted = 0;
-  out.buffer = value.data;
-  out.capacity = value.capacity;
-  return out;
-}
-
-bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
+bool to_value_of(const holdfast_value& given, ValueIn& value) noexcept {
   return to_value(given.type, given.data, given.size, given.number, given.flags, value);
-}
-
-inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
-  if (code == Code::ok) [[likely]] {
-    from_value(out, value);
-    return HOLDFAST_OK;
-  }
-  value.type = HOLDFAST_NIL;
-  if (code == Code::buffer) from_value(out, value);
-  return outcome(code, unwrap(dict));
 }
 
 void report(const Effect& effect, int* forcible) noexcept {
@@ -112,23 +51,32 @@ int check_end(int end) noexcept {
                                                        : fail(Code::invalid, "bad end: expected left (0) or right (1)");
 }
 
+int open_dictionary(const char* name, std::size_t length, const holdfast_options& options, bool versions,
+                    holdfast_dict** dict) {
+  if (const int bad = check_name_given(name, length)) return bad;
+  if (const int bad = check_options(options)) return bad;
+  const DictionaryOptions asked{.size = options.size,
+                                .mutex = static_cast<MutexStrategy>(options.mutex),
+                                .persist = persist_of(options),
+                                .mode = options.mode != 0 ? options.mode : 0600,
+                                .gate = options.cluster != nullptr ? options.cluster : "",
+                                .largest = options.largest,
+                                .versions = versions};
+  auto opened = Registry::get().open(std::string(name, length), asked);
+  if (!opened) return fail(opened.status());
+  *dict = wrap(*opened);
+  return HOLDFAST_OK;
+}
+
 }  // namespace
 
 int holdfast_open(const char* name, size_t length, const holdfast_options* options, holdfast_dict** dict) {
-  return guarded([&] {
-    if (const int bad = check_name_given(name, length)) return bad;
-    if (const int bad = check_options(*options)) return bad;
-    const DictionaryOptions asked{.size = options->size,
-                                  .mutex = static_cast<MutexStrategy>(options->mutex),
-                                  .persist = persist_of(*options),
-                                  .mode = options->mode != 0 ? options->mode : 0600,
-                                  .gate = options->cluster != nullptr ? options->cluster : "",
-                                  .largest = options->largest};
-    auto opened = Registry::get().open(std::string(name, length), asked);
-    if (!opened) return fail(opened.status());
-    *dict = wrap(*opened);
-    return static_cast<int>(HOLDFAST_OK);
-  });
+  return guarded([&] { return open_dictionary(name, length, *options, false, dict); });
+}
+
+int holdfast_open_with_versions(const char* name, size_t length, const holdfast_options* options,
+                                holdfast_dict** dict) {
+  return guarded([&] { return open_dictionary(name, length, *options, true, dict); });
 }
 
 int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {
@@ -198,7 +146,7 @@ int holdfast_cas(holdfast_dict* dict, const char* key, size_t key_length, const 
     ValueIn after{};
     const bool was = expected != nullptr && expected->type != HOLDFAST_NIL;
     const bool will = desired != nullptr && desired->type != HOLDFAST_NIL;
-    if ((was && !to_value(*expected, before)) || (will && !to_value(*desired, after)))
+    if ((was && !to_value_of(*expected, before)) || (will && !to_value_of(*desired, after)))
       return fail(Code::invalid, "bad value type: expected boolean, number, string, table or nil");
     Effect effect;
     const Code code = unwrap(dict).compare_and_swap({key, key_length}, was ? &before : nullptr, will ? &after : nullptr,

@@ -1,5 +1,6 @@
 #include "capi/handle.h"
 
+#include <cmath>
 #include <exception>
 #include <new>
 #include <type_traits>
@@ -124,6 +125,10 @@ int fail_seconds(const char* name, double seconds) noexcept {
   platform::keep_formatted("bad number of seconds: expected 0 or more",
                            "bad \"%s\": expected a number of seconds, 0 or more, got %f", name, seconds);
   return note(Code::invalid);
+}
+
+int check_timeout(double timeout) noexcept {
+  return std::isnan(timeout) ? fail(Code::invalid, "bad timeout: expected a number of seconds") : HOLDFAST_OK;
 }
 
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept {

@@ -45,6 +45,9 @@ inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
+/// Returns OK if the number is not NaN.
+int check_timeout(double timeout) noexcept;
+
 /// Runs the body of a call of the C API, and returns its code, even if an exception is thrown inside. This costs
 /// nothing if nothing is thrown. scripts/lint finds calls without it.
 template <class Call>

@@ -88,6 +88,8 @@ const char* holdfast_code_text(int code) {
       return "not supported in a cluster dictionary";
     case HOLDFAST_UNAVAILABLE:
       return "unavailable";
+    case HOLDFAST_UNCHANGED:
+      return "unchanged";
     default:
       return "unknown code";
   }

@@ -22,8 +22,6 @@ using namespace holdfast::capi;
 
 namespace {
 
-constexpr const char* kBadWaiter = "bad waiter: expected a number from holdfast_waiter_open";
-
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
 std::uint64_t deadline_after(double seconds) noexcept {

@@ -160,7 +160,7 @@ bool Audit::walk_chain(std::uint32_t bucket) noexcept {
     if (&shard_.bucket_of(hash) != &shard_.bucket(bucket)) return false;
     if (hash_of(*view.entry, view.key_length, seed_) != hash) {
       foreign_ = true;
-      commit(*link, view.entry->next.load(kRelaxed));
+      commit_change(shard_.stripes(), hash, *link, view.entry->next.load(kRelaxed));
       continue;
     }
     if (!walk_parts(view)) return false;

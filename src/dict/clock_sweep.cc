@@ -274,13 +274,15 @@ void ClockSweep::remove(const Block& block) noexcept {
   Word32* link = link_to(block);
   if (link == nullptr) return arena_.set_damaged();
   if (block.kind != Kind::dead && block.at != own_) probe_evict(shard_, block.view);
-  commit(*link, block.view.entry->next.load(kRelaxed));
+  const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
+  commit_change(shard_.stripes(), hash, *link, block.view.entry->next.load(kRelaxed));
   header_.entries.store(header_.entries.load(kRelaxed) - 1, kRelaxed);
   if (block.kind == Kind::dead) {
     if (!is_holdable(block.view.type)) header_.expirations.store(header_.expirations.load(kRelaxed) + 1, kRelaxed);
   } else if (block.at != own_) {
     header_.evictions.store(header_.evictions.load(kRelaxed) + 1, kRelaxed);
     evicted_ = true;
+    reclaimer_.note_evicted(hash);
   }
   if (block.at == own_) own_ = 0;
   absorb(reclaimer_.discard(block.at, block.view), block.at + block.granules);

@@ -39,6 +39,14 @@ struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
+/// The version of a key, where to find it again, and the end of a copy of the value.
+struct Version {
+  std::uint64_t number = 0;             // below 2^53; odd while a change is under way
+  std::uint32_t stripe = 0;             // number of the stripe in the dictionary
+  std::uint64_t end_ms = kExpiryNever;  // when the value that was read expires, by the clock of values
+  bool deaths = false;                  // the death of a process also ends a wait for a change (lock/changes.h)
+};
+
 class Dictionary {
  public:
   /// Makes a handle. If `options` has the size 0, opens whatever exists under the name.
@@ -72,6 +80,15 @@ class Dictionary {
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
+  /// Returns a key's version (dict/versions.h), or unsupported if the dictionary has none. Call it before reading the
+  /// value: the value is then of this version or a later one.
+  Code version(std::string_view key, Version& version) noexcept;
+  /// Reads the key's value and version, unless the version is still `version.number`. Returns unchanged, or the codes
+  /// of version() and get().
+  Code get_changed(std::string_view key, Version& version, ValueOut& out) noexcept;
+  /// Returns whether a copy of a value with this version is current: the version is settled and still the version of
+  /// its stripe, and the value has not expired.
+  bool is_current(const Version& version) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
   /// Finds the keys with the most contention, worst first.
@@ -84,6 +101,10 @@ class Dictionary {
   /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
+  /// Stores `desired`, or deletes the key if it is null, if `version` is still the version of the key, and sets it to
+  /// the new version. Returns differs if it is not, and unsupported if the dictionary has no versions.
+  Code store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
+                            Effect& effect) noexcept;
   struct Initial {
     double value;
     double exptime;
@@ -289,6 +310,8 @@ inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Oper
       const ShardGuard guard(shard, ShardGuard::PassedOn{});
       result = attempt(segment, shard, key, operation, blockers);
     }
+    if (shard.stripes()) [[unlikely]]
+      wake_watchers_of(world_, shard.stripes().of(key.short_hash()));
     if (!blockers.any()) [[likely]]
       return result;
     if (const std::optional<Code> end = resolve(segment, shard, result, blockers, timeout_ns)) return *end;

@@ -409,6 +409,46 @@ std::uint64_t Dictionary::free_space() noexcept {
   return in_segment(free_in, std::uint64_t{0});
 }
 
+Code Dictionary::version(std::string_view key, Version& version) noexcept {
+  const auto load = [&](Segment& segment) {
+    if (!segment.has_versions()) return Code::unsupported;
+    const Key its(key, segment.seed());
+    Shard& shard = segment.shard_of(its.hash);
+    // A stripe that belongs to nobody yet is not touched, because it has no memory.
+    const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
+    version.number = segment.settled_version_of(shard, stripe);
+    version.stripe = segment.stripe_number(its.hash);
+    version.end_ms = kExpiryNever;
+    return Code::ok;
+  };
+  return in_segment(load, Code::removed);
+}
+
+Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& out) noexcept {
+  const EpochGuard inside;
+  Version now{.deaths = version.deaths};
+  if (const Code code = this->version(key, now); code != Code::ok) return code;
+  if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;
+  bool stale = false;
+  const Code code = get_any(key, out, stale, false);
+  if (code == Code::ok) now.end_ms = expiry_ms(out.expiry);
+  if (code == Code::ok || code == Code::not_found) version = now;
+  return code;
+}
+
+bool Dictionary::is_current(const Version& version) noexcept {
+  const auto compare = [&](Segment& segment) {
+    if (!segment.has_versions()) return false;
+    const std::uint32_t index = segment.shard_of_stripe(version.stripe);
+    if (index >= segment.geometry().shards) return false;
+    Shard& shard = segment.shard_at(index);
+    const Stripe& stripe = shard.open_if_used() ? segment.stripe_at(version.stripe) : kUnusedStripe;
+    return is_settled_version(version.number) && segment.version_of(stripe) == version.number &&
+           (version.end_ms == kExpiryNever || !value_passed(version.end_ms));
+  };
+  return in_segment(compare, false);
+}
+
 std::uint64_t Dictionary::value_max() noexcept {
   return in_segment([](Segment& segment) { return segment.geometry().value_max(); }, std::uint64_t{0});
 }

@@ -77,14 +77,15 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 }  // namespace
 
 // Does the same as transact() with the operation that `make()` returns. But before that, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. The rest is in a
-// separate function, and works on copies that are made for it, so that the short path needs few registers. The copies
-// are passed by reference, because a second copy would wait for the narrower stores of the first copy.
+// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. There is no
+// shortcut if the keys have versions. The rest is in a separate function, and works on copies that are made for it, so
+// that the short path needs few registers. The copies are passed by reference, because a second copy would wait for the
+// narrower stores of the first copy.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
   const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
-    if (shortcut(segment, shard, key)) return Code::ok;
+    if (!shard.stripes() && shortcut(segment, shard, key)) return Code::ok;
     guard.pass_on();
     const Key its = key.copy();
     auto operation = make();
@@ -145,6 +146,32 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
   return transact(key, operation, kMutexPatienceNs, granules);
 }
 
+Code Dictionary::store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
+                                      Effect& effect) noexcept {
+  const std::uint64_t end = end_of_value(exptime);
+  const auto operation = [&](Transaction& change) {
+    Segment& segment = change.segment();
+    if (!segment.has_versions()) return Code::unsupported;
+    // Load the number before the entry is filled. If the dictionary is flushed in the meantime, the version that is
+    // returned belongs to the flushed value.
+    const Stripe& stripe = change.shard().stripes().of(change.key().short_hash());
+    const std::uint64_t before = segment.version_of(stripe);
+    if (before != version.number) return Code::differs;
+    const std::uint64_t word = stripe.version.load(kRelaxed);
+    Code code = Code::ok;
+    if (desired != nullptr)
+      code = finish(change.write(*desired, end, Evict::yes), change, effect);
+    else if (change.exists())
+      code = change.cut();
+    if (code == Code::ok)
+      version = {(before + stripe.version.load(kRelaxed) - word) & kVersionMask,
+                 segment.stripe_number(change.key().hash), desired != nullptr ? end : kExpiryNever};
+    return code;
+  };
+  const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;
+  return transact(key, operation, kMutexPatienceNs, granules);
+}
+
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
@@ -156,7 +183,7 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
           is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
         Word64& word = *change.view().value();
         sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
-        commit(word, std::bit_cast<std::uint64_t>(sum));
+        change.commit_value(word, std::bit_cast<std::uint64_t>(sum));
         change.touch();
         return Code::ok;
       }
@@ -180,7 +207,7 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
     const std::uint64_t end = holdable ? end_of_lease(exptime) : value_end;
     Word64& expiry = change.view().entry->expiry;
     waiters_misled = holdable && change.view().is_waited_for() && ends_earlier(end, expiry_ms(expiry.load(kRelaxed)));
-    commit(expiry, expiry_word(end, change.flush_epoch()));
+    change.commit_value(expiry, expiry_word(end, change.flush_epoch()));
     note_end(change.shard(), end);
     return Code::ok;
   };

@@ -39,6 +39,10 @@ struct Geometry {
   /// Returns how many bytes of the file are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
+  /// Returns the number of stripes (dict/versions.h) of each shard in a dictionary with versions. It is a power of two.
+  /// Together they take whole pages, and are reserved when their shard is.
+  std::uint32_t stripes() const noexcept;
+
   /// Returns the size, in granules, of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
   /// Returns the size, in bytes, of the largest value that fits under a key of up to kOrdinaryKey bytes.

@@ -1,9 +1,11 @@
 // The layout of a dictionary's segment. docs/format.md has the offsets and the geometry; change both files together.
 //
-//   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
+//   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h) | stripes
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards.
+// A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards. The
+// stripes (dict/versions.h) exist only in a dictionary with versions, the same number for each shard, in the order of
+// the shards.
 //
 // The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
 // Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner
@@ -53,7 +55,8 @@ struct DictionaryHeader {
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
   Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
-  std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
+  std::uint32_t shards_complement;  // ~(shards ^ stripes), constant: shows whether one of the two was overwritten
+  std::uint32_t stripes;            // constant: the number of stripes of each shard; 0: keys have no versions
   alignas(64) Word64 sequence;      // last fencing token given out (dict/fencing.h)
   Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten
   Word64 range_copy;                // a copy of `range`, sealed (world/fencing.h)
@@ -236,10 +239,10 @@ struct LockFields {
 static_assert(sizeof(LockFields) == 64);
 
 /// The value of a waiter block. Entry::flags contains the waiter's number, Entry::expiry its deadline, and Entry::stamp
-/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. Bits
-/// 3 to 23 say how long its loop takes to react to a wake-up. Bits 24 and 25 are the HeldKind that it wants, plus 1. That
-/// time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a watcher, `want` and `overtakes`
-/// are the lower and the upper half of the grant's fencing token, and `woken` and `first` are 0.
+/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. Bits 3 to
+/// 23 say how long its loop takes to react to a wake-up. Bits 24 and 25 are the HeldKind that it wants, plus 1. The
+/// time to react, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a watcher, `want` and
+/// `overtakes` are the lower and the upper half of the grant's fencing token, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)

@@ -76,7 +76,7 @@ class List {
   /// Commits the change with the store of the word. If the process dies before the other store, repair() makes that
   /// store.
   void change(const ListEnds& then) noexcept {
-    commit(list_.list().word, then.word());
+    commit_change(shard_.stripes(), hash_, list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);
   }
   /// Describes the node at `block`. Returns false if no node of this list begins there.
@@ -102,7 +102,10 @@ std::uint32_t List::repair(Occupy&& occupy) noexcept {
     kept.last = block;
     block = node.fields->next.load(kRelaxed);
   }
-  if (kept.word() != old.word() || kept.last != old.last) change(kept);
+  if (kept.word() != old.word() || kept.last != old.last) {
+    commit(list_.list().word, kept.word());  // the versions of all keys change with the repair
+    list_.entry->flags.store(kept.last, kRelaxed);
+  }
   return kept.length == old.length && kept.length != 0 ? 0 : 1;
 }
 

@@ -144,6 +144,10 @@ std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners&
   return found;
 }
 
+void Reclaimer::note_evicted(std::uint32_t hash) noexcept {
+  if (shard_.stripes()) wake_watchers_of(world_, shard_.stripes().of(hash));
+}
+
 // Sweeps a chain. Returns false on damage.
 bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   Word32* link = &shard_.bucket(bucket);

@@ -57,6 +57,9 @@ class Reclaimer {
   /// block, or 0 on damage.
   std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
+  /// Wakes those who wait for a change of a key with that hash, which was evicted.
+  void note_evicted(std::uint32_t hash) noexcept;
+
   struct Swept {
     std::uint32_t expired = 0;  // expired or flushed entries
     std::uint32_t locks = 0;    // free locks and permits

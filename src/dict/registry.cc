@@ -113,7 +113,7 @@ static Status make_way(const std::string& name, const Declaration& declared) {
     auto file = open_world_file(directory, file_name, FileKind::dictionary);
     if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
     const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
-    const std::uint64_t size = header.file.size - kStatisticsBytes;
+    const std::uint64_t size = dictionary_size(header);
     const bool has_size = serves_size(size, header.any_size != 0, declared.bytes);
     const bool is_sound = size >= kSizeMin && size <= kSizeMax && Geometry::is_possible(size, header.shards);
     const bool has_room = !is_sound || Geometry::of(size, header.shards).value_max() >= declared.largest;

@@ -179,6 +179,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
+  shard.stripes().begin_changes();
 
   Occupied occupied(shard);
   Census census = walk_all(shard, occupied);
@@ -202,6 +203,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   if (header.in_use.load(kRelaxed) != 0 || census.entries != 0)
     header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
   header.in_use.store(1, kRelaxed);
+  shard.stripes().end_changes();
   HOLDFAST_PROBE4(repair, shard.name(), &header, census.entries, cuts);
   return cuts;
 }

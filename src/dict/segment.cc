@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "base/parse.h"
 #include "dict/fencing.h"
+#include "dict/guard.h"
 #include "dict/repair.h"
 #include "world/file_use.h"
 #include "world/name_use.h"
@@ -20,16 +21,17 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
   header.any_size = options.any_size ? 1 : 0;
-  header.shards_complement = ~geometry.shards;
+  header.stripes = options.versions ? geometry.stripes() : 0;
+  header.shards_complement = ~(header.shards ^ header.stripes);
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
   name_gate(header.gate, options.gate);
 }
 
 /// Describes a dictionary. `size` is 0 if nobody asks for a size.
-std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate) {
+std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate, bool versions) {
   return (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex) +
-         describe_gate(gate);
+         describe_gate(gate) + (versions ? " and versions" : "");
 }
 
 // Returns the error for a damaged dictionary. No process can open it now, and it may have to be kept.
@@ -61,11 +63,14 @@ Segment::Segment(World& world, std::string name, MappedFile file, const Traits& 
   const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
   auto* const bytes_of_shards = reinterpret_cast<Word8*>(mapping_.data() + kHeaderBytes);
+  auto* const stripes = reinterpret_cast<Stripe*>(mapping_.data() + geometry.size + kStatisticsBytes);
+  const std::uint32_t stripes_each = traits_.versions ? geometry.stripes() : 0;
   for (std::uint32_t i = 0; i < geometry.shards; ++i) {
     std::byte* const at = mapping_.data() + geometry.shards_at + i * geometry.shard_bytes;
     ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
     Word8* const opened = geometry.reserved_as_used() ? bytes_of_shards + i : nullptr;
-    shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i), opened);
+    shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i), opened,
+                         traits_.versions ? Stripes(stripes + std::size_t{i} * stripes_each, stripes_each) : Stripes());
     shards_.back().set_name(name_.c_str());
   }
   shard_array_ = shards_.data();
@@ -79,7 +84,11 @@ Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string
     if (!opened) return opened.status();
     record_lock = std::move(*opened);
   }
-  return std::unique_ptr<Segment>(new Segment(world, name, std::move(file), traits, std::move(record_lock)));
+  std::unique_ptr<Segment> segment(new Segment(world, name, std::move(file), traits, std::move(record_lock)));
+  // A larger dictionary reserves the stripes together with the rest of their shard.
+  if (!traits.geometry.reserved_as_used() && !segment->shard_at(0).stripes().reserve())
+    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its versions"};
+  return segment;
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
@@ -89,15 +98,19 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
-  const std::uint64_t size = header.file.size - kStatisticsBytes;  // wraps if the file is smaller
+  const std::uint64_t size = dictionary_size(header);
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return damaged(name, "impossible size " + std::to_string(header.file.size));
-  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
-      !Geometry::is_possible(size, header.shards))
+  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) ||
+      header.shards_complement != ~(header.shards ^ header.stripes) || !Geometry::is_possible(size, header.shards))
     return damaged(name, "its header has mutex " + std::to_string(header.strategy) + " and " +
                              std::to_string(header.shards) + " shards, expected mutex 0 to 2 and " +
                              std::to_string(Geometry::of(size).shards) + " shards");
   const Geometry geometry = Geometry::of(size, header.shards);
+  if (header.stripes != 0 && header.stripes != geometry.stripes())
+    return damaged(name, "its header has " + std::to_string(header.stripes) +
+                             " versions for each shard, expected 0 or " + std::to_string(geometry.stripes()));
+  const bool versions = header.stripes != 0;
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
@@ -110,7 +123,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   // A damaged file may have a hole where none is allowed. This is not checked if the file is reserved as a whole.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
-  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate});
+  auto segment =
+      make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate, versions});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -143,8 +157,9 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   if (!gate) return gate.status();
   // The gate's record of who holds its locks ends with the processes that keep it.
   const bool is_kept_behind_gate = options.persist == kKept && *gate != nullptr;
+  const std::uint64_t stripes = options.versions ? stripe_bytes(geometry.shards, geometry.stripes()) : 0;
   const NewFile file{FileKind::dictionary,
-                     geometry.size + kStatisticsBytes,
+                     geometry.size + kStatisticsBytes + stripes,
                      is_kept_behind_gate ? kTemporary : options.persist,
                      options.mode,
                      world.id(),
@@ -157,7 +172,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
-                     geometry.size - geometry.reserved_at_first() + kStatisticsBytes,
+                     geometry.size - geometry.reserved_at_first() + kStatisticsBytes + stripes,
                      kStatisticsBytes};
   // Everything else is zero, as in shards that were never used (ShardHeader::in_use), or a hole, if memory is reserved
   // when it is first used. So it takes no time to make a dictionary of any size.
@@ -167,13 +182,15 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = header->seed;
-  return make(world, name, {std::move(*mapping), std::move(name_use)}, {geometry, options.mutex, seed, *gate});
+  return make(world, name, {std::move(*mapping), std::move(name_use)},
+              {geometry, options.mutex, seed, *gate, options.versions});
 }
 
 Expected<std::uint64_t> Segment::present_size(World& world, const std::string& name) {
   auto file = open_world_file(world.directory(), file_name(name), FileKind::dictionary);
   if (!file && file.status().code != Code::not_found) return file.status();
-  const std::uint64_t size = file ? file->header().size - kStatisticsBytes : 0;
+  if (!file) return std::uint64_t{0};
+  const std::uint64_t size = dictionary_size(*reinterpret_cast<const DictionaryHeader*>(file->page->data()));
   return size <= kSizeMax ? size : 0;
 }
 
@@ -231,8 +248,22 @@ bool Segment::gives_way() const noexcept {
   return persist == kKept || (persist != kPersistent && header().any_size != 0);
 }
 
+std::uint64_t Segment::settle(Shard& shard, const Stripe& stripe) const noexcept {
+  constexpr int kPauses = 32;  // a change takes some nanoseconds
+  for (int i = 0; i < kPauses && !is_settled_version(version_of(stripe)); ++i) platform::cpu_relax();
+  if (!is_settled_version(version_of(stripe))) {
+    const ShardGuard guard(shard, 0);
+  }
+  return version_of(stripe);
+}
+
+bool Segment::has_traits(const DictionaryOptions& options) const noexcept {
+  return has_size(options) && traits_.strategy == options.mutex && gate_name() == options.gate &&
+         (has_versions() || !options.versions);
+}
+
 Status Segment::join(const std::string& name, const DictionaryOptions& options) {
-  const bool is_same = has_size(options) && traits_.strategy == options.mutex && gate_name() == options.gate;
+  const bool is_same = has_traits(options);
   const std::uint64_t most = traits_.geometry.value_max();
   if (is_same && options.largest <= most) {
     if (!World::observes()) raise_life(options.persist);
@@ -240,11 +271,12 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
   }
   const std::string quoted = quote_name(name);
   const std::string difference =
-      is_same
-          ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
-                std::to_string(options.largest)
-          : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", but the caller requested " +
-                describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
+      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, but the caller requested " +
+                    std::to_string(options.largest)
+              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name(), has_versions()) +
+                    ", but the caller requested " +
+                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate,
+                             options.versions);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
           "dictionary " + quoted + " exists " + difference + "; open it with the same options, or " +

@@ -8,6 +8,7 @@
 // before the removal: was_removed_before_commit().
 #pragma once
 
+#include <bit>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,7 +38,14 @@ struct DictionaryOptions {
   bool any_size = false;               // the caller asks for no size: an existing dictionary may have any size
   std::uint64_t largest = 0;           // bytes of the largest value that the dictionary must accept; 0: any
   std::uint64_t declared_largest = 0;  // the same, from a declaration; used only when the dictionary is made
+  bool versions = false;               // the caller needs the versions of keys
 };
+
+/// Returns the size of the dictionary with that header, without its statistics and stripes. The result is nonsense if
+/// the header is damaged.
+inline std::uint64_t dictionary_size(const DictionaryHeader& header) noexcept {
+  return header.file.size - kStatisticsBytes - stripe_bytes(header.shards, header.stripes);
+}
 
 /// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size` says
 /// that no caller has asked for its size.
@@ -69,6 +77,20 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   const Gate* gate() const noexcept { return traits_.gate; }
   /// Returns the gate's name, which is empty in a plain dictionary.
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
+  /// Returns whether the keys have versions (dict/versions.h).
+  bool has_versions() const noexcept { return static_cast<bool>(shard_array_->stripes()); }
+  /// Returns the version of the keys of a stripe. The base differs for each dictionary, so a version of a removed
+  /// dictionary is hardly ever one of its successor. Acquire: what was changed before the version is visible.
+  std::uint64_t version_of(const Stripe& stripe) const noexcept {
+    const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
+    return ((traits_.seed >> 19 & ~std::uint64_t{1}) + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
+  }
+  /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
+  /// has died, repairs the shard. The result is odd only if that process is stopped or preempted.
+  std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
+    const std::uint64_t version = version_of(stripe);
+    return is_settled_version(version) ? version : settle(shard, stripe);
+  }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
   /// it returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES:
@@ -83,6 +105,19 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
   std::uint32_t index_of(std::uint64_t hash) const noexcept { return (hash >> 32) & (traits_.geometry.shards - 1); }
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
+  /// Returns the number of the stripe of the keys with that hash. REQUIRES: there are stripes.
+  std::uint32_t stripe_number(std::uint64_t hash) const noexcept {
+    const std::uint32_t each = shard_array_->stripes().count();  // faster than geometry().stripes()
+    return index_of(hash) * each + (static_cast<std::uint32_t>(hash) & (each - 1));
+  }
+  /// Returns the index of the shard that has the stripe with that number. REQUIRES: has_versions().
+  std::uint32_t shard_of_stripe(std::uint32_t number) const noexcept {
+    return number >> std::countr_zero(shard_array_->stripes().count());
+  }
+  /// Returns the stripe with that number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
+  Stripe& stripe_at(std::uint32_t number) noexcept {
+    return shard_array_[0].stripes().begin()[number];  // those of all shards follow each other
+  }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
   Statistics& statistics() noexcept { return statistics_; }
@@ -100,7 +135,9 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
+  [[gnu::cold]] std::uint64_t settle(Shard& shard, const Stripe& stripe) const noexcept;
   bool has_size(const DictionaryOptions& options) const noexcept;
+  bool has_traits(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
   /// Returns whether an open with other options may replace the dictionary while nobody uses it. It may if nobody has
   /// asked to keep the dictionary permanently.
@@ -115,6 +152,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     MutexStrategy strategy;
     std::uint64_t seed;
     const Gate* gate;
+    bool versions;
   };
   Segment(World& world, std::string name, MappedFile file, const Traits& traits,
           std::unique_ptr<RecordLock> record_lock);

@@ -30,7 +30,7 @@ static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
 }  // namespace
 
-Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened) noexcept
+Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened, Stripes stripes) noexcept
     : header_(reinterpret_cast<ShardHeader*>(base)),
       buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
       free_bits_(reinterpret_cast<Word64*>(base + geometry.free_bits_at)),
@@ -40,6 +40,7 @@ Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word
       granules_(opened != nullptr ? 0 : geometry.granules),
       known_mark_(opened != nullptr ? kUnknownMark : 0),
       all_granules_(geometry.granules),
+      stripes_(stripes),
       mutex_(mutex),
       opened_(opened),
       refused_ms_(0) {}
@@ -214,7 +215,7 @@ Code Shard::open(Unopened unopened) noexcept {
   const std::uint32_t first = first_reserved(all_granules_);
   auto* const begin = reinterpret_cast<std::byte*>(header_);
   const auto bytes = static_cast<std::size_t>(arena_ - begin) + std::size_t{first} * kGranule;
-  if (platform::reserve_pages(begin, bytes) != 0) return Code::no_memory;
+  if (!stripes_.reserve() || platform::reserve_pages(begin, bytes) != 0) return Code::no_memory;
   HOLDFAST_FAILPOINT("shard.reserved");
   if (is_new) opened_->store(1, kRelaxed);
   granules_.raise(first);

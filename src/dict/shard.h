@@ -21,6 +21,7 @@
 #include "dict/key.h"
 #include "dict/layout.h"
 #include "dict/lock_word.h"
+#include "dict/versions.h"
 #include "sync/shmtx.h"
 
 namespace holdfast {
@@ -131,7 +132,8 @@ class Shard {
  public:
   /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved when it is first used, otherwise
   /// null.
-  Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
+  Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr,
+        Stripes stripes = {}) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
   /// Returns the name of the shard's dictionary, for tracers.
@@ -177,6 +179,8 @@ class Shard {
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
   /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;
+  /// Returns the stripes, which say when a key's value has changed. There are none if the keys have no versions.
+  const Stripes& stripes() const noexcept { return stripes_; }
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
   Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }
@@ -325,6 +329,7 @@ class Shard {
   ProcessWord granules_;
   ProcessWord known_mark_;
   std::uint32_t all_granules_;
+  Stripes stripes_;
   Shmtx mutex_;
   Word8* opened_;           // null: all of the shard is reserved
   ProcessWord refused_ms_;  // when a request for memory was last refused (lower half); 0: never

@@ -42,6 +42,17 @@ static void move_waiters(const EntryView& from, const EntryView& to) noexcept {
   move(from.overtakes(), to.overtakes());
 }
 
+// A lock or permits replace no live value, so they leave the version.
+[[gnu::cold, gnu::noinline]] void Transaction::link_with_version(std::uint32_t block, EntryType type) const noexcept {
+  commit_change(is_holdable(type) ? Stripes() : shard_.stripes(), key_.short_hash(), *position_.link, block);
+}
+
+inline void Transaction::link(std::uint32_t block, EntryType type) const noexcept {
+  if (shard_.stripes()) [[unlikely]]
+    return link_with_version(block, type);
+  commit(*position_.link, block);
+}
+
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
   if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
@@ -65,7 +76,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
   const EntryView view{&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
   if (old != 0 && is_holdable(old_view.type) && is_holdable(value.type)) move_waiters(old_view, view);
-  commit(*position_.link, block);
+  link(block, value.type);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     discard(old, old_view);
@@ -83,7 +94,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
 
 Code Transaction::cut() noexcept {
   if (!is_settled()) return Code::timeout;
-  commit(*position_.link, view().entry->next.load(kRelaxed));
+  commit_value(*position_.link, view().entry->next.load(kRelaxed));
   discard(position_.block, view());
   Word32& entries = shard_.header().entries;
   entries.store(entries.load(kRelaxed) - 1, kRelaxed);

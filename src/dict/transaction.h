@@ -80,6 +80,12 @@ class Transaction {
   /// no_memory, too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
+  /// Commits a change of the key's value by one store.
+  template <class T, class V>
+  void commit_value(std::atomic<T>& where, V value) const noexcept {
+    commit_change(shard_.stripes(), key_.short_hash(), where, value);
+  }
+
   /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
@@ -90,6 +96,9 @@ class Transaction {
 
  private:
   bool is_lock_settled() noexcept;
+  /// Commits a new entry, which replaces the key's entry or ends the chain.
+  void link(std::uint32_t block, EntryType type) const noexcept;
+  void link_with_version(std::uint32_t block, EntryType type) const noexcept;
   /// Releases the memory of an entry that was just cut from its chain.
   void discard(std::uint32_t block, const EntryView& view) noexcept;
   void take_over_found() noexcept;
@@ -115,7 +124,7 @@ inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::
 
 inline Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
   if (found() && differs_by_a_word(view(), value, expiry_word(end_ms, flush_epoch()))) {
-    commit(*view().value(), value.bits);
+    commit_value(*view().value(), value.bits);
     touch();
     return Code::ok;
   }

@@ -1,13 +1,12 @@
 #include "lock/acquire.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
-#include <stdexcept>
 #include <utility>
 
 #include "base/time.h"
 #include "dict/expiry.h"
+#include "lock/blocking_waiter.h"
 #include "lock/lock.h"
 #include "lock/lock_info.h"
 #include "lock/permits.h"
@@ -160,23 +159,17 @@ constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// The time for which the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
-std::uint64_t deadline_of(double timeout) noexcept {
-  return timeout > kLongest ? kNever : platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(timeout * 1e9));
-}
-
 /// The calling thread as a waiter for one key.
 class WaitingThread {
  public:
   WaitingThread(Dictionary& dictionary, std::string_view key)
-      : dictionary_(dictionary), key_(key), parker_(dictionary.world()), waiter_(parker_.open_waiter()) {
-    if (waiter_ == 0) throw std::runtime_error("too many waiters in this process: at most 1048576");
-  }
+      : dictionary_(dictionary), key_(key), waiter_(dictionary.world()) {}
   ~WaitingThread() { leave(); }
   WaitingThread(const WaitingThread&) = delete;
   WaitingThread& operator=(const WaitingThread&) = delete;
 
   Code step(const Request& request, Lease& lease) noexcept {
-    const Code code = acquire_wait(dictionary_, key_, request, {parker_, waiter_, sleep_seconds_}, lease);
+    const Code code = acquire_wait(dictionary_, key_, request, waiter_.step(), lease);
     queued_ = code == Code::locked || code == Code::timeout || code == Code::deadlock;
     return code;
   }
@@ -184,24 +177,16 @@ class WaitingThread {
   Code leave() noexcept {
     if (!queued_) return Code::ok;
     queued_ = false;
-    return leave_queue(dictionary_, key_, parker_, waiter_);
+    return leave_queue(dictionary_, key_, waiter_.parker(), waiter_.number());
   }
-  /// Sleeps for as long as the last step has said, or until the thread is woken. REQUIRES: the result was locked or
-  /// timeout.
-  void sleep(std::uint64_t deadline_ns) {
-    const auto planned = static_cast<std::uint64_t>(sleep_seconds_ * 1e9);
-    const std::uint64_t until_ns = std::min(platform::monotonic_ns() + planned, deadline_ns);
-    std::uint32_t woken = 0;
-    while (parker_.sleep(until_ns, {&woken, 1}) == 0 && platform::monotonic_ns() < until_ns) continue;
-  }
-  std::vector<std::string> deadlock_keys() { return parker_.deadlock_keys(waiter_); }
+  /// Sleeps until the next step. REQUIRES: the result was locked or timeout.
+  void sleep(std::uint64_t deadline_ns) { waiter_.sleep(deadline_ns); }
+  std::vector<std::string> deadlock_keys() { return waiter_.parker().deadlock_keys(waiter_.number()); }
 
  private:
   Dictionary& dictionary_;
   std::string_view key_;
-  Parker parker_;
-  std::uint32_t waiter_;
-  double sleep_seconds_ = 0;
+  BlockingWaiter waiter_;
   bool queued_ = false;
 };
 

@@ -53,8 +53,7 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 /// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
 /// std::bad_alloc, and std::runtime_error if the process has too many waiters. If it throws, nothing is taken.
 // The first attempt needs no parker (the object on which a waiting thread sleeps). If it fails, the thread makes a
-// parker on its own stack, for this wait only. So threads share nothing here, a thread that exits leaves nothing
-// behind, and a forked child inherits nothing. A signal, a spurious wake-up, or a process that enters the world at the
+// BlockingWaiter (lock/blocking_waiter.h). A signal, a spurious wake-up, or a process that enters the world at the
 // same time does not end a wait.
 inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
                              Lease& lease, std::vector<std::string>& cycle);

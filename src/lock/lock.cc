@@ -30,8 +30,8 @@ WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const Wa
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
 }
 
-constexpr WatchKind kLockWatch{&peek_lock, &blocker_of_lock, &end_of_lock, true};
-constexpr WatchKind kGatedLockWatch{&peek_gated_lock, &blocker_of_lock, &end_of_lock, false};
+constexpr WatchKind kLockWatch{&peek_lock, &blocker_of_lock, &end_of_lock, true, true};
+constexpr WatchKind kGatedLockWatch{&peek_gated_lock, &blocker_of_lock, &end_of_lock, false, true};
 
 Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);

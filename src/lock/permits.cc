@@ -124,7 +124,7 @@ std::uint64_t end_of_permits(const Watch& watch) noexcept {
 }
 
 // Only attempts find expired or dead holders behind the first records.
-constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_permits, false};
+constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_permits, false, true};
 
 // --- an attempt ---
 

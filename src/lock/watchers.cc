@@ -36,7 +36,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
   return blocker.sequence == watch.grant ? blocker : Blocker{};
 }
 
-constexpr WatchKind kGrantWatch{&peek_grant, &blocker_of_grant, &end_of_lock, true};
+constexpr WatchKind kGrantWatch{&peek_grant, &blocker_of_grant, &end_of_lock, true, true};
 
 /// One attempt, with the shard's mutex held, to find the grant ended.
 struct WatchAttempt {

@@ -1,6 +1,7 @@
 #include "sync/mailbox.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "platform/platform.h"
@@ -87,6 +88,13 @@ void post_to_all(World& world, Token to) noexcept {
 void post_to_everyone(World& world) noexcept {
   for (std::uint32_t i = 0; i < kSlots; ++i)
     if (ProcessSlot* const slot = world.slot_at(i)) tell_all(*slot);
+}
+
+void post_to_slots(World& world, std::uint64_t slots) noexcept {
+  for (; slots != 0; slots &= slots - 1) {
+    for (auto i = static_cast<std::uint32_t>(std::countr_zero(slots)); i < kSlots; i += 64)
+      if (ProcessSlot* const slot = world.slot_at(i)) tell_all(*slot);
+  }
 }
 
 void wake_own_threads(World& world) noexcept {

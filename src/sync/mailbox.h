@@ -30,6 +30,9 @@ void post_to_all(World& world, Token to) noexcept;
 /// slots.
 void post_to_everyone(World& world) noexcept;
 
+/// Does the same for the processes whose slot, modulo 64, is the number of a bit in `slots`.
+void post_to_slots(World& world, std::uint64_t slots) noexcept;
+
 /// Ends the sleep of this process's threads without posting mail.
 void wake_own_threads(World& world) noexcept;
 

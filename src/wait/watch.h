@@ -62,6 +62,8 @@ struct WatchKind {
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
   /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
   bool sees_all;
+  /// Says whether its waiters stand in a queue. If not, who changes what they wait for wakes them in another way.
+  bool has_queue;
 };
 
 struct Watch {
@@ -77,6 +79,7 @@ struct Watch {
   std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
                                        // waits to become the writer: its own token
   std::uint32_t block = 0;             // for a watcher: its block in the queue
+  bool deaths = false;                 // the wait also ends when a process has died
 
   /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
   /// fields.
@@ -84,6 +87,11 @@ struct Watch {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
+
+/// Returns whether nothing wakes the waiter, because it has no position in a queue where it needs one.
+inline bool must_poll(const Watch& watch, std::uint64_t place) noexcept {
+  return place == 0 && (watch.kind == nullptr || watch.kind->has_queue);
+}
 
 /// Makes a watch on the entry `held`, which has the fields used here. REQUIRES: the shard's mutex.
 template <class Held>
@@ -98,7 +106,8 @@ Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) n
           held.entry.shape.load(kRelaxed),
           want,
           0,
-          0};
+          0,
+          false};
 }
 
 }  // namespace holdfast

@@ -15,7 +15,7 @@ namespace holdfast::cli {
 
 KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
     : arguments_(arguments), world_(arguments, prints) {
-  arguments.add_flag("-e,--escaped", escaped_, "Interpret escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
+  arguments.add_flag("-e,--escaped", escaped_, "Interpret escapes in arguments: \\xHH is a byte, \\\\ is \\");
 }
 
 holdfast_dict* KeyCommand::open(Does does) {

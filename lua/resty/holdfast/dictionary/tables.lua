@@ -11,7 +11,9 @@ local jit = require "jit"
 local band, find, gsub, lshift = bit.band, string.find, string.gsub, bit.lshift
 local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
 local enter, leave = core.enter, core.leave
-local ffi_cast = ffi.cast
+local ffi_cast, ffi_str = ffi.cast, ffi.string
+
+local BOOLEAN, NUMBER, STRING = core.BOOLEAN, core.NUMBER, core.STRING
 
 local known, buffer = pcall(require, "string.buffer")
 
@@ -130,7 +132,7 @@ end
 
 
 -- Returns the bytes of a table; nil and the reason if it contains a function, a userdata or itself.
-function _M.encode(value)
+local function encode_table(value)
     local encoded, bytes = encode(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
@@ -145,7 +147,7 @@ end
 
 
 -- Returns the table; nil and the reason if the bytes do not encode a table.
-function _M.decode(bytes)
+local function decode_table(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table bytes: string.buffer did not write them"
     end
@@ -157,6 +159,31 @@ function _M.decode(bytes)
         return nil, "bad table bytes: expected a table, got " .. type(value)
     end
     return value
+end
+
+
+-- Returns the bytes of a table; nil and the reason for a value that the dictionary cannot store.
+function _M.bytes_of(zone, value)
+    if type(value) ~= "table" or not zone.tables then
+        return nil, "bad value type"
+    end
+    return encode_table(value)
+end
+
+
+-- Returns the value in a frame; nil and the reason if it cannot be read.
+function _M.read_value(zone, value)
+    local value_type = value.type
+    if value_type == STRING then
+        return ffi_str(value.data, value.size)
+    elseif value_type == NUMBER then
+        return value.number
+    elseif value_type == BOOLEAN then
+        return value.number ~= 0
+    elseif not zone.tables then
+        return nil, "the value is a table; open the dictionary with { tables = true } to read it"
+    end
+    return decode_table(ffi_str(value.data, value.size))
 end
 
 

@@ -14,7 +14,7 @@ local tables = require "resty.holdfast.dictionary.tables"
 local C, answer, current, grow = core.C, core.answer, core.current, core.grow
 local bad_argument, bad_duration, bad_whole = checks.bad_argument, checks.bad_duration, checks.bad_whole
 local check_zone, locate, not_stored, scalar = checks.check_zone, checks.locate, checks.not_stored, checks.scalar
-local decode, encode = tables.decode, tables.encode
+local bytes_of, read_value = tables.bytes_of, tables.read_value
 local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
 local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_copy, ffi_new, ffi_str = ffi.copy, ffi.new, ffi.string
@@ -23,20 +23,11 @@ local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_
 local leave_with, reason, sentence = core.leave_with, core.reason, core.sentence
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
-local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
+local NIL, NUMBER, STRING, TABLE = core.NIL, core.NUMBER, core.STRING, core.TABLE
 local BUFFER, NOT_FOUND, OK, TOO_LARGE = core.BUFFER, core.NOT_FOUND, core.OK, core.TOO_LARGE
 local LEFT, RIGHT = core.LEFT, core.RIGHT
 
 local methods = {}
-
-
--- Returns the bytes of a table; nil and the reason for a value that cannot be stored.
-local function bytes_of(zone, value)
-    if type(value) ~= "table" or not zone.tables then
-        return nil, "bad value type"
-    end
-    return encode(value)
-end
 
 
 local function store(zone, op, method, key, value, exptime, flags)
@@ -98,22 +89,6 @@ methods.delete = on_key("delete", function (handle, key)
     end
     return false, reason(code), false
 end)
-
-
--- Returns the value in a frame; nil and the reason if it cannot be read.
-local function read_value(zone, value)
-    local value_type = value.type
-    if value_type == STRING then
-        return ffi_str(value.data, value.size)
-    elseif value_type == NUMBER then
-        return value.number
-    elseif value_type == BOOLEAN then
-        return value.number ~= 0
-    elseif not zone.tables then
-        return nil, "the value is a table; open the dictionary with { tables = true } to read it"
-    end
-    return decode(ffi_str(value.data, value.size))
-end
 
 
 -- Reads a value into the frame. Has no tail calls, because LuaJIT does not compile tail calls of C functions.

@@ -56,6 +56,22 @@ int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int e
                   size_t length, double number, uint32_t *count);
 int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
 int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
+int holdfast_open_with_versions(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
+typedef struct holdfast_version_of_key {
+  int64_t number;
+  uint32_t stripe;
+  int32_t deaths;
+  int64_t end;
+} holdfast_version_of_key;
+int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version);
+int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version,
+                         holdfast_value *value);
+int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
+int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,
+                                  holdfast_version_of_key *version, int type, const char *data, size_t length,
+                                  double number, double exptime, uint32_t flags, int *forcible);
+int holdfast_wait_for_change(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
+                             holdfast_version_of_key *version);
 int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
                   holdfast_value *keys, uint32_t *found);
@@ -186,6 +202,8 @@ typedef struct holdfast_wait {
 int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,
                        holdfast_lease *lease);
 int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait, uint64_t *grant);
+int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
+                         holdfast_version_of_key *version);
 int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys, uint32_t *count);
 int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
                         uint32_t waiter);
@@ -266,6 +284,7 @@ int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_s
         ELSEWHERE = 21,
         UNSUPPORTED = 22,
         UNAVAILABLE = 23,
+        UNCHANGED = 24,
         NIL = 0,
         BOOLEAN = 1,
         NUMBER = 3,
@@ -308,6 +327,7 @@ int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_s
         HOLDS_NOTHING = 0,
         HOLDS_SOMETHING = 1,
         HOLDS_EVERYTHING = 2,
+        HOLDS_ITSELF = 4,
         RWLOCK = 0,
         SEMAPHORE = 1,
         ALL_PERMITS = 1073741824,

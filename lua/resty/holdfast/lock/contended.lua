@@ -13,6 +13,7 @@ local holder_of = require("resty.holdfast.tasks.task_ids").holder
 local waiting = require "resty.holdfast.wait.wait"
 
 local C = core.C
+local tonumber = tonumber
 local ffi_new, request_type = ffi.new, waiting.request_type
 local give_back, memo, take_grant = lease_pool.give_back, lease_pool.memo, lease_pool.take
 local find_gone, poll, wake = waiting.find_gone, waiting.poll, waiting.wake
@@ -45,6 +46,7 @@ local function new_request(self, grant, exptime, timeout, step)
     request.handle, request.key_id = grant.dict, grant.key_id
     request.exptime, request.timeout, request.step = exptime, timeout, step
     request.fair = self.settings.fair == 1
+    request.itself = self.settings.itself
     return request
 end
 _M.new_request = new_request
@@ -273,6 +275,28 @@ function _M.wait_for_release(self, key, opts)
     local request = new_request(self, grant, 0, timeout, self.step)
     request.watches, request.fair, request.watched[0] = true, false, number
     return finish(grant, wait_without_grant(self, request, nil))
+end
+
+
+-- --- the method wait of dictionaries with versions ---
+
+-- Waits as an object without options does.
+local PLAIN = { settings = options.DEFAULT_SETTINGS, ratio = 2, max_step = 0.5 }
+local STEP = 0.001
+
+
+-- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. Returns the
+-- version; nil and the reason.
+function _M.wait_for_change(handle, key, known, timeout, deaths)
+    local grant = take_grant(handle, key)  -- contains only the key and holds no lock
+    local request = new_request(PLAIN, grant, 0, timeout, STEP)
+    request.changes, request.version[0].number = true, known
+    request.version[0].deaths = deaths and 1 or 0
+    local elapsed, err = finish(grant, wait_without_grant(PLAIN, request, nil))
+    if not elapsed then
+        return nil, err
+    end
+    return tonumber(request.version[0].number)
 end
 
 

@@ -9,9 +9,11 @@
 --   kind, want, total  only for permits; total is not 0 then
 --   watches            only waits until the grant with the token in `watched` ends; lease, exptime, holder and fair
 --                      are not used
+--   changes            waits until the version of the key is no longer `version`; nothing else is used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds the lock; the reason is then "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
+--   itself             a wait for a lock that the coroutine holds is a deadlock
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
@@ -28,8 +30,9 @@ local get_parker, is_mine = parker.get, parker.is_mine
 
 local BUFFER, BUSY, DEADLOCK, ELSEWHERE = core.BUFFER, core.BUSY, core.DEADLOCK, core.ELSEWHERE
 local INVALID, LOCKED, OK, SYSTEM, TIMEOUT = core.INVALID, core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
+local UNCHANGED = core.UNCHANGED
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
-local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
+local HOLDS_EVERYTHING, HOLDS_ITSELF = core.HOLDS_EVERYTHING, core.HOLDS_ITSELF
 
 -- A reason that no host can return. It means that the process was forked during the wait.
 local FORKED = {}
@@ -46,16 +49,30 @@ local _M = {}
 _M.request_type = ffi.typeof [[struct {
     holdfast_dict *handle;
     double exptime, timeout, step;
-    uint64_t watched[1];
+    union { uint64_t watched[1]; holdfast_version_of_key version[1]; };
     int32_t key_id;
     uint32_t holder, want, total;
     uint8_t kind;
-    bool fair, certain, watches, tries, upgrades;
+    bool fair, certain, watches, tries, upgrades, changes, itself;
 }]]
+
+
+-- Compares the version. Returns LOCKED if it is the same, so that the caller waits.
+local function compare(request, key)
+    local known = request.version[0].number
+    local code = C.holdfast_key_version(request.handle, key, #key, request.version)
+    if code == OK and request.version[0].number == known then
+        return LOCKED
+    end
+    return code
+end
 
 
 local function try(request, lease)
     local key = memo[request.key_id]
+    if request.changes then
+        return compare(request, key)
+    end
     if request.watches then
         return C.holdfast_lock_watch(request.handle, key, #key, nil, request.watched)
     end
@@ -96,6 +113,11 @@ local function wait_once(request, lease, slot, task, holds, timeout)
     local code
     if request.watches then
         code = C.holdfast_lock_watch(request.handle, key, #key, wait, request.watched)
+    elseif request.changes then
+        code = C.holdfast_change_wait(request.handle, key, #key, wait, request.version)
+        if code == UNCHANGED then
+            code = LOCKED
+        end
     elseif request.upgrades then
         code = C.holdfast_permits_upgrade(request.handle, key, #key, 0, wait, lease)
     elseif request.total > 0 then
@@ -286,6 +308,9 @@ local function wait_in_queue(slot, host, request, deadline, lease)
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
     local holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
                   or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
+    if request.itself and holds ~= HOLDS_NOTHING then
+        holds = holds + HOLDS_ITSELF
+    end
     local left = request.timeout
     while true do
         local code, seconds = wait_once(request, lease, slot, task, holds, left)

@@ -1,0 +1,114 @@
+// The versions of keys. A key's version is a number that changes whenever the key's value changes: it is set, deleted,
+// evicted or flushed, or its expiry changes. A value that expires does not change its version, because everybody who
+// has read the value knows when it ends.
+//
+// Only a dictionary that was made with versions has them. Several keys share a version: a key's hash selects one of the
+// stripes. So a version may change although the key has not changed, but never the other way round.
+//
+// A change makes the stripe's word odd, commits, and makes the word even again, one higher. All three steps happen in
+// one critical section. So
+//
+//   - who sees the new value also sees that the word is no longer what it was (release of commit(), acquire of
+//   readers),
+//   - who loads an even word before it reads a value reads that value or a newer one (release of the second step),
+//   - a word that stays odd belongs to a process that died or was stopped in a change, and matches no known version.
+//     The next owner of the mutex repairs the shard, which gives every stripe a new version.
+//
+// A copy of a value is therefore current exactly as long as the word is even and has the value that it had before the
+// copy was made. Nobody has to send or receive anything for this.
+//
+// A process that waits for a change sets the bit of its slot in the stripe's word `watchers`, and then compares the
+// version. A process that has changed a value loads the word after it has released the mutex. A full fence on both
+// sides makes sure that one of the two sees the other. The bits are hints: if a process dies between taking the bits
+// and posting, the watchers notice the change at their next check (wait/parking_lot.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/failpoint.h"
+
+namespace holdfast {
+
+class World;
+
+struct Stripe {
+  Word64 version;  // odd while a change is under way
+  // Bit s: a process whose slot is s modulo 64 may wait for a change. A hint, which readers also write.
+  mutable Word64 watchers;
+};
+static_assert(sizeof(Stripe) == 16);
+
+/// Returns the bytes of all stripes of a dictionary.
+constexpr std::uint64_t stripe_bytes(std::uint32_t shards, std::uint32_t stripes_each) noexcept {
+  return std::uint64_t{shards} * stripes_each * sizeof(Stripe);
+}
+
+/// The versions of a dictionary are the sum of words that only grow. The sum is cut to the numbers that a double
+/// represents exactly.
+inline constexpr std::uint64_t kVersionMask = (std::uint64_t{1} << 53) - 1;
+
+constexpr bool is_settled_version(std::uint64_t version) noexcept { return version % 2 == 0; }
+
+/// Stands for the stripes of a shard that was never used.
+inline const Stripe kUnusedStripe{};
+
+/// The stripes of one shard. A dictionary without versions has none.
+class Stripes {
+ public:
+  Stripes() = default;
+  /// Makes the view. `count` is a power of two.
+  Stripes(Stripe* first, std::uint32_t count) noexcept : first_(first), mask_(count - 1) {}
+
+  explicit operator bool() const noexcept { return first_ != nullptr; }
+  Stripe* begin() const noexcept { return first_; }
+  Stripe* end() const noexcept { return first_ != nullptr ? first_ + mask_ + 1 : nullptr; }
+  /// Returns the number of stripes, a power of two. REQUIRES: there are stripes.
+  std::uint32_t count() const noexcept { return mask_ + 1; }
+  /// Returns the stripe of the keys with that hash (Key::short_hash). REQUIRES: there are stripes.
+  Stripe& of(std::uint32_t hash) const noexcept { return first_[hash & mask_]; }
+
+  /// Reserves the memory of the stripes, if there are any. Returns false if there is no memory.
+  bool reserve() const noexcept;
+
+  // REQUIRES, for the calls below: the shard's mutex.
+
+  /// Begins a change of all keys, or ends it.
+  void begin_changes() const noexcept {
+    for (Stripe& stripe : *this) begin_change(stripe);
+  }
+  void end_changes() const noexcept {
+    for (Stripe& stripe : *this) end_change(stripe);
+  }
+  /// Makes the word odd. The commit that follows is a release, so who sees it sees an odd word or a later one.
+  static void begin_change(Stripe& stripe) noexcept {
+    stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);
+    crash_order();
+  }
+  // Release: pairs with the acquire load of a reader, who then finds the change.
+  static void end_change(Stripe& stripe) noexcept { commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1); }
+
+ private:
+  Stripe* first_ = nullptr;
+  std::uint32_t mask_ = 0;
+};
+
+/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex.
+template <class T, class V>
+[[gnu::always_inline]] inline void commit_change(const Stripes& stripes, std::uint32_t hash, std::atomic<T>& where,
+                                                 V value) noexcept {
+  if (!stripes) [[likely]]
+    return commit(where, value);
+  Stripe& stripe = stripes.of(hash);
+  Stripes::begin_change(stripe);
+  HOLDFAST_FAILPOINT("version.odd");
+  commit(where, value);
+  HOLDFAST_FAILPOINT("version.committed");
+  Stripes::end_change(stripe);
+}
+
+/// Wakes the processes that wait for a change of the stripe, so that they compare its version.
+void wake_watchers_of(World& world, const Stripe& stripe) noexcept;
+
+}  // namespace holdfast
