@@ -93,6 +93,14 @@ Kept find_life(const RuntimeDirectory& directory, Token token) noexcept {
   }
 }
 
+bool for_each_life(const RuntimeDirectory& directory, const std::function<void(Token)>& visit) {
+  auto directory_fd = directory.open_as_it_is();
+  return directory_fd && for_each_name(directory_fd->get(), [&](const char* name) {
+           if (const Token token = token_of_hold_file(name); token != kNobody) visit(token);
+           return true;
+         });
+}
+
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept {
   try {
     if (auto directory_fd = directory.open()) ::unlinkat(directory_fd->get(), hold_file_name(token).c_str(), 0);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -33,18 +34,20 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Returns the prefix of the names of all use files for that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the byte in the name of a use file, or 0 for any other file.
-inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
+/// Returns the number in the name of a hold file or of a use file: the token or the byte. 0: any other name.
+inline std::uint64_t number_of_kept_file(std::string_view name, std::string_view prefix) noexcept {
   constexpr std::size_t kDigits = 16;
-  if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
-  std::uint64_t byte = 0;
-  for (const char digit : name.substr(kUsePrefix.size(), kDigits)) {
+  if (!name.starts_with(prefix) || name.size() < prefix.size() + kDigits) return 0;
+  std::uint64_t number = 0;
+  for (const char digit : name.substr(prefix.size(), kDigits)) {
     const bool is_decimal = digit >= '0' && digit <= '9';
     if (!is_decimal && (digit < 'a' || digit > 'f')) return 0;
-    byte = byte << 4 | static_cast<std::uint64_t>(is_decimal ? digit - '0' : digit - 'a' + 10);
+    number = number << 4 | static_cast<std::uint64_t>(is_decimal ? digit - '0' : digit - 'a' + 10);
   }
-  return byte;
+  return number;
 }
+inline Token token_of_hold_file(std::string_view name) noexcept { return number_of_kept_file(name, kHoldPrefix); }
+inline std::uint64_t byte_of_use_file(std::string_view name) noexcept { return number_of_kept_file(name, kUsePrefix); }
 
 /// Makes a hold file or a use file, and returns the descriptor for the program.
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
@@ -55,6 +58,8 @@ enum class Kept { locked, ended, missing, unknown };
 /// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory now has another process
 /// table.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
+/// Calls `visit` with the token in the name of each hold file. Returns whether it found all of them.
+bool for_each_life(const RuntimeDirectory& directory, const std::function<void(Token)>& visit);
 /// Removes that file, locked or not.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 

@@ -456,24 +456,32 @@ bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> 
   return !is_free(0, index) || !is_free(std::min(index + 1, kSlots), kSlots);
 }
 
+// Reads all slots only if a file may be missing. That takes as long as the rest of leaving.
 bool ProcessTable::end_holds(const Lock& held, Ended which) {
   bool is_any_alive = false;
-  for (std::uint32_t index = 0; index < kSlots; ++index) {
+  const auto look_at = [&](std::uint32_t index) {
     const std::uint64_t generation = generation_of_slot(index);
     std::uint64_t holder = platform::kNoHolder;
-    if (!is_of_hold(generation)) continue;
-    if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0) continue;
-    if (holder != platform::kNoHolder) continue;
+    if (!is_of_hold(generation)) return;
+    if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0) return;
+    if (holder != platform::kNoHolder) return;
     const Token token = make_token(index, generation);
     const Kept kept = find_life(directory_, token);
     is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
     // A missing file was deleted by hand, and its program may live.
     const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
-    if (kept != Kept::ended && !is_gone) continue;
+    if (kept != Kept::ended && !is_gone) return;
     set_generation(index, generation_behind(generation, false));
     forget_life(directory_, token);
+  };
+  if (which == Ended::all) {
+    for (std::uint32_t index = 0; index < kSlots; ++index) look_at(index);
+    return is_any_alive;
   }
-  return is_any_alive;
+  const bool found_all = for_each_life(directory_, [&](Token token) {
+    if (slot_of(token) < kSlots) look_at(slot_of(token));
+  });
+  return is_any_alive || !found_all;
 }
 
 Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {

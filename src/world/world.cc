@@ -316,7 +316,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
         if (!ProcessTable::anybody_alive(*lock, slot)) {
-          if (table_->end_holds(*lock, ProcessTable::Ended::all)) return;
+          if (table_->end_holds(*lock, ProcessTable::Ended::known)) return;
           static_cast<void>(retire_unpersistent_files(directory_, table_->id()));
           return;
         }

@@ -214,6 +214,16 @@ TEST(hold, in_a_file_that_is_deleted_by_hand_stays_exclusive) {
   EXPECT_NE(other.ask("try"), "ok 0");
 }
 
+TEST(hold, outlives_the_last_process_of_its_world) {
+  const ScratchDirectory directory;
+  Program holder;
+  Child last([](Channel&) -> int { std::exit(Dict("d").status); });  // leaves, as _exit() does not
+  EXPECT_EQ(last.wait(), HOLDFAST_OK);
+  EXPECT_EQ(files_of(directory, "d.dict").size(), 1U);
+  Child other(&contender);
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+}
+
 TEST(hold, of_a_program_alone_protects_its_world_from_another_layout) {
   const ScratchDirectory directory;
   Program holder;

@@ -747,6 +747,19 @@ describe("The lock of a command", function()
         end)
     end
 
+    it("leaves no zombie to a process that does not reap", function()
+        local script = [[
+            import ctypes, os, subprocess, sys
+            ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+            for command in "true", "kill -TERM $PPID; sleep 600":
+                print(subprocess.call([sys.argv[1], "lock", "key", "-c", command]))
+                print(open("/proc/thread-self/children").read())
+        ]]
+        write("reaps.py", (script:gsub("\n" .. (" "):rep(12), "\n"):gsub("^%s+", "")))
+        assert.equal("0\n\n-15",
+                     shell.output(("python3 '%s' '%s'"):format(command.path "reaps.py", command.program)))
+    end)
+
     it("lasts when the command closes all descriptors", function()
         local script = [[
             import os
@@ -1169,6 +1182,7 @@ describe("holdfast lock --replace", function()
         assert.equal("alone\n", new:out())
         assert.matches('^holdfast: "key": sending TERM to the job of pid ' .. pid .. "\n", new:err())
         assert.same({ code = 128 + command.TERM }, old:wait())
+        assert.is_nil(read(command.world() .. "/commands.dict"))
     end)
 
     it("sends KILL to a job that ignores TERM, also if its wrapper was killed and its command has ended", function()

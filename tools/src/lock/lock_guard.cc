@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "inspect/proc.h"
 #include "lock/lock_hold.h"
@@ -94,6 +95,8 @@ class EndOfJob {
   std::optional<double> kill_at_;
 };
 
+pid_t killed_guard = 0;  // by this process, and not reaped
+
 /// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
 /// keep waiters waiting, or has had enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
@@ -148,6 +151,7 @@ void LockGuard::prepare(pid_t child, pid_t group) {
 
 bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_end) {
   end();
+  reap();
   pid_ = 0;
   if (child_.get() < 0 || parent_.get() < 0 || acts_ == nullptr) return false;
   const Guarded guarded{key, job_, lock_end};
@@ -159,7 +163,14 @@ bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_en
 void LockGuard::end() const {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  killed_guard = pid_;
 }
+
+void LockGuard::reap() noexcept {
+  if (killed_guard > 0) ::waitpid(std::exchange(killed_guard, 0), nullptr, 0);
+}
+
+// Runs after the library's destructor, because of its priority: the guard ends while this process leaves the world.
+[[gnu::destructor(101)]] static void reap_at_the_end() noexcept { LockGuard::reap(); }
 
 }  // namespace holdfast::cli

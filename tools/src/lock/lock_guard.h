@@ -38,8 +38,11 @@ class LockGuard {
     if (is_guard) pid_ = 0;
     return is_guard;
   }
-  /// Called by a parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
+  /// Called by a parent that has ended the hold itself.
   void end() const;
+  /// Waits for a guard that end() has killed. Also runs at the end of the process, so that it leaves no zombie to a
+  /// parent that does not reap.
+  static void reap() noexcept;
 
  private:
   FoundJob job_;

@@ -144,6 +144,7 @@ class Wrapper {
     hold_ = std::move(word.hold);
     given_back_ = false;
     lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
+    is_guard_in_world_ = dict_ != nullptr;
     const bool is_guarded = guard_.start(*hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
@@ -351,6 +352,8 @@ class Wrapper {
     if (!lost_ && !given_back_) give_back();
     hold_->end();
     guard_.end();
+    // A guard that inherited this process's presence would keep it from removing what nobody uses any more.
+    if (is_guard_in_world_) LockGuard::reap();
   }
 
   // Others may have released the lock in the meantime, or removed its dictionary.
@@ -384,6 +387,7 @@ class Wrapper {
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);
+      LockGuard::reap();
       die_by(signal);
     }
     return 128 + signal;
@@ -394,6 +398,7 @@ class Wrapper {
   LockAgent agent_;
   Replacement replacement_;
   LockGuard guard_;
+  bool is_guard_in_world_ = false;
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
   std::vector<pid_t> children_before_;
