@@ -11,7 +11,7 @@ describe("shdict, bad input", function ()
     describe("bad input", function ()
         local METHODS = {
             "get", "get_stale", "set", "safe_set", "add", "safe_add", "replace", "delete", "cas", "incr", "ttl",
-            "expire", "lpush", "rpush", "lpop", "rpop", "llen",
+            "expire", "lpush", "rpush", "lpop", "rpop", "llen", "version", "get_changed", "set_unless_changed", "wait",
         }
         local STORES = { "set", "safe_set", "add", "safe_add", "replace" }
 

@@ -277,7 +277,7 @@ describe("shdict", function ()
             assert.equal(">bad name to open: expected a string, got table", message({}))
             assert.equal(">bad options to open: expected a table, got string", message("spec_bad", "1m"))
             assert.equal('>unknown option "sise" to open: expected cluster, largest, mode, mutex, persist, '
-                         .. "size or tables",
+                         .. "size, tables or versions",
                          message("spec_bad", { sise = "1m" }))
             assert.matches('^>bad option "size" to open: expected .*, got table$', message("spec_bad", { size = {} }))
             assert.matches('^>bad option "largest" to open: expected .*, got boolean$',

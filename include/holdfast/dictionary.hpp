@@ -23,6 +23,15 @@ struct table {
 };
 using value = std::variant<bool, double, std::string, table>;
 
+/// The version of a key (holdfast_version_of_key). A version that was not returned by a call is unknown.
+using version = holdfast_version_of_key;
+
+/// A value and its version.
+struct versioned {
+  std::optional<value> what;  // empty if the key has no value
+  version of{};
+};
+
 namespace detail {
 
 /// Makes a request. `want` is the number of permits of the rwlock, or 0 for the lock. The request points into `how`,
@@ -55,6 +64,11 @@ class dictionary {
   static result<dictionary> open(std::string_view name, const holdfast_options& options) {
     return opened([&](holdfast_dict** dict) { return holdfast_open(name.data(), name.size(), &options, dict); });
   }
+  /// Opens a dictionary whose keys have versions, as holdfast_open_with_versions does.
+  static result<dictionary> open_with_versions(std::string_view name, const holdfast_options& options) {
+    return opened(
+        [&](holdfast_dict** dict) { return holdfast_open_with_versions(name.data(), name.size(), &options, dict); });
+  }
   /// Opens an existing or declared dictionary as holdfast_attach does. Fails with errc::not_found if there is none.
   static result<dictionary> attach(std::string_view name) {
     return opened([&](holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); });
@@ -76,23 +90,7 @@ class dictionary {
 
   /// Returns the value. Fails with errc::not_found if there is none. A key that is held as a lock has the value true.
   result<value> get(std::string_view key) const {
-    char small[256];
-    std::string large;
-    holdfast_value got{};
-    got.data = small;
-    got.capacity = sizeof small;
-    int code = holdfast_get(handle_, key.data(), key.size(), &got);
-    while (code == HOLDFAST_BUFFER) {  // other processes may store a longer value at the same time
-      large.resize(got.size);
-      got.data = large.data();
-      got.capacity = large.size();
-      code = holdfast_get(handle_, key.data(), key.size(), &got);
-    }
-    if (code != HOLDFAST_OK) return failure::of(code);
-    if (got.type == HOLDFAST_BOOLEAN) return value(got.number != 0);
-    if (got.type == HOLDFAST_NUMBER) return value(got.number);
-    std::string text(got.data, got.size);
-    return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
+    return read([&](holdfast_value& got) { return holdfast_get(handle_, key.data(), key.size(), &got); });
   }
   /// Stores `what`, which is a bool, a number or a string. set() always stores; add() stores only if there is no value
   /// (errc::exists), and replace() only if there is a value (errc::not_found). `exptime` is in seconds; 0 means never.
@@ -122,13 +120,55 @@ class dictionary {
     return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
   }
 
+  // --- versions, as holdfast.h describes them. They fail with errc::unsupported if the keys have no versions. ---
+
+  /// Returns the key's version.
+  result<version> version_of(std::string_view key) const {
+    version found{};
+    const int code = holdfast_key_version(handle_, key.data(), key.size(), &found);
+    if (code != HOLDFAST_OK) return failure::of(code);
+    return found;
+  }
+  /// Returns the key's value and version. Fails with errc::unchanged if the version is still `known`.
+  result<versioned> get_changed(std::string_view key, const version& known = {}) const {
+    version now{};
+    auto got = read([&](holdfast_value& into) {
+      now = known;  // a value that did not fit is read again
+      return holdfast_get_changed(handle_, key.data(), key.size(), &now, &into);
+    });
+    if (got) return versioned{std::move(*got), now};
+    if (got.error().code == errc::not_found) return versioned{std::nullopt, now};
+    return got.error();
+  }
+  /// Returns whether a value that get_changed() returned together with this version is still current.
+  bool is_current(const version& known) const noexcept {
+    return holdfast_is_current(handle_, known.number, known.stripe, known.end) != 0;
+  }
+  /// Stores a value if the version is still `known`. Returns the new version. Fails with errc::differs if it is not.
+  template <class T>
+  result<version> set_unless_changed(std::string_view key, version known, const T& what, duration exptime = {},
+                                     std::uint32_t flags = 0) const {
+    const auto stored = stored_as(what, [&](int type, std::string_view text, double number) {
+      return holdfast_store_unless_changed(handle_, key.data(), key.size(), &known, type, text.data(), text.size(),
+                                           number, exptime.count(), flags, nullptr);
+    });
+    if (stored != HOLDFAST_OK) return failure::of(stored);
+    return known;
+  }
+  /// Waits until the version is no longer `known`. Returns the new version. Fails with errc::unchanged after `timeout`.
+  result<version> wait_for_change(std::string_view key, version known, duration timeout = forever) const {
+    const int code = holdfast_wait_for_change(handle_, key.data(), key.size(), timeout.count(), &known);
+    if (code != HOLDFAST_OK) return failure::of(code);
+    return known;
+  }
+
   // --- locks ---
 
   /// Waits up to `timeout` for the lock. Fails with errc::locked if another holder still has it.
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as a rwlock, a holder of
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as an rwlock, a holder of
   /// either excludes the other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));
@@ -157,17 +197,42 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return dictionary(handle);
   }
+  /// Runs `call(holdfast_value&) -> int`, again with a larger buffer if the value did not fit.
+  template <class Call>
+  static result<value> read(Call&& call) {
+    char small[256];
+    std::string large;
+    holdfast_value got{};
+    got.data = small;
+    got.capacity = sizeof small;
+    int code = call(got);
+    while (code == HOLDFAST_BUFFER) {  // other processes may store a longer value at the same time
+      large.resize(got.size);
+      got.data = large.data();
+      got.capacity = large.size();
+      code = call(got);
+    }
+    if (code != HOLDFAST_OK) return failure::of(code);
+    if (got.type == HOLDFAST_BOOLEAN) return value(got.number != 0);
+    if (got.type == HOLDFAST_NUMBER) return value(got.number);
+    std::string text(got.data, got.size);
+    return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
+  }
+  /// Runs `call(type, text, number)` with the parts of a value.
+  template <class T, class Call>
+  static int stored_as(const T& what, Call&& call) {
+    if constexpr (std::is_arithmetic_v<T>)
+      return call(std::is_same_v<T, bool> ? HOLDFAST_BOOLEAN : HOLDFAST_NUMBER, std::string_view(),
+                  static_cast<double>(what));
+    else
+      return call(HOLDFAST_STRING, std::string_view(what), 0.0);
+  }
   template <class T>
   result<void> store(int op, std::string_view key, const T& what, duration exptime, std::uint32_t flags) const {
-    if constexpr (std::is_arithmetic_v<T>) {
-      const int type = std::is_same_v<T, bool> ? HOLDFAST_BOOLEAN : HOLDFAST_NUMBER;
-      return detail::outcome(holdfast_store(handle_, op, key.data(), key.size(), type, nullptr, 0,
-                                            static_cast<double>(what), exptime.count(), flags, nullptr));
-    } else {
-      const std::string_view text(what);
-      return detail::outcome(holdfast_store(handle_, op, key.data(), key.size(), HOLDFAST_STRING, text.data(),
-                                            text.size(), 0, exptime.count(), flags, nullptr));
-    }
+    return detail::outcome(stored_as(what, [&](int type, std::string_view text, double number) {
+      return holdfast_store(handle_, op, key.data(), key.size(), type, text.data(), text.size(), number,
+                            exptime.count(), flags, nullptr);
+    }));
   }
 
   holdfast_dict* handle_;

@@ -2,6 +2,7 @@
 -- examples/embed: the same tests, each in a real loop in a new process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
+local shdict = require "resty.shdict"
 
 
 for _, name in ipairs { "embed", unpack(loops.names) } do
@@ -59,6 +60,25 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect("begin")
             holder:kill()
             child:expect("true")
+        end)
+
+        it("only the coroutine that waits for a change of a value waits for it", function ()
+            local child = start [[
+                local dict = assert(require("resty.shdict").open("spec_changes", { size = "64k", versions = true }))
+                tell_after(10, "ticks")
+                spawn(function ()
+                    local version = assert(dict:version("key"))
+                    local new, err = dict:wait("key", version, 20)
+                    say(new == dict:version("key"), err, dict:get("key"))
+                    say(dict:wait("key", new, 0.02))
+                    over = true
+                end)
+                run()
+                say("end")
+            ]]
+            child:expect("ticks")
+            assert(shdict.open("spec_changes", { size = "64k", versions = true })):set("key", "changed")
+            child:expect_end("true\tnil\tchanged", "nil\ttimeout", "end")
         end)
 
         for what, wait in pairs {

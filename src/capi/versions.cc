@@ -12,11 +12,13 @@ using namespace holdfast::capi;
 namespace {
 
 Version version_in(const holdfast_version_of_key& version) noexcept {
-  return {static_cast<std::uint64_t>(version.number), version.stripe, static_cast<std::uint64_t>(version.end)};
+  return {static_cast<std::uint64_t>(version.number), version.stripe, static_cast<std::uint64_t>(version.end),
+          version.deaths != 0};
 }
 
 holdfast_version_of_key version_out(const Version& version) noexcept {
-  return {static_cast<std::int64_t>(version.number), version.stripe, static_cast<std::int64_t>(version.end_ms)};
+  return {static_cast<std::int64_t>(version.number), version.stripe, version.deaths ? 1 : 0,
+          static_cast<std::int64_t>(version.end_ms)};
 }
 
 int outcome_of_version(Code code, Dictionary& dictionary) noexcept {
@@ -50,7 +52,7 @@ int holdfast_get_changed(holdfast_dict* dict, const char* key, size_t key_length
 }
 
 int holdfast_is_current(holdfast_dict* dict, int64_t number, uint32_t stripe, int64_t end) {
-  return guarded_or(0, [&] { return unwrap(dict).is_current(version_in({number, stripe, end})) ? 1 : 0; });
+  return guarded_or(0, [&] { return unwrap(dict).is_current(version_in({number, stripe, 0, end})) ? 1 : 0; });
 }
 
 int holdfast_store_unless_changed(holdfast_dict* dict, const char* key, size_t key_length,

@@ -44,6 +44,7 @@ struct Version {
   std::uint64_t number = 0;             // below 2^53; odd while a change is under way
   std::uint32_t stripe = 0;             // number of the stripe in the dictionary
   std::uint64_t end_ms = kExpiryNever;  // when the value that was read expires, by the clock of values
+  bool deaths = false;                  // the death of a process also ends a wait for a change (lock/changes.h)
 };
 
 class Dictionary {

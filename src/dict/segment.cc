@@ -168,7 +168,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        if (!held) return held.status();
                        name_use = std::move(*held);
                        // Do not take the range earlier. Otherwise a dictionary of this name that was made and removed
-                       // in between would have the larger numbers.
+                       // in between would have the larger tokens.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
@@ -222,6 +222,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
 
 Expected<platform::FileDescriptor> Segment::keep_use() const {
   if (World::observes()) return World::refuse_observer();
+  const RuntimeDirectory::Visit visit(world_.directory());
   auto kept = keep_dictionary_file(world_.directory(), file_name(name_), world_.id(), mapping_.file().inode);
   if (retired()) return Status{Code::removed, "dictionary " + quote_name(name_) + " was removed"};
   return kept;

@@ -8,6 +8,7 @@
 // before the removal: was_removed_before_commit().
 #pragma once
 
+#include <bit>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,8 +107,12 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
   /// Returns the number of the stripe of the keys with that hash. REQUIRES: there are stripes.
   std::uint32_t stripe_number(std::uint64_t hash) const noexcept {
-    const std::uint32_t each = traits_.geometry.stripes();
+    const std::uint32_t each = shard_array_->stripes().count();  // faster than geometry().stripes()
     return index_of(hash) * each + (static_cast<std::uint32_t>(hash) & (each - 1));
+  }
+  /// Returns the index of the shard that has the stripe with that number. REQUIRES: has_versions().
+  std::uint32_t shard_of_stripe(std::uint32_t number) const noexcept {
+    return number >> std::countr_zero(shard_array_->stripes().count());
   }
   /// Returns the stripe with that number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
   Stripe& stripe_at(std::uint32_t number) noexcept {

@@ -68,8 +68,8 @@ class Transaction {
   /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds an entry, or replaces the existing entry. Afterwards the new entry is the entry found. Returns ok, no_memory,
-  /// too_large, corrupt, timeout (in_the_way()).
+  /// Adds an entry, or replaces the existing entry. A lock or permits keep the waiters of those that they replace.
+  /// Afterwards the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Does the same as put(), but overwrites a number with a number, or a boolean with a boolean, by one store to its
   /// word.

@@ -64,6 +64,8 @@ class Stripes {
   explicit operator bool() const noexcept { return first_ != nullptr; }
   Stripe* begin() const noexcept { return first_; }
   Stripe* end() const noexcept { return first_ != nullptr ? first_ + mask_ + 1 : nullptr; }
+  /// Returns the number of stripes, a power of two. REQUIRES: there are stripes.
+  std::uint32_t count() const noexcept { return mask_ + 1; }
   /// Returns the stripe of the keys with that hash (Key::short_hash). REQUIRES: there are stripes.
   Stripe& of(std::uint32_t hash) const noexcept { return first_[hash & mask_]; }
 

@@ -53,13 +53,18 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   blocked_by.watch.segment = segment;
   blocked_by.watch.shard = &shard;
   blocked_by.watch.grant = version.number;
+  blocked_by.watch.deaths = version.deaths;
   // Keep the watch before comparing, because another thread of this process may receive the post for this waiter.
   keep_watched(waiter, blocked_by);
   HOLDFAST_FAILPOINT("watch.kept");
   announce(stripe, waiter.owner);
   const std::uint64_t now = segment->settled_version_of(shard, stripe);
-  if (now == version.number) return Code::locked;
-  version = {now, segment->stripe_number(its.hash), kExpiryNever};
+  // A wait that deaths end has only one step, because the second step does not know its reason.
+  const bool goes_on = waiter.is_new || !version.deaths;
+  if (now == version.number && goes_on) return Code::locked;
+  version.number = now;
+  version.stripe = segment->stripe_number(its.hash);
+  version.end_ms = kExpiryNever;
   return Code::ok;
 }
 

@@ -94,10 +94,9 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
   parker.promptness().note_step(platform::monotonic_ns());
   const std::size_t loops = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerSleep;
   const bool rests = waiter.rests && blocked_by.watch.kind != nullptr && blocked_by.watch.kind->sees_all;
-  step.sleep = must_poll(blocked_by.watch, blocked_by.place) || !parker.attended()
-                   ? kSleepPolling * static_cast<double>(loops)
-               : rests ? kRest
-                       : kSleepMax;
+  const bool polls = must_poll(blocked_by.watch, blocked_by.place) || !parker.attended() ||
+                     (blocked_by.watch.deaths && !parker.hears_of_deaths());
+  step.sleep = polls ? kSleepPolling * static_cast<double>(loops) : rests ? kRest : kSleepMax;
   if (blocked_by.end_ms != kExpiryNever) step.sleep = std::min(step.sleep, seconds_until(blocked_by.end_ms));
   return code;
 }
@@ -105,7 +104,8 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
 Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept {
   if (code != Code::locked || request.holds == HoldsLocks::nothing || request.task == kNoTask) return code;
   const std::uint32_t task = request.holds == HoldsLocks::everything ? whole_state(request.task) : request.task;
-  return step.parker.track(step.waiter, task, key) ? Code::deadlock : code;
+  const Alone alone = request.may_hold_it ? Alone::counts : Alone::ignored;
+  return step.parker.track(step.waiter, task, key, alone) ? Code::deadlock : code;
 }
 
 }  // namespace holdfast

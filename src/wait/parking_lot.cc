@@ -119,14 +119,21 @@ std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_
   std::size_t pollers = 0;
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     ParkingLot::set_watch(slot, watch, place);
-    look_ns_ = std::min(look_ns_, platform::monotonic_ns() + lot_.pause_of(slot));
+    const std::uint64_t now_ns = platform::monotonic_ns();
+    look_ns_ = std::min(look_ns_, now_ns + lot_.pause_of(slot));
     lot_.attend_watching(*this);
+    if (watch.deaths) lot_.death_watch_.begin(world_, world_.known_token(), &ParkingLot::on_death_watch, now_ns);
     pollers = polling_;
   });
   return pollers;
 }
 
-bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept {
+bool Parker::hears_of_deaths() const noexcept {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  return lot_.death_watch_.is_on();
+}
+
+bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view key, Alone alone) noexcept {
   bool deadlock = false;
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     if (slot.arrival == 0 || slot.watch.kind == nullptr) return;
@@ -134,7 +141,7 @@ bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view ke
     WaitTable table(world_.wait_table());
     try {
       if (slot.tracked == nullptr) slot.tracked = std::make_unique<TrackedWait>();
-      slot.tracked->begin(self, task, key);
+      slot.tracked->begin(self, task, key, alone);
       slot.quiet_at = TrackedWait::kNothing;
       look_ns_ = std::min(look_ns_, platform::coarse_monotonic_ns() + kLookNs);
       lot_.attend_watching(*this);
@@ -371,6 +378,10 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
     switch (watch.kind->look(watch, liveness, {self, i + 1})) {
       case WatchState::held:
         oldest = std::min(oldest, slot.arrival);
+        if (watch.deaths && slot.looks != looks_) {
+          make_ready(i + 1);
+          break;
+        }
         slots_[i].looks = looks_;
         if (pause > kLookNs) pause = std::min({pause, pause_of(slot), until_end(watch)});
         if (look_for_deadlock(world, liveness, changes, slots_[i])) make_ready(i + 1);

@@ -79,6 +79,7 @@ struct Watch {
   std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
                                        // waits to become the writer: its own token
   std::uint32_t block = 0;             // for a watcher: its block in the queue
+  bool deaths = false;                 // the wait also ends when a process has died
 
   /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
   /// fields.
@@ -105,7 +106,8 @@ Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) n
           held.entry.shape.load(kRelaxed),
           want,
           0,
-          0};
+          0,
+          false};
 }
 
 }  // namespace holdfast

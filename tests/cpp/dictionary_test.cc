@@ -49,6 +49,27 @@ TEST_F(CppDictionary, reports_why_there_is_no_value) {
   EXPECT_EQ(dict.get("nothing").value_or(7.0), value(7.0));
 }
 
+TEST_F(CppDictionary, says_whether_a_copy_is_current) {
+  const std::string other = new_name();
+  const dictionary versions = dictionary::open_with_versions(other, {.size = 1 << 20}).value();
+  EXPECT_FALSE(versions.get_changed("n")->what);
+  const version first = versions.set_unless_changed("n", *versions.version_of("n"), 1).value();
+  const versioned copy = versions.get_changed("n").value();
+  EXPECT_EQ(copy.what, value(1.0));
+  EXPECT_TRUE(versions.is_current(copy.of));
+  EXPECT_TRUE(versions.is_current(first));
+  EXPECT_EQ(versions.get_changed("n", first).error().code, errc::unchanged);
+  EXPECT_EQ(versions.wait_for_change("n", first, 10ms).error().code, errc::unchanged);
+  const std::string longer(100'000, 'x');
+  EXPECT_TRUE(versions.set("n", longer));
+  EXPECT_FALSE(versions.is_current(copy.of));
+  EXPECT_EQ(versions.set_unless_changed("n", first, 2).error().code, errc::differs);
+  EXPECT_EQ(versions.wait_for_change("n", first)->number, versions.version_of("n")->number);
+  EXPECT_EQ(versions.get_changed("n", first)->what, value(longer));
+  EXPECT_EQ(dict.version_of("n").error().code, errc::unsupported);
+  EXPECT_TRUE(dictionary::remove(other));
+}
+
 TEST_F(CppDictionary, adds_replaces_increments_and_erases) {
   EXPECT_EQ(dict.replace("n", 1).error().code, errc::not_found);
   EXPECT_TRUE(dict.add("n", 1));

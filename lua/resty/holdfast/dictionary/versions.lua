@@ -62,13 +62,13 @@ end)
 -- `version`, it returns nil, "unchanged" and the version. The value belongs to the version, or is newer. After any
 -- other error there is no third result.
 function methods.get_changed(zone, key, known)
-    known = known or 0
-    check_version(known)
     local handle
     handle, key = locate(zone, key, "get_changed")
     if not handle then
         return nil, key
     end
+    known = known or 0
+    check_version(known)
     local value = enter_value()
     version[0].number = known
     local code = C.holdfast_get_changed(handle, key, #key, version, value)
@@ -100,6 +100,11 @@ end
 -- nil, if the version of the key is still `version`. Returns the new version, nil and whether unexpired values were
 -- evicted. Otherwise returns nil, "changed" or an error of set, the same flag, and a message if the value is too large.
 function methods.set_unless_changed(zone, key, known, value, exptime, flags)
+    local handle
+    handle, key = locate(zone, key, "set_unless_changed")
+    if not handle then
+        return nil, key
+    end
     check_version(known)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then
@@ -107,11 +112,6 @@ function methods.set_unless_changed(zone, key, known, value, exptime, flags)
     end
     if not is_whole(flags) then
         bad_whole("flags", flags)
-    end
-    local handle
-    handle, key = locate(zone, key, "set_unless_changed")
-    if not handle then
-        return nil, key
     end
     local kind, data, length, number = scalar(value)
     if not kind then
@@ -144,15 +144,15 @@ end
 -- version; nil and "timeout" after `timeout` seconds (default 5; math.huge: no limit; 0: only compares), or nil and why
 -- it cannot wait here. Yields as resty.lock's lock does.
 function methods.wait(zone, key, known, timeout)
-    check_version(known)
-    timeout = timeout or TIMEOUT
-    if not is_time(timeout) then
-        bad_argument("timeout", "a number of seconds, 0 or more", timeout)
-    end
     local handle
     handle, key = locate(zone, key, "wait")
     if not handle then
         return nil, key
+    end
+    check_version(known)
+    timeout = timeout or TIMEOUT
+    if not is_time(timeout) then
+        bad_argument("timeout", "a number of seconds, 0 or more", timeout)
     end
     local code = C.holdfast_key_version(handle, key, #key, version)
     if code ~= OK then

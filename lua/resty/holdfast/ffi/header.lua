@@ -60,6 +60,7 @@ int holdfast_open_with_versions(const char *name, size_t length, const holdfast_
 typedef struct holdfast_version_of_key {
   int64_t number;
   uint32_t stripe;
+  int32_t deaths;
   int64_t end;
 } holdfast_version_of_key;
 int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version);
@@ -326,6 +327,7 @@ int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_s
         HOLDS_NOTHING = 0,
         HOLDS_SOMETHING = 1,
         HOLDS_EVERYTHING = 2,
+        HOLDS_ITSELF = 4,
         RWLOCK = 0,
         SEMAPHORE = 1,
         ALL_PERMITS = 1073741824,

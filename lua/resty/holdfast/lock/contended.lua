@@ -46,6 +46,7 @@ local function new_request(self, grant, exptime, timeout, step)
     request.handle, request.key_id = grant.dict, grant.key_id
     request.exptime, request.timeout, request.step = exptime, timeout, step
     request.fair = self.settings.fair == 1
+    request.itself = self.settings.itself
     return request
 end
 _M.new_request = new_request
@@ -240,7 +241,7 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The number of the grant that the current call found. No other Lua code runs before it is read.
+-- The fencing token of the grant that the current call found. No other Lua code runs before it is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }
@@ -284,11 +285,13 @@ local PLAIN = { settings = options.DEFAULT_SETTINGS, ratio = 2, max_step = 0.5 }
 local STEP = 0.001
 
 
--- Waits until the version of the key is no longer `known`. Returns the new version; nil and the reason.
-function _M.wait_for_change(handle, key, known, timeout)
+-- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. Returns the
+-- version; nil and the reason.
+function _M.wait_for_change(handle, key, known, timeout, deaths)
     local grant = take_grant(handle, key)  -- contains only the key and holds no lock
     local request = new_request(PLAIN, grant, 0, timeout, STEP)
     request.changes, request.version[0].number = true, known
+    request.version[0].deaths = deaths and 1 or 0
     local elapsed, err = finish(grant, wait_without_grant(PLAIN, request, nil))
     if not elapsed then
         return nil, err
