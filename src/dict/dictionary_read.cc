@@ -2,6 +2,7 @@
 // permits is dead and other holders may live.
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "base/token_set.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
@@ -429,6 +430,7 @@ Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& o
   Version now{.deaths = version.deaths};
   if (const Code code = this->version(key, now); code != Code::ok) return code;
   if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;
+  HOLDFAST_FAILPOINT("get_changed.version");
   bool stale = false;
   const Code code = get_any(key, out, stale, false);
   if (code == Code::ok) now.end_ms = expiry_ms(out.expiry);
