@@ -271,19 +271,11 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         break_load(cache, key)  -- one that began in the meantime
     end
     known = tonumber(version[0].number)
-    local stripe, ends, err = version[0].stripe
-    if code == OK then
-        version[0].number = 0
-        C.holdfast_get_changed(handle, full, #full, version, enter_value())
-        leave()
-        if version[0].number ~= known then
-            return { value }
-        end
-        ends = tonumber(version[0]["end"])
-    elseif code == NO_MEMORY or code == TOO_LARGE then
+    local stripe, ends, err = version[0].stripe, tonumber(version[0]["end"]), nil
+    if code == NO_MEMORY or code == TOO_LARGE then
         err = reason(code)
         ends = ttl > 0 and now() + exptime * 1000 or 0
-    else
+    elseif code ~= OK then
         return { value }, reason(code)
     end
     local guards = list and check_tags(cache, list)
