@@ -37,7 +37,7 @@ local SHOWN = {
                                             "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
-                                   "more: ", "Arrows scroll" },
+                                   " (and {} more: ", "Arrows scroll" },
     ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for", "{}? [y/N, k" },
     ["tools/src/run/run_command.cc"] = { "holdfast: master " },
     ["tools/src/run/worker.cc"] = { "holdfast: worker " },
