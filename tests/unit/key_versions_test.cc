@@ -469,7 +469,7 @@ TEST_F(VersionsTest, overwritten_stripes_cost_only_copies) {
     EXPECT_TRUE(dict.is_current(dict.version("k")));
   }
   for (const std::uint32_t stripe : {4096U, 1U << 31, ~0U})
-    EXPECT_FALSE(dict.is_current({dict.version("k").number, stripe, 0})) << "there is no such stripe";
+    EXPECT_FALSE(dict.is_current({dict.version("k").number, stripe, 0, 0})) << "there is no such stripe";
 }
 
 }  // namespace

@@ -742,7 +742,7 @@ describe("On a terminal holdfast top", function ()
             t.ends(0)
         ]]
         local batch = { "top", "-b", "-n1", "-d0.1", "--header" }
-        for columns, titles in pairs { [44] = "KEY HOLDER WAIT WHY", [30] = "KEY HOLDER", [10] = "KEY" } do
+        for columns, titles in pairs { [44] = "KEY HOLDER WAIT WHY", [27] = "KEY HOLDER", [10] = "KEY" } do
             batch[6] = { COLUMNS = tostring(columns) }
             assert.equal(titles, (output(unpack(batch)):match("\n\n([^\n]*KEY[^\n]*)"):gsub(" +", " ")))
         end
