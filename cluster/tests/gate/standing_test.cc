@@ -398,7 +398,7 @@ TEST_F(StandingTest, nobody_waits_for_a_holder_that_has_lost_the_lock) {
   hold();
   ASSERT_EQ(dict.adopt("k", lease, 5), HOLDFAST_OK);
   const auto blocker = [&] {
-    static constexpr WatchKind kKind{nullptr, &blocker_of_lock, nullptr, false};
+    static constexpr WatchKind kKind{nullptr, &blocker_of_lock, nullptr, false, true};
     Blocker found;
     dict.dictionary().transact("k", [&](Transaction& change) {
       found = blocker_of_lock(watch_entry(kKind, LockEntry::of(change), 1));
