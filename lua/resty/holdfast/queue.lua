@@ -433,11 +433,12 @@ function Job.done(self)
     if not may_change(self) then
         return nil, "not owner"
     end
-    local ended, err = change(self)
+    local store, n = self.queue.store, self.number
+    local is_early = self.has_due and n >= (get(store, NEXT) or 0)
+    local ended, err = change(self, is_early and NOTHING * GRANTS or nil)
     if not ended then
         return nil, err
     end
-    local store, n = self.queue.store, self.number
     clear(store, VALUE, n)
     if self.is_unique then
         clear(store, UNIQUE, n)

@@ -11,8 +11,9 @@
 --   void     add claim N = VOID                                       N was given to a producer that does not come
 --
 -- Invariants:
--- 1. A number below `next` has, or had, a claim other than READY. So only the claim at `next` can be the first READY one.
---    `next` grows by compare-and-swap, after the claim at `next` was seen to be something else.
+-- 1. A number below `next` has, or had, a claim other than READY, and no claim from `next` on was ever deleted. So the
+--    claim at `next` is the first READY one, or missing. `next` grows by compare-and-swap, after the claim at `next` was
+--    seen to be something else. A job that ends earlier, because it was ASIDE, leaves the claim NOTHING.
 -- 2. A number up to `tail` belongs to one producer. N > tail: the queue is empty. N <= tail without a claim: its producer
 --    is between two steps, or dead. After 10 ms a taker voids N; the producer's add then fails, and it takes another N.
 -- 3. A claim may be taken over if its due time has come, or if its owner is a worker that is dead. A due time counts only
@@ -44,7 +45,7 @@ local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, co
 local GRANTS = 2 ^ 20
 local NEVER = 2 ^ 53
 -- How long a producer may need between two steps, and how often a busy taker looks for what it was not told, in seconds.
-local PATIENCE, LOOK_EVERY = 0.01, 0.01
+local PATIENCE, LOOK_EVERY = 0.01, 0.005
 -- How long a waiting taker sleeps at most. A producer that is stopped between two steps delays others for so long.
 local LONGEST_SLEEP = 0.4
 -- The owners of claims; a worker's number is higher.
@@ -368,7 +369,7 @@ local function look(self, now)
         find_claims(self, now, false)
     end
     local after = C.holdfast_now()
-    self.look_at = after + max(LOOK_EVERY, 10 * (after - now))
+    self.look_at = after + max(LOOK_EVERY, 4 * (after - now))
 end
 
 
