@@ -6,7 +6,7 @@
 local kills, fault = tonumber(arg[1]) or 10000, arg[2]
 local PRODUCERS, WORKERS, BACKLOG = 2, 4, 50
 -- The kills of a round, after which the queue must become empty within so many seconds.
-local ROUND, PATIENCE = 250, tonumber(os.getenv("PATIENCE")) or 60
+local ROUND, PATIENCE = 250, tonumber(os.getenv("HOLDFAST_STORM_PATIENCE")) or 60
 
 -- Replaces one piece of the text of a module before the module is loaded.
 local FAULTS = {

@@ -20,8 +20,8 @@
 --    together with the number of grants that it was stored for, so old due times mean nothing.
 -- 4. `earliest` is at most the due time of any claim. Who adds a due time stores it, then writes `earliest` (even if it
 --    is low enough), then commits. A scan raises `earliest` only if its version is what it was before the scan.
--- 5. A worker is a Lua state that has the lock of its number. A dead worker's lock stays listed until a scan has found no
---    claim of that worker. So nobody has to be informed of a death.
+-- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
+--    until a scan has found no claim of that worker. So no death is missed, even if nobody waits.
 -- 6. What belongs to a number below `next` that has no claim is garbage: its owner died in the middle of done.
 --
 -- A process that dies at any point leaves one of these states, and the job is lost at none of them: before the commit of
@@ -31,8 +31,6 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local lease_pool = require "resty.holdfast.lock.lease_pool"
-local NOBODY = require("resty.holdfast.tasks.task_ids").NOBODY
 
 local C, enter, grow, leave, reason = core.C, core.enter, core.grow, core.leave, core.reason
 local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.string
@@ -194,8 +192,8 @@ end
 
 -- Returns whether this Lua state still is the worker that it was; a forked child is not.
 local function is_worker(self)
-    local grant = self.grant
-    return grant and C.holdfast_lock_remaining(self.workers, at(WORKER, self.worker), KEY_SIZE, grant.lease, number) == OK
+    local lease = self.lease
+    return lease and C.holdfast_lock_remaining(self.workers, at(WORKER, self.worker), KEY_SIZE, lease, number) == OK
 end
 _M.is_worker = is_worker
 
@@ -210,14 +208,12 @@ local function become_worker(self)
         if not id then
             return nil, reason(code)
         end
-        local grant = lease_pool.take(self.workers, ffi_str(at(WORKER, id), KEY_SIZE))
-        code = C.holdfast_lock_try(self.workers, at(WORKER, id), KEY_SIZE, 0, NOBODY, 0, grant.lease)
+        local lease = ffi_new("holdfast_lease")  -- without a finaliser: it ends with the process (invariant 5)
+        code = C.holdfast_lock_try(self.workers, at(WORKER, id), KEY_SIZE, 0, 0, 0, lease)
         if code == OK then
-            lease_pool.hold(grant, NOBODY)
-            self.worker, self.grant = id, grant
+            self.worker, self.lease = id, lease
             return id
         end
-        lease_pool.give_back(grant)
     until code ~= LOCKED
     return nil, reason(code)
 end
