@@ -75,8 +75,9 @@ local function produce()
         local id = C.getpid() .. "." .. now() .. "." .. i
         local opts = i % 8 == 0 and { delay = 0.002 } or i % 8 == 1 and { priority = i % 3 } or { key = id }
         opts.timeout = 60
-        assert(jobs:push(id, opts))
-        assert(seen:safe_set("pushed " .. id, true))
+        local n, err = jobs:push(id, opts)
+        assert(n or err == "timeout", err)  -- a process that is killed may keep a mutex until it gets to run
+        assert(not n or seen:safe_set("pushed " .. id, true))
     end
 end
 
@@ -88,7 +89,7 @@ local function work(is_slow)
         local job = assert(jobs:take(60))
         local id = job.value
         local lock = assert(resty_lock:new(busy, { exptime = 0 }))
-        if not lock:trylock(id) then
+        if not lock:trylock(id) and lock:holder(id) then
             seen:incr("together " .. id, 1, 0)
         end
         local before = seen:get("worker " .. id)

@@ -37,7 +37,7 @@ local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.st
 local floor, max, min, next, pairs, sort, tonumber = math.floor, math.max, math.min, next, pairs, table.sort, tonumber
 
 local BUFFER, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED
-local NOT_FOUND, OK = core.NOT_FOUND, core.OK
+local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
 local GRANTS = 2 ^ 20
@@ -193,7 +193,11 @@ end
 -- Returns whether this Lua state still is the worker that it was; a forked child is not.
 local function is_worker(self)
     local lease = self.lease
-    return lease and C.holdfast_lock_remaining(self.workers, at(WORKER, self.worker), KEY_SIZE, lease, number) == OK
+    if not lease then
+        return false
+    end
+    local code = C.holdfast_lock_remaining(self.workers, at(WORKER, self.worker), KEY_SIZE, lease, number)
+    return code ~= NOT_OWNER and code ~= REMOVED
 end
 _M.is_worker = is_worker
 
