@@ -9,6 +9,7 @@ local MANUALS = {
     ["docs/resty.shdict.md"] = "resty.shdict",
     ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
+    ["docs/resty.holdfast.queue.md"] = "resty.holdfast.queue",
 }
 
 -- Functions that only other modules of the project call.
