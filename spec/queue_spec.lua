@@ -220,6 +220,18 @@ describe("queue", function ()
         end)
     end)
 
+    it("a job with as many attempts as can be counted becomes dead", function ()
+        local claims = require "resty.holdfast.queue.claims"
+        jobs = open { max_attempts = 1e9 }
+        push("a")
+        local job = jobs:take(0)
+        local last = job.claim - 1 + claims.GRANTS - 1
+        assert(claims.swap(jobs.store, claims.CLAIM, job.number, job.claim, last) == 0)
+        job.claim = last
+        assert.same({ true, "dead" }, { job:retry() })
+        assert.equal(claims.GRANTS - 1, jobs:dead()[1].attempts)
+    end)
+
     describe("a dead job", function ()
         local dead
 
@@ -483,7 +495,7 @@ describe("queue", function ()
         end)
 
         it("a full dictionary refuses pushes and loses no job; taking makes room", function ()
-            local pushed, err = 0, nil
+            local pushed, err = 0
             repeat
                 local n
                 n, err = jobs:push(("x"):rep(500), { delay = pushed % 10 == 0 and 0.001 or nil })
@@ -611,7 +623,7 @@ describe("queue", function ()
             return child:wait(), text
         end
 
-        it("before each of their calls, no job is lost, comes again with attempts 1 or leaves anything behind", function ()
+        it("before each of their calls, no job is lost, comes again with attempts 1 or leaves something", function ()
             local status, text = run(false, "tests/queue/every_call.lua")
             assert.equal(0, status, text)
             assert.matches("wait: %d+ deaths", text)

@@ -1,5 +1,5 @@
--- Tests resty/holdfast/queue.lua in every event loop and in nginx: only the coroutine that takes a job waits for it, and
--- a job of a killed process comes again there.
+-- Tests resty/holdfast/queue.lua in every event loop and in nginx: only the coroutine that takes a job waits for it,
+-- and a job of a killed process comes again.
 
 local fixture, loops, process, site = require "spec.support" ("fixture", "loops", "process", "site")
 local queue = require "resty.holdfast.queue"

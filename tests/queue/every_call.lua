@@ -138,7 +138,7 @@ end
 
 local function count_keys(handle, unwanted)
     local count = 0
-    claims.each(handle, library.holdfast_scan, 0, function (kind)
+    claims.each(handle, library.holdfast_scan, 0, math.huge, function (kind)
         if unwanted(kind) then
             count = count + 1
         end

@@ -1,7 +1,7 @@
 -- Kills producers and workers of a queue at random, and checks what became of each job:
 --   luajit tests/queue/storm.lua [kills [fault]]
--- Prints a line for each claim. Ends with 1 if a job was lost, was begun twice without attempts > 1, or was with two live
--- workers at the same time. `fault` plants a fault: an entry of FAULTS below. Needs HOLDFAST_LIB and HOLDFAST_DIR.
+-- Prints a line for each claim. Ends with 1 if a job was lost, was begun twice without attempts > 1, or was with two
+-- live workers at the same time. `fault` plants a fault: an entry of FAULTS below. Needs HOLDFAST_LIB and HOLDFAST_DIR.
 
 local kills, fault = tonumber(arg[1]) or 10000, arg[2]
 local PRODUCERS, WORKERS, BACKLOG = 2, 4, 50

@@ -39,7 +39,7 @@ local _M = { _VERSION = core.version }
 local mt, job_mt = { __index = _M }, { __index = {} }
 local Job = job_mt.__index
 
--- What a Lua state knows about a queue, by name; shared by all objects of that name.
+-- The state of each queue that this Lua state has opened, by name. All objects with this name share it.
 local stores = {}
 
 
@@ -59,7 +59,7 @@ local PUSH = {
     delay = { core.is_duration, "a number, 0 or more" }, timeout = { core.is_time, "a number, 0 or more" },
     key = { function (given) return type(given) == "string" and #given > 0 and #given < core.KEY_MAX end,
             "a string of 1 to 65534 bytes" },
-    priority = { function (given) return type(given) == "number" and given >= 0 and given <= 1000 and given % 1 == 0 end,
+    priority = { function (given) return given == 0 or whole(given) and given <= 1000 end,
                  "a whole number from 0 to 1000" },
 }
 local NONE = {}
@@ -95,7 +95,7 @@ local function check_receiver(self, method, expected)
 end
 
 
--- Opens the dictionaries of a queue. Returns what this Lua state knows about the queue; nil and a message.
+-- Opens the dictionaries of a queue. Returns its state; nil and a message.
 local function open_store(name, opts)
     local dict, own, locks, err
     dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest,
@@ -111,7 +111,7 @@ local function open_store(name, opts)
     if not locks then
         return nil, err
     end
-    local store = stores[name] or { candidates = {}, look_at = 0, watched = 0 }
+    local store = stores[name] or { candidates = {}, look_at = 0 }
     store.dict, store.jobs, store.claims, store.workers = dict, dict[1], own[1], locks[1]
     stores[name] = store
     return store
@@ -119,8 +119,8 @@ end
 
 
 -- Opens a queue, and creates it if it does not exist. opts: size, persist, mode, largest as in shdict.open; max (the
--- most jobs that are ready; no limit), max_attempts (5), lease (none; seconds), block (false, as in resty.lock). Returns
--- the queue; nil and a message. Does not yield.
+-- most jobs that are ready; no limit), max_attempts (5), lease (seconds; none), block (false, as in resty.lock).
+-- Returns the queue; nil and a message. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: expected a string, got " .. type(name), 2)
@@ -180,7 +180,8 @@ local function reserve(store, unique, n)
 end
 
 
--- Stores a job under its number. Returns true; nil and the reason, which is nil if the number was voided, and a message.
+-- Stores a job under its number. Returns true; nil, the reason and a message. If the number was voided, there is no
+-- reason.
 local function store_job(store, n, opts, kind, data, length, number)
     local unique, now = opts.key and "k" .. opts.key, C.holdfast_now()
     if unique then
@@ -256,14 +257,15 @@ function _M.push(self, value, opts)
     if opts.key and find_unique(store, "k" .. opts.key) then
         return nil, "exists"
     end
-    local n, err, done, message = claims.new_number(store, self.max)
+    local n = claims.new_number(store, self.max)
     if not n then
+        local err
         n, err = wait_for_number(self, opts.timeout or TIMEOUT)
         if not n then
             return nil, err
         end
     end
-    done, err, message = store_job(store, n, opts, kind, data, length, number)
+    local done, err, message = store_job(store, n, opts, kind, data, length, number)
     if done then
         return n
     end
@@ -450,8 +452,8 @@ function Job.done(self)
 end
 
 
--- Gives the job back, to be taken again after `delay` seconds (0). After max_attempts it becomes a dead job instead, and
--- the second result is "dead". Returns true; nil and an error of done(), or "no memory".
+-- Gives the job back, to be taken again after `delay` seconds (0). After max_attempts makes it a dead job instead, and
+-- also returns "dead". Returns true; nil and an error of done(), or "no memory".
 function Job.retry(self, delay)
     check_receiver(self, "retry", job_mt)
     delay = delay or 0
@@ -460,7 +462,7 @@ function Job.retry(self, delay)
     local grants, is_dead = self.claim % GRANTS, self.claim < FIRST_WORKER
     if not may_change(self) or get(store, CLAIM, n) ~= self.claim then
         return nil, "not owner"
-    elseif not is_dead and grants % self.queue.max_attempts == 0 then
+    elseif not is_dead and claims.is_spent(grants, self.queue.max_attempts) then
         local buried, err = change(self, DEAD * GRANTS + grants)
         return buried, buried and "dead" or err
     end
@@ -507,7 +509,7 @@ end
 
 -- --- what is in the queue ---
 
--- Returns the number of jobs that nobody has taken, without those that were delayed or given back.
+-- Returns the number of jobs that takers have not seen yet.
 function _M.len(self)
     check_receiver(self, "len")
     local first, tail = get(self.store, NEXT), get(self.store, TAIL)
@@ -520,7 +522,7 @@ end
 function _M.dead(self, max_count)
     check_receiver(self, "dead")
     local numbers, jobs = {}, {}
-    claims.each(self.store.claims, C.holdfast_scan, CLAIM, function (_, n)
+    claims.each(self.store.claims, C.holdfast_scan, CLAIM, math.huge, function (_, n)
         local claim = get(self.store, CLAIM, n)
         if claim and floor(claim / GRANTS) == DEAD then
             numbers[#numbers + 1] = { n, claim }
@@ -539,7 +541,7 @@ function _M.stats(self)
     check_receiver(self, "stats")
     local store, now = self.store, C.holdfast_now()
     local counts, first = { ready = 0, delayed = 0, taken = 0, dead = 0, oldest = 0 }, nil
-    claims.each(store.claims, C.holdfast_scan, CLAIM, function (_, n)
+    claims.each(store.claims, C.holdfast_scan, CLAIM, math.huge, function (_, n)
         local claim = get(store, CLAIM, n) or NOTHING * GRANTS
         local what = claim >= FIRST_WORKER and "taken" or claim < GRANTS and "ready"
         if floor(claim / GRANTS) == ASIDE then

@@ -1,50 +1,55 @@
 -- The protocol of queues: who has which job.
 --
--- Each job has a number N, which is never used again. Everything about it is found from N, and it never moves. Its
--- *claim* is one number, owner * GRANTS + grants, and the only truth about the job: each transition is one commit.
+-- Each job has a number N, which is never used again. Everything about the job is found from N, and it never moves. Its
+-- *claim* is one number, owner * GRANTS + grants, and decides everything. Each transition is one commit:
 --
---   push     add claim N = READY (ASIDE with a delay or a priority)   the value and the due time are stored before
+--   push     add the claim READY, or ASIDE for a delay or a priority; value and due time are stored before
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
---   done     this worker -> no claim                                  the value and the rest are deleted afterwards
---   retry    this worker -> ASIDE                                     the due time is stored before
---   give up  this worker, or a worker that is dead -> DEAD            after max_attempts grants
---   void     add claim N = VOID                                       N was given to a producer that does not come
+--   done     this worker -> no claim; the value and the rest are deleted afterwards
+--   retry    this worker -> ASIDE; the due time is stored before
+--   bury     this worker, or a dead worker -> DEAD, after max_attempts grants
+--   void     add the claim VOID, because the producer of N does not come
+--   nothing  add the claim NOTHING, because the caller's own push failed, or to wake a taker
 --
 -- Invariants:
+--
 -- 1. A number below `next` has, or had, a claim other than READY, and no claim from `next` on was ever deleted. So the
---    claim at `next` is the first READY one, or missing. `next` grows by compare-and-swap, after the claim at `next` was
---    seen to be something else. A job that ends earlier, because it was ASIDE, leaves the claim NOTHING.
--- 2. A number up to `tail` belongs to one producer. N > tail: the queue is empty. N <= tail without a claim: its producer
---    is between two steps, or dead. After 10 ms a taker voids N; the producer's add then fails, and it takes another N.
--- 3. A claim may be taken over if its due time has come, or if its owner is a worker that is dead. A due time counts only
---    together with the number of grants that it was stored for, so old due times mean nothing.
--- 4. `earliest` is at most the due time of any claim. Who adds a due time stores it, then writes `earliest` (even if it
---    is low enough), then commits. A scan raises `earliest` only if its version is what it was before the scan.
+--    claim at `next` is the first READY one, or is missing. `next` grows by compare-and-swap, after the claim at `next`
+--    was seen to be something else. A job that ends earlier, because it was ASIDE, leaves the claim NOTHING.
+-- 2. A number up to `tail` belongs to one producer. If there is no claim of N > tail, the queue is empty. If there is no
+--    claim of N <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add
+--    then fails, and it takes another N. The claim VOID of a dead producer stays: nobody knows that it is dead.
+-- 3. A claim may be taken over if its due time has come, or if its owner is a dead worker. A due time counts only
+--    together with the number of grants for which it was stored. So an old due time means nothing.
+-- 4. `earliest` is at most the due time of any claim. To add a due time, store it, then write `earliest` (even if that
+--    is low enough already), then commit. A scan raises `earliest` only if its version is the same as before the scan.
 -- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
 --    until a scan has found no claim of that worker. So no death is missed, even if nobody waits.
--- 6. What belongs to a number below `next` that has no claim is garbage: its owner died in the middle of done.
+-- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
 --
--- A process that dies at any point leaves one of these states, and the job is lost at none of them: before the commit of
--- push, the push did not happen; between a claim and the growth of `next`, the next taker advances `next`; a scan finds
--- the rest. Claims change in place and are deleted, which needs no memory. So a full dictionary can always be emptied.
--- The values are in the dictionary NAME, the claims in NAME.claims, which no full queue fills, the locks in NAME.workers.
+-- So a process may die anywhere. Before the commit of a push, the push did not happen. Between a claim and the growth
+-- of `next`, the next taker advances `next`. A scan finds the rest. Claims change in place or are deleted, so they need
+-- no memory. The dictionary NAME contains the values, NAME.claims the claims, and NAME.workers the locks. NAME.claims
+-- has room for all claims of a full NAME, so a full queue can be emptied.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C, enter, grow, leave, reason = core.C, core.enter, core.grow, core.leave, core.reason
 local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.string
-local floor, max, min, next, pairs, sort, tonumber = math.floor, math.max, math.min, next, pairs, table.sort, tonumber
+local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
+local sort, tonumber = table.sort, tonumber
 
 local BUFFER, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED
 local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
-local GRANTS = 2 ^ 20
+local GRANTS = 2 ^ 24
 local NEVER = 2 ^ 53
--- How long a producer may need between two steps, and how often a busy taker looks for what it was not told, in seconds.
+-- Seconds that a producer may need between two steps, and after which a busy taker looks for deaths and due times.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
--- How long a waiting taker sleeps at most. A producer that is stopped between two steps delays others for so long.
+-- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
+-- so long.
 local LONGEST_SLEEP = 0.4
 -- The owners of claims; a worker's number is higher.
 local READY, ASIDE, DEAD, VOID, NOTHING, LAST_STATE = 0, 1, 2, 3, 4, 15
@@ -234,9 +239,9 @@ end
 
 -- --- scans ---
 
--- Calls fn(kind, number, ...) for the dictionary's keys that begin with the byte `kind`, or for all with 0. Returns
--- whether it got all.
-local function each(handle, scan, kind, fn, ...)
+-- Calls fn(kind, number, self, arg) for each key of the dictionary that begins with the byte `kind`, or for all with 0.
+-- Omits numbers from `first` on, unless they have a due time. Returns whether it got all.
+local function each(handle, scan, kind, first, fn, self, arg)
     local cursor, copy = ffi_new("uint64_t[1]"), ffi_new(key_type)
     local length = kind == 0 and 0 or 1
     repeat
@@ -246,16 +251,21 @@ local function each(handle, scan, kind, fn, ...)
             grow(frame)
             code = scan(handle, cursor, 256, at(kind), length, frame.value, frame.count)
         end
-        local list = code == OK and core.unpack_keys(frame) or {}
+        local packed = frame.value.data
+        for _ = 1, code == OK and frame.count[0] or 0 do
+            local size = ffi_cast("const int32_t *", packed)[0]
+            if size == KEY_SIZE then
+                ffi_copy(ffi_cast("char *", copy) + 7, packed + 4, KEY_SIZE)
+                local found_kind, n = copy[0].kind, copy[0].number
+                if n < first or found_kind == DUE then
+                    fn(found_kind, n, self, arg)
+                end
+            end
+            packed = packed + 4 + size
+        end
         leave()
         if code ~= OK then
             return false
-        end
-        for i = 1, #list do
-            if #list[i] == KEY_SIZE then
-                ffi_copy(ffi_cast("char *", copy) + 7, list[i], KEY_SIZE)
-                fn(copy[0].kind, copy[0].number, ...)
-            end
         end
     until cursor[0] == 0
     return true
@@ -314,10 +324,9 @@ local function examine(kind, n, self, scan)
         local owner, due = floor(claim / GRANTS), due_of(self, n, claim)
         if kind == DUE then
             scan.earliest = min(scan.earliest, due)
-        elseif owner > LAST_STATE and not is_alive(self, owner, scan.known) then
-            scan.owners[owner], due = true, 0
-        else
-            return
+        end
+        if scan.all and owner > LAST_STATE and not is_alive(self, owner, scan.known) then
+            scan.owners[owner], due = true, min(due, 0)
         end
         if due <= scan.now then
             scan.list[#scan.list + 1] = { number = n, claim = claim, due = due }
@@ -334,11 +343,11 @@ end
 -- Finds the claims that may be taken over; with `all`, also the claims of dead workers, and garbage. Returns the owners
 -- of these claims; nil if it could not read everything.
 local function find_claims(self, now, all)
-    local scan = { now = now, earliest = NEVER, known = { [self.worker] = true }, owners = {}, list = {} }
+    local scan = { now = now, all = all, earliest = NEVER, known = { [self.worker] = true }, owners = {}, list = {} }
     C.holdfast_key_version(self.claims, at(EARLIEST), KEY_SIZE, version)
     scan.first = get(self, NEXT) or 0
-    local complete = each(self.claims, C.holdfast_scan, all and 0 or DUE, examine, self, scan)
-                     and (not all or each(self.jobs, C.holdfast_scan, 0, examine, self, scan))
+    local complete = each(self.claims, C.holdfast_scan, all and 0 or DUE, scan.first, examine, self, scan)
+                     and (not all or each(self.jobs, C.holdfast_scan, 0, scan.first, examine, self, scan))
     sort(scan.list, later_first)
     self.candidates = scan.list
     if complete then
@@ -349,14 +358,17 @@ local function find_claims(self, now, all)
 end
 
 
+local function note_dead(_, id, self, dead)
+    if id ~= self.worker and not is_alive(self, id, {}) then
+        dead[id] = true
+    end
+end
+
+
 -- Looks for deaths and for due times.
 local function look(self, now)
-    local known, dead = { [self.worker] = true }, {}
-    each(self.workers, C.holdfast_scan_locks, WORKER, function (_, id)
-        if not is_alive(self, id, known) then
-            dead[id] = true
-        end
-    end)
+    local dead = {}
+    each(self.workers, C.holdfast_scan_locks, WORKER, NEVER, note_dead, self, dead)
     if next(dead) or not self.has_scanned then
         local owners = find_claims(self, now, true)
         self.has_scanned = self.has_scanned or owners
@@ -375,8 +387,15 @@ end
 
 -- --- takes ---
 
--- Takes a job that another owner had. Returns its number and the new claim. `limit`: the most grants of a job whose
--- worker died.
+-- Returns whether a job with so many grants becomes a dead job instead of being granted again.
+local function is_spent(grants, limit)
+    return grants % limit == 0 or grants == GRANTS - 1
+end
+_M.is_spent = is_spent
+
+
+-- Takes a job that another owner had. Returns its number and the new claim. `limit`: the grants after which a job whose
+-- worker died is dead.
 local function take_over(self, now, limit)
     local list = self.candidates
     for i = #list, 1, -1 do
@@ -384,11 +403,10 @@ local function take_over(self, now, limit)
         list[i] = nil
         local n, claim = found_claim.number, found_claim.claim
         local grants = claim % GRANTS
-        if found_claim.due > 0 and due_of(self, n, claim) > now then
-            claim = nil  -- its owner has got more time
-        elseif claim >= (LAST_STATE + 1) * GRANTS and grants % limit == 0 then
+        local has_more_time = found_claim.due > 0 and due_of(self, n, claim) > now
+        if not has_more_time and claim >= (LAST_STATE + 1) * GRANTS and is_spent(grants, limit) then
             swap(self, CLAIM, n, claim, DEAD * GRANTS + grants)
-        else
+        elseif not has_more_time then
             local mine = self.worker * GRANTS + grants + 1
             if swap(self, CLAIM, n, claim, mine) == OK then
                 return n, mine
