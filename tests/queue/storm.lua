@@ -104,6 +104,7 @@ local function work(is_slow)
         end
         lock:unlock()
         if math.random(20) == 1 then
+            seen:delete("worker " .. id)
             assert(job:retry(math.random(2) == 1 and 0.001 or 0))
         else
             assert(job:done())

@@ -16,9 +16,9 @@
 -- 1. A number below `next` has, or had, a claim other than READY, and no claim from `next` on was ever deleted. So the
 --    claim at `next` is the first READY one, or is missing. `next` grows by compare-and-swap, after the claim at `next`
 --    was seen to be something else. A job that ends earlier, because it was ASIDE, leaves the claim NOTHING.
--- 2. A number up to `tail` belongs to one producer. If there is no claim of N > tail, the queue is empty. If there is no
---    claim of N <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add
---    then fails, and it takes another N. The claim VOID of a dead producer stays: nobody knows that it is dead.
+-- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If
+--    N <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add then fails,
+--    and it takes another N. The claim VOID of a dead producer stays, because nobody knows that it is dead.
 -- 3. A claim may be taken over if its due time has come, or if its owner is a dead worker. A due time counts only
 --    together with the number of grants for which it was stored. So an old due time means nothing.
 -- 4. `earliest` is at most the due time of any claim. To add a due time, store it, then write `earliest` (even if that
@@ -240,8 +240,8 @@ end
 -- --- scans ---
 
 -- Calls fn(kind, number, self, arg) for each key of the dictionary that begins with the byte `kind`, or for all with 0.
--- Omits numbers from `first` on, unless they have a due time. Returns whether it got all.
-local function each(handle, scan, kind, first, fn, self, arg)
+-- Omits numbers above `last`, unless they have a due time. Returns whether it got all.
+local function each(handle, scan, kind, last, fn, self, arg)
     local cursor, copy = ffi_new("uint64_t[1]"), ffi_new(key_type)
     local length = kind == 0 and 0 or 1
     repeat
@@ -257,7 +257,7 @@ local function each(handle, scan, kind, first, fn, self, arg)
             if size == KEY_SIZE then
                 ffi_copy(ffi_cast("char *", copy) + 7, packed + 4, KEY_SIZE)
                 local found_kind, n = copy[0].kind, copy[0].number
-                if n < first or found_kind == DUE then
+                if n <= last or found_kind == DUE then
                     fn(found_kind, n, self, arg)
                 end
             end
@@ -341,7 +341,8 @@ end
 
 
 -- Finds the claims that may be taken over; with `all`, also the claims of dead workers, and garbage. Returns the owners
--- of these claims; nil if it could not read everything.
+-- of these claims; nil if it could not read everything. A worker that was dead before the call has claimed no number
+-- above `next`, except numbers with a due time.
 local function find_claims(self, now, all)
     local scan = { now = now, all = all, earliest = NEVER, known = { [self.worker] = true }, owners = {}, list = {} }
     C.holdfast_key_version(self.claims, at(EARLIEST), KEY_SIZE, version)
