@@ -177,6 +177,17 @@ describe("queue", function ()
             assert.equal("timeout", finish(0.02))
         end)
 
+        it("comes again even if the process that noticed the death takes no more", function ()
+            push("a", "b")
+            end_worker(start_worker(2))
+            assert.equal("a", assert(jobs:take(20)).value)
+            local child = process.start(OPEN .. [[
+                jobs.store.has_scanned = true  -- only the death may tell it
+                say(assert(jobs:take(20)).value)
+            ]])
+            child:expect_end("b")
+        end)
+
         it("wakes a taker that waits", function ()
             push("a")
             local worker = start_worker()
@@ -466,7 +477,9 @@ describe("queue", function ()
             end
             assert.same({}, jobs.store.dict:get_keys(0))
             push("b")
-            assert.equal("b", finish())
+            assert.equal("b", finish(20))
+            assert.equal("timeout", finish(0.05))
+            assert.equal(4, #shdict.find(NAME .. ".claims"):get_keys(0))  -- the counters
             assert.same({ ready = 0, taken = 0, delayed = 0, dead = 0, oldest = 0 }, jobs:stats())
         end)
 

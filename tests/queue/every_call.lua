@@ -149,6 +149,7 @@ end
 
 -- Empties the queue. Returns an error.
 local function check()
+    jobs.store.has_scanned = true  -- so that it has to notice what happened
     local came = {}
     while true do
         jobs.store.look_at = 0
