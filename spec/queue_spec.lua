@@ -473,6 +473,7 @@ describe("queue", function ()
         it("leaves nothing in the dictionaries", function ()
             for _, opts in ipairs { {}, { key = "k" }, { delay = 0.001 }, { priority = 3 } } do
                 assert(jobs:push("a", opts))
+                jobs.store.look_at = 0  -- a job with a priority ends before takers pass its number
                 assert.equal("a", finish(20))
             end
             assert.same({}, jobs.store.dict:get_keys(0))
