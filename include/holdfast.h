@@ -414,7 +414,7 @@ HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size
                                       holdfast_version_of_key *version);
 /* [read] Returns the key's value and version, unless the version is still *version. To get the value in any case, set
  * version->number to 0. The value belongs to the version, or is newer. UNCHANGED (the value was not read), NOT_FOUND
- * (there is no value; *version is set), and the codes of holdfast_get, after which *version is set. */
+ * (there is no value), and the codes of holdfast_get. *version is set after OK and NOT_FOUND. */
 HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version, holdfast_value *value);
 /* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the
@@ -449,7 +449,7 @@ HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
-/* [read] Does the same as holdfast_scan for the keys that somebody holds or waits for, as a lock, a rwlock or a
+/* [read] Does the same as holdfast_scan for the keys that somebody holds or waits for, as a lock, an rwlock or a
  * semaphore. Keys of dead holders are included until others take them. holdfast_holders describes the holders of a
  * key. */
 HOLDFAST_API int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
@@ -564,7 +564,7 @@ typedef struct holdfast_holder {
   uint32_t waiters;  /* the number of waiters, including those in lock_watch                             */
   uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: alive; 2: the    */
                      /* system cannot say                                                                */
-  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of a rwlock   */
+  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of an rwlock  */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* the text of holdfast_lock_explain, ended by a zero byte                          */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
@@ -765,7 +765,9 @@ HOLDFAST_API uint32_t holdfast_task_ids(void);
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
   HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
-  HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_EVERYTHING = 2, /* also: while it waits, nothing else of its Lua state runs */
+  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps the very lock for which it waits; */
+                                 /* this is DEADLOCK, too                                   */
 } holdfast_holds;
 
 typedef struct holdfast_wait {
@@ -824,7 +826,8 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Instead of a lock, a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
+/* Instead of a lock, a key may have permits, which several holders share. A request for a lock or for permits of another
+ * kind than those that are held waits in the same queue, until nobody holds the key. holdfast_unlock, holdfast_lock_renew,
  * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
  * work for permits as they do for a lock. The permits of a dead process become free when an attempt needs them. Waiters
  * get permits in order of arrival: no request overtakes a waiter that needs more permits than are free. If there are
@@ -849,8 +852,8 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
  * NOT_OWNER, INVALID (`count` is 0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [attempt] Makes the reader of a rwlock that has the lease its writer, if there is no other reader. The lease keeps its
- * fencing token and its exptime. The number stays larger than the number of every earlier writer, because nobody else
+/* [attempt] Makes the reader of an rwlock that has the lease its writer, if there is no other reader. The lease keeps
+ * its fencing token and its exptime. The token stays larger than the token of every earlier writer, because nobody else
  * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any process
  * may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends as always.
  * If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter
@@ -951,7 +954,8 @@ HOLDFAST_API int holdfast_process_lives(uint64_t owner);
 typedef struct holdfast_waiter {
   uint64_t owner;   /* token of its process, which may be dead                                             */
   double waited;    /* seconds since the wait began                                                        */
-  uint32_t want;    /* permits that the waiter wants; 1 for a lock                                         */
+  uint32_t want;    /* permits that the waiter wants; 1 for a lock; HOLDFAST_ALL_PERMITS if it waits for   */
+                    /* the end of permits of another kind                                                  */
   uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), not for the lock        */
 } holdfast_waiter;
 

@@ -186,7 +186,7 @@ describe("log_timeouts", function ()
         assert.same({}, lines)
     end)
 
-    it("names up to three holders of a rwlock or a semaphore", function ()
+    it("names up to three holders of an rwlock or a semaphore", function ()
         local name = NAME .. "_log"
         local readers = {}
         for i = 1, 5 do

@@ -169,7 +169,7 @@ describe("core", function ()
             for _, abi in ipairs { core.ABI - 1, core.ABI + 1 } do
                 local fake = compile("unsigned holdfast_abi(void) { return " .. abi .. "; }")
                 local text = process.run(TRY, { env = { HOLDFAST_LIB = fake } })
-                local sentence = "holdfast: these Lua files need a library of ABI %d, but %s has ABI %d\n"
+                local sentence = "holdfast: these Lua files need libholdfast with ABI %d, but %s has ABI %d\n"
                 assert.equal(sentence:format(core.ABI, fake, abi), text)
             end
         end)

@@ -256,6 +256,51 @@ local function first_of(a, b)
 end
 
 
+describe("a coroutine that waits for what it holds with another object", function ()
+    before_each(dictionary)
+    after_each(process.clean_up)
+
+    local function wait_for_itself(module, take, options)
+        local first = assert(require(module):new(DICT, options))
+        local second = assert(require(module):new(DICT, options))
+        local results
+        scheduler.spawn(function ()
+            assert(first[take](first, "key"))
+            results = { second[take](second, "key") }
+            assert(first:unlock())
+        end)
+        assert(scheduler.run())
+        return results
+    end
+
+    for module, take in pairs { ["resty.lock"] = "lock", ["resty.rwlock"] = "wrlock" } do
+        it("gets an error if it asks for it: " .. module, function ()
+            local options = { timeout = 30, deadlock = true }
+            assert.same({ nil, "deadlock", { "key" } }, wait_for_itself(module, take, options))
+        end)
+    end
+
+    it("waits until its timeout otherwise, as with lua-resty-lock", function ()
+        assert.same({ nil, "timeout" }, wait_for_itself("resty.lock", "lock", { timeout = 0.1 }))
+        assert.same({ nil, "timeout" }, wait_for_itself("resty.lock", "lock", { timeout = 0.1, deadlock = false }))
+    end)
+
+    it("gets no error if another coroutine holds the lock", function ()
+        local first = assert(resty_lock:new(DICT, { deadlock = true }))
+        local second = assert(resty_lock:new(DICT, { timeout = 30, deadlock = true }))
+        local elapsed, err
+        scheduler.spawn(function ()
+            assert(first:lock("key"))
+            scheduler.sleep(0.1)
+            assert(first:unlock())
+        end)
+        scheduler.spawn(function () elapsed, err = second:lock("key") end)
+        assert(scheduler.run())
+        assert.is_number(elapsed, err)
+    end)
+end)
+
+
 describe("waits that are no cycle", function ()
     after_each(process.clean_up)
 
@@ -392,6 +437,26 @@ describe("with an rwlock", function ()
             assert_one_gets_error(said(method, 1, 10))
         end)
     end
+
+    it("a cycle of a reader and a writer that wait for each other's locks is reported", function ()
+        dictionary()
+        local child = process.start(COMMON .. [[
+            for _, task in ipairs { { "a", "b", "rdlock" }, { "b", "a", "wrlock" } } do
+                scheduler.spawn(function ()
+                    local lock = resty_lock:new("spec_deadlock")
+                    local rwlock = require("resty.rwlock"):new("spec_deadlock", { timeout = 10 })
+                    assert(lock:lock(task[1]))
+                    scheduler.sleep(0.02)
+                    local _, err = rwlock[task[3] ](rwlock, task[2])
+                    say(err or "got")
+                    lock:unlock()
+                end)
+            end
+            assert(scheduler.run())
+        ]])
+        local first, second = child:hear(), child:hear()
+        assert.same({ "deadlock", "got" }, { first, second })
+    end)
 
     it("the cycle that remains when an unrelated reader leaves is reported", function ()
         assert_one_gets_error(said("rdlock", 2, 10, 0.6))

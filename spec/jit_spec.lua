@@ -4,7 +4,7 @@
 
 local process = require "spec.support.process"
 
--- Runs LOOP in a new process and prints the reasons of aborted traces, then the number of traces that loop.
+-- Runs LOOP in a new process and prints why traces were aborted, then whether the loop was compiled.
 local HARNESS = [[
 local shdict = require "resty.shdict"
 local resty_lock = require "resty.lock"
@@ -60,7 +60,7 @@ say(links.loop and "compiled" or links.stitch and "compiled around a call"
 
 local LOOPS = {
     ["get of a string"] = 'for _ = 1, 300 do dict:get("text") end',
-    ["get of a string longer than the buffer was"] = 'for _ = 1, 300 do dict:get("long") end',
+    ["get of a string longer than the buffer"] = 'for _ = 1, 300 do dict:get("long") end',
     ["get of a number"] = 'for _ = 1, 300 do dict:get("number") end',
     ["get of a boolean"] = 'for _ = 1, 300 do dict:get("boolean") end',
     ["get of a value with flags"] = 'for _ = 1, 300 do dict:get("flags") end',
@@ -76,13 +76,13 @@ local LOOPS = {
     ["set of a number"] = 'for i = 1, 300 do dict:set("key", i) end',
     ["set of a boolean"] = 'for i = 1, 300 do dict:set("key", true) end',
     ["set with exptime and flags"] = 'for i = 1, 300 do dict:set("key", i, 10, 3) end',
-    ["add of what exists"] = 'for i = 1, 300 do dict:add("number", i) end',
+    ["add of an existing key"] = 'for i = 1, 300 do dict:add("number", i) end',
     ["replace"] = 'for i = 1, 300 do dict:replace("number", i) end',
     ["add and delete"] = 'for i = 1, 300 do dict:add("new", i) dict:delete("new") end',
     ["incr"] = 'for _ = 1, 300 do dict:incr("number", 1) end',
     ["incr with init"] = 'for _ = 1, 300 do dict:incr("counter", 1, 0, 10) end',
     ["get_stale"] = 'for _ = 1, 300 do dict:get_stale("text") end',
-    ["get_stale of what has expired"] = 'for _ = 1, 300 do dict:get_stale("expired") end',
+    ["get_stale of an expired key"] = 'for _ = 1, 300 do dict:get_stale("expired") end',
     ["safe_set of a string"] = 'for _ = 1, 300 do dict:safe_set("key", "value") end',
     ["safe_add and delete"] = 'for i = 1, 300 do dict:safe_add("new", i) dict:delete("new") end',
     ["cas of numbers"] = 'for i = 1, 300 do dict:cas("swapped", i - 1, i) end',
@@ -110,7 +110,7 @@ local LOOPS = {
     ["rdlock and unlock"] = 'for _ = 1, 300 do rwlock:rdlock("shared") rwlock:unlock() end',
     ["wrlock, downgrade, unlock"] = 'for _ = 1, 300 do rwlock:wrlock("shared") rwlock:downgrade() rwlock:unlock() end',
     ["rdlock, upgrade, unlock"] = 'for _ = 1, 300 do rwlock:rdlock("shared") rwlock:upgrade() rwlock:unlock() end',
-    ["trywrlock of what is held"] = 'for _ = 1, 300 do rwlock:trywrlock("read") end',
+    ["trywrlock of a held lock"] = 'for _ = 1, 300 do rwlock:trywrlock("read") end',
     ["wait and post"] = 'for _ = 1, 300 do semaphore:wait("permits") semaphore:post("permits") end',
     ["count"] = 'for _ = 1, 300 do semaphore:count("permits") end',
     ["expire and token"] = 'lock:lock("key") for _ = 1, 300 do lock:expire() lock:token() end',

@@ -37,7 +37,7 @@ describe("list", function ()
         end
     end)
 
-    it("has room for all of them", function ()
+    it("lists hundreds of dictionaries", function ()
         for i = 1, 300 do
             assert(shdict.open("spec_list_" .. ("x"):rep(200) .. i, { size = "12k" }))
         end
@@ -65,7 +65,7 @@ describe("locks", function ()
         return found
     end
 
-    it("returns locks of each kind with their holders, and no values and free locks", function ()
+    it("returns locks of each kind with their holders, but neither values nor free locks", function ()
         dict:set("value", 1)
         local lock = new()
         assert(lock:lock("free"))
@@ -87,7 +87,7 @@ describe("locks", function ()
         assert.is_nil(by_key().job)
     end)
 
-    it("returns each of many locks that begin with the prefix once", function ()
+    it("returns every lock whose key begins with the prefix exactly once, even if there are many", function ()
         local locks = {}
         for i = 1, 250 do
             locks[i] = new()

@@ -107,7 +107,7 @@ describe("holder", function ()
             end
         end
 
-        it("of a dictionary, a lock, a rwlock and a semaphore, agree for any key #local", function ()
+        it("of a dictionary, a lock, an rwlock and a semaphore, agree for any key #local", function ()
             assert(keep(new()):lock("lock", { why = "alone" }))
             assert(rw:wrlock("written", { why = "to write" }))
             assert(sem:wait("permits", { why = "a permit" }))

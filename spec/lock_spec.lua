@@ -37,7 +37,7 @@ describe("lock", function ()
 
     describe("new", function ()
         it("refuses to be called with a dot, with the caller's line", function ()
-            assert.matches("^bad call of new: call it as resty_lock:new%(", expect.blamed(function ()
+            assert.matches("^bad call to new: call it as resty_lock:new%(", expect.blamed(function ()
                 local made = resty_lock.new("spec_locks", { timeout = 1 })
                 return made
             end))

@@ -7,7 +7,9 @@ local MANUALS = {
     ["docs/resty.rwlock.md"] = "resty.rwlock",
     ["docs/resty.semaphore.md"] = "resty.semaphore",
     ["docs/resty.shdict.md"] = "resty.shdict",
+    ["docs/resty.holdfast.cache.md"] = "resty.holdfast.cache",
     ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
+    ["docs/resty.holdfast.events.md"] = "resty.holdfast.events",
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
     ["docs/resty.holdfast.queue.md"] = "resty.holdfast.queue",
 }

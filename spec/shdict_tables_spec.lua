@@ -148,7 +148,7 @@ describe("shdict, tables as values:", function ()
         assert.equal(dict, plain)
         assert.same(pack(nil, "bad value type"), pack(plain:set("key", {})))
         assert.same(pack(nil, "bad value type"), pack(plain:cas("key", nil, {})))
-        local sentence = "the value is a table: open the dictionary with { tables = true } to read it"
+        local sentence = "the value is a table; open the dictionary with { tables = true } to read it"
         assert.same(pack(nil, sentence), pack(plain:get("key")))
         assert.same(pack(nil, sentence), pack(plain:get_stale("key")))
         assert.is_true((plain:set("key", 1)))

@@ -420,7 +420,7 @@ describe("holdfast agent", function ()
             local second = start("agent", "main", "--etcd", server.url, "--standby",
                                  { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
             manager:expect "READY=1"
-            manager:expect "STATUS=cluster main: waiting until the other agent of this machine ends"
+            manager:expect "STATUS=cluster main: waiting until the other agent on this machine exits"
             second:signal(command.TERM)
             second:wait()
         end)

@@ -243,7 +243,7 @@ describe("a lock of two machines", function ()
         start_agents()
         local here, there = program(one), program(two)
         assert.equal("true", there 'return lock:trylock("key")')
-        assert.matches("; no program of this machine holds it, but another machine may$", here [[
+        assert.matches("; no program on this machine holds it, but another machine may$", here [[
             local line
             local other = require("resty.lock"):new("jobs", {
                 timeout = 0.2, block = true, log_timeouts = function (text) line = text end,

@@ -88,7 +88,7 @@ describe("a dictionary", function ()
                        .. 'with the same options, .*\n$',
                        declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
         shdict.remove(NAME)
-        assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER puts it into '
+        assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER assigns it to '
                      .. 'the cluster "main"\n',
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)
@@ -323,7 +323,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
     end)
 
-    it("is a lock, not a rwlock or a semaphore", function ()
+    it("is a lock, not an rwlock or a semaphore", function ()
         local rw, sem = rwlock:new(NAME), semaphore:new(NAME, { permits = 2 })
         for _, method in ipairs { "rdlock", "wrlock", "tryrdlock", "trywrlock" } do
             assert.same({ nil, UNSUPPORTED }, { rw[method](rw, "key") })
@@ -494,7 +494,7 @@ describe("a lock of a cluster in nginx", function ()
     in_nginx("is refused where a local dictionary has the name", function ()
         assert(shdict.open(NAME, { size = "1m" }))
         local here = start()
-        assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts it into '
+        assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER assigns it to '
                      .. 'the cluster "main"\n', here:get("/new"))
     end)
 end)

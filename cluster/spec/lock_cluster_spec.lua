@@ -154,6 +154,21 @@ describe("holdfast lock in a cluster", function()
         assert.same({}, server:keys(space .. "/b/0000000000000000"))
     end)
 
+    for name, number in pairs { killed = command.KILL, stopped = STOP } do
+        it("ends its job when the lock is taken away, also if its wrapper is " .. name, function()
+            hold()  -- with the agent
+            local process = start(lock("other", "--", "sh", "-c", "echo $$ >'" .. command.path "pid"
+                                                                  .. "'; exec sleep 600"))
+            local pid = assert(await(function() return tonumber(command.read "pid") end), said(process))
+            command.sleep(0.3)
+            process:signal(number)
+            local _, out = run("cluster", "holders", "commands.main", "other")
+            assert.same({ code = 0 }, (run("cluster", "break", "commands.main", "other",
+                                           "--revision", out:match "revision (%d+)")), out)
+            assert(await(function() return not command.alive(pid) end))
+        end)
+    end
+
     it("creates a dictionary that a program with a size may use", function()
         local process = hold()
         local library = assert(os.getenv "HOLDFAST_LIB")

@@ -168,7 +168,7 @@ class dictionary {
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as a rwlock, a holder of
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as an rwlock, a holder of
   /// either excludes the other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));

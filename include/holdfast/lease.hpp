@@ -70,9 +70,9 @@ class lease {
   result<void> keep(std::uint32_t count) {
     return detail::outcome(holdfast_permits_keep(dict_, key_.data(), key_.size(), &raw_, count));
   }
-  /// Makes a reader of a rwlock the writer, and waits for all other readers. The lease keeps its token and its exptime.
-  /// On failure it still has the read lock, except after errc::not_owner and removed. errc::deadlock: another reader
-  /// waits for the same, and continues when this lease is released.
+  /// Makes a reader of an rwlock the writer, and waits for all other readers. The lease keeps its token and its
+  /// exptime. On failure it still has the read lock, except after errc::not_owner and removed. errc::deadlock: another
+  /// reader waits for the same, and continues when this lease is released.
   result<void> upgrade(duration timeout = forever) {
     return detail::outcome(holdfast_upgrade(dict_, key_.data(), key_.size(), timeout.count(), 0, &raw_));
   }
@@ -88,7 +88,7 @@ class lease {
     double left = 0;
     return *this && holdfast_lock_remaining(dict_, key_.data(), key_.size(), &raw_, &left) == HOLDFAST_OK;
   }
-  /// Returns the fencing token, which is larger than the numbers of all earlier grants of the key.
+  /// Returns the fencing token, which is larger than the tokens of all earlier grants of the key.
   std::uint64_t token() const noexcept { return raw_.sequence; }
   const std::string& key() const noexcept { return key_; }
   /// Gives up ownership, so that the caller must release the lease. Afterwards this object holds nothing.

@@ -254,7 +254,7 @@ class mutex : public detail::exclusive_mutex<0> {
   using exclusive_mutex::exclusive_mutex;
 };
 
-/// A rwlock as a shared mutex of the standard library. It also works with std::shared_lock.
+/// An rwlock as a shared mutex of the standard library. It also works with std::shared_lock.
 class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
  public:
   using exclusive_mutex::exclusive_mutex;

@@ -96,7 +96,7 @@ end
 -- Returns the object; nil and "dictionary not found" or another message.
 function _M.new(class, dict_name, opts)
     if type(class) == "string" and type(dict_name) ~= "string" then
-        error("bad call of new: call it as resty_lock:new(dictionary, options)", 2)
+        error("bad call to new: call it as resty_lock:new(dictionary, options)", 2)
     end
     local dict, err = find_dict(dict_name)
     if not dict then
@@ -123,6 +123,19 @@ function _M.new(class, dict_name, opts)
         self.dict_ref = dict_ref
     end
     return self
+end
+
+
+local make_all = later.fn("resty.holdfast.lock.all", "make")
+
+
+-- Creates an object for several locks, which holds none of them: resty_lock:all(dict_name, keys [, opts]). opts are the
+-- options of new(). The object takes and releases all locks together: lock([opts]), trylock([opts]), unlock(),
+-- expire([exptime]), valid(), with([opts,] fn, ...).
+--
+-- Returns the object; nil and "dictionary not found" or another message.
+function _M.all(class, dict_name, keys, opts)
+    return make_all(_M.new, class, dict_name, keys, opts)
 end
 
 

@@ -101,7 +101,7 @@ describe("in nginx", function ()
                 ngx.timer.at(0, function () refresh(lock) end)
                 assert(try "something else" == "got")
             end)]],
-        ["as a share of a rwlock to a timer"] = [[
+        ["as a share of an rwlock to a timer"] = [[
             local share = new_rwlock()
             assert(share:wrlock(mine .. " too"))
             ngx.timer.at(0, function ()
@@ -155,10 +155,10 @@ describe("in nginx", function ()
             ["by plain calls"] = [[
                 local function hold(key, fn) by_calls(new { deadlock = DEADLOCK }, "lock", key, fn) end]],
             ["by with"] = "local function hold(key, fn) new({ deadlock = DEADLOCK }):with(key, fn) end",
-            ["by with_wr of a rwlock"] = [[
+            ["by with_wr of an rwlock"] = [[
                 local try = try_to_write
                 local function hold(key, fn) new_rwlock({ deadlock = DEADLOCK }):with_wr(key, fn) end]],
-            ["by wrlock of a rwlock"] = [[
+            ["by wrlock of an rwlock"] = [[
                 local try = try_to_write
                 local function hold(key, fn) by_calls(new_rwlock { deadlock = DEADLOCK }, "wrlock", key, fn) end]],
             ["by with, after a wait"] = [[
@@ -169,8 +169,8 @@ describe("in nginx", function ()
                     new({ deadlock = DEADLOCK }):with(key, fn)
                 end]],
         }
-        local CERTAIN = { "by with", "by with_wr of a rwlock", "by with, after a wait" }
-        local BY_CALLS = { "by plain calls", "by wrlock of a rwlock" }
+        local CERTAIN = { "by with", "by with_wr of an rwlock", "by with, after a wait" }
+        local BY_CALLS = { "by plain calls", "by wrlock of an rwlock" }
 
         local function outcome(how, deadlock, timeout)
             local source = (HOLDS[how] .. "\n" .. CYCLE):gsub("%u%u%u%u+", { DEADLOCK = deadlock, TIMEOUT = timeout })

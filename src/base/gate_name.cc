@@ -48,8 +48,8 @@ Expected<std::string> find_cluster(std::string_view declarations, std::string_vi
                     "bad declaration " + quote(item) + " in HOLDFAST_CLUSTER: " + declared.status().message};
     if (declared->dictionary != dictionary) continue;
     if (found && *found != declared->cluster)
-      return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(dictionary) +
-                                       " into two clusters, " + quote(*found) + " and " + quote(declared->cluster) +
+      return Status{Code::invalid, "HOLDFAST_CLUSTER assigns dictionary " + quote_name(dictionary) +
+                                       " to two clusters, " + quote(*found) + " and " + quote(declared->cluster) +
                                        "; name only one"};
     found = declared->cluster;
   }

@@ -30,6 +30,8 @@ std::size_t printable_bytes(std::string_view text) noexcept;
 
 /// Quotes a text for a message, with unprintable bytes as \xXX. Cuts it after `most` bytes and adds "...".
 std::string quote(std::string_view text, std::size_t most = 80);
+/// Quotes the whole text.
+inline std::string quote_whole(std::string_view text) { return quote(text, static_cast<std::size_t>(-1)); }
 /// Quotes a valid dictionary name in full.
 inline std::string quote_name(std::string_view name) { return quote(name, 4 * kNameMax); }
 

@@ -74,7 +74,7 @@ int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_lengt
 
 int capi::outcome_of_upgrade(Code code, Dictionary& dictionary, bool has_cycle) noexcept {
   if (code == Code::unsupported && dictionary.gate() == nullptr)
-    return fail(Code::invalid, "bad lease: only a reader of a rwlock can become the writer");
+    return fail(Code::invalid, "bad lease: only a reader of an rwlock can become the writer");
   if (code == Code::deadlock && !has_cycle)
     return fail(code, "another reader of this key is waiting to become the writer; release this read lock");
   return outcome(code, dictionary);

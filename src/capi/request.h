@@ -9,6 +9,7 @@
 namespace holdfast::capi {
 
 inline HoldsLocks to_holds(std::int32_t holds) noexcept {
+  holds &= ~HOLDFAST_HOLDS_ITSELF;
   if (holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
@@ -28,6 +29,7 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .fair = wait.fair != 0,
           .timeout = wait.timeout > 0 ? wait.timeout : 0,  // also 0 for NaN
           .holds = to_holds(wait.holds),
+          .may_hold_it = (wait.holds & HOLDFAST_HOLDS_ITSELF) != 0,
           .tries = wait.tries != 0};
 }
 

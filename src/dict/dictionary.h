@@ -221,8 +221,6 @@ class Dictionary {
   template <class Body>
   static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules,
                             Shard::Unopened unopened, Body&& body) noexcept;
-  /// Wakes those who wait for a change of the key. REQUIRES: the thread holds no shmtx.
-  void wake_watchers_of(Segment& segment, std::string_view key) noexcept;
   Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
   template <class Shortcut, class Make>
   Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make, std::uint64_t granules) noexcept;
@@ -264,11 +262,7 @@ template <class Body>
                                                              Body&& body) noexcept {
   const EpochGuard inside;
   Segment* const now = segment();
-  if (now == nullptr) return Code::removed;
-  const Code code = with_shard_in(*now, bytes, timeout_ns, granules, unopened, body);
-  if (now->has_versions()) [[unlikely]]
-    wake_watchers_of(*now, bytes);
-  return code;
+  return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
 }
 
 template <class Body>
@@ -316,6 +310,8 @@ inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Oper
       const ShardGuard guard(shard, ShardGuard::PassedOn{});
       result = attempt(segment, shard, key, operation, blockers);
     }
+    if (shard.stripes()) [[unlikely]]
+      wake_watchers_of(world_, shard.stripes().of(key.short_hash()));
     if (!blockers.any()) [[likely]]
       return result;
     if (const std::optional<Code> end = resolve(segment, shard, result, blockers, timeout_ns)) return *end;

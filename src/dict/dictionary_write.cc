@@ -77,14 +77,15 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 }  // namespace
 
 // Does the same as transact() with the operation that `make()` returns. But before that, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. The rest is in a
-// separate function, and works on copies that are made for it, so that the short path needs few registers. The copies
-// are passed by reference, because a second copy would wait for the narrower stores of the first copy.
+// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. There is no
+// shortcut if the keys have versions. The rest is in a separate function, and works on copies that are made for it, so
+// that the short path needs few registers. The copies are passed by reference, because a second copy would wait for the
+// narrower stores of the first copy.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
   const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
-    if (shortcut(segment, shard, key)) return Code::ok;
+    if (!shard.stripes() && shortcut(segment, shard, key)) return Code::ok;
     guard.pass_on();
     const Key its = key.copy();
     auto operation = make();
@@ -162,17 +163,13 @@ Code Dictionary::store_unless_changed(std::string_view key, Version& version, co
       code = finish(change.write(*desired, end, Evict::yes), change, effect);
     else if (change.exists())
       code = change.cut();
-    if (code == Code::ok) version.number = (before + stripe.version.load(kRelaxed) - word) & kVersionMask;
+    if (code == Code::ok)
+      version = {(before + stripe.version.load(kRelaxed) - word) & kVersionMask,
+                 segment.stripe_number(change.key().hash), desired != nullptr ? end : kExpiryNever};
     return code;
   };
   const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;
   return transact(key, operation, kMutexPatienceNs, granules);
-}
-
-void Dictionary::wake_watchers_of(Segment& segment, std::string_view key) noexcept {
-  const Key its(key, segment.seed());
-  Shard& shard = segment.shard_of(its.hash);
-  if (shard.is_open()) holdfast::wake_watchers_of(world_, shard.stripes().of(its.short_hash()));
 }
 
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,

@@ -20,7 +20,7 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept {
 }
 
 // Begins a new range. Several shards may run this at the same time. Each takes its own range and returns its first
-// number, which no other caller can return. The store into `range` begins the range. The count never decreases: it
+// token, which no other caller can return. The store into `range` begins the range. The count never decreases: it
 // leaves a range only for a higher range.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept {
   DictionaryHeader& header = segment.header();

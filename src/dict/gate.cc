@@ -41,14 +41,14 @@ Status check_gate(const std::string& dictionary, const std::string& found, const
   if (declared.empty() || found == declared) return {};
   const std::string belongs = found.empty() ? "belongs to no cluster" : "belongs to the cluster " + quote_name(found);
   return {Code::mismatch, "dictionary " + quote_name(dictionary) + " exists and " + belongs +
-                              ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
+                              ", but HOLDFAST_CLUSTER assigns it to the cluster " + quote_name(declared)};
 }
 
 Status choose_gate(const std::string& dictionary, std::string& asked, const std::string& declared) {
   if (asked.empty()) asked = declared;
   if (declared.empty() || asked == declared) return {};
   return {Code::mismatch, "dictionary " + quote_name(dictionary) + " is opened with the cluster " + quote_name(asked) +
-                              ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
+                              ", but HOLDFAST_CLUSTER assigns it to the cluster " + quote_name(declared)};
 }
 
 std::string describe_gate(const std::string& name) { return name.empty() ? "" : " in the cluster " + quote_name(name); }

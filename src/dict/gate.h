@@ -56,7 +56,7 @@ struct Gate {
   /// whose wait failed.
   Status (*state)(Dictionary& dictionary, double& seconds);
   /// Returns whether the present grant is valid, for an observer, and writes nothing to shared memory. `revision`
-  /// receives the beginning of the grant's number.
+  /// receives the beginning of the grant's fencing token.
   bool (*is_seen_to_count)(const Segment& segment, const GateFields& fields, std::uint64_t& revision) noexcept;
   /// Forgets everything that was granted, because the dictionary comes from another world (runtime directory).
   void (*forget)(const Segment& segment) noexcept;

@@ -71,8 +71,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Returns whether `sequence` was overwritten, as the number at `next` shows. That number is larger than `sequence`,
-// though smaller than the last number before it. If the number after it fits both, the larger of the two is in doubt,
+// Returns whether `sequence` was overwritten, as the token at `next` shows. That token is larger than `sequence`,
+// though smaller than the last token before it. If the token after it fits both, the larger of the two is in doubt,
 // and it is checked next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
@@ -168,7 +168,7 @@ inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) 
   return true;
 }
 
-// Takes the shortcut of that level, if it skips only holders with larger numbers.
+// Takes the shortcut of that level, if it skips only holders with larger tokens.
 bool HolderList::Cursor::hop(std::uint32_t level, std::uint64_t sequence) noexcept {
   const std::uint32_t block = links_[level]->load(kRelaxed);
   EntryView view{};
@@ -199,7 +199,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// Returns whether the absence of the number is certain. The search ended between two neighbours. It was misled if one
+// Returns whether the absence of the token is certain. The search ended between two neighbours. It was misled if one
 // of their numbers was overwritten. In that case this number is out of order, and a search for it ends elsewhere.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {

@@ -8,11 +8,11 @@
 // leads to it, then released. In between, only its expiry, its count and its task change, each by one store. Each block
 // contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added at the front, and each fencing token is larger than all earlier numbers. So the numbers descend
+// Each block is added at the front, and each fencing token is larger than all earlier tokens. So the tokens descend
 // along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
-// each, so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger
-// numbers than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An
-// overwritten number misleads a search only where it is out of order.
+// each, so the holder with a given token is found in a few dozen steps. A shortcut may skip only holders with larger
+// tokens than the token that is searched for. So an overwritten shortcut only costs time, or is detected. An
+// overwritten token misleads a search only where it is out of order.
 //
 // No function here trusts the fields that it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //
@@ -76,7 +76,7 @@ class HolderList {
   /// Fills a block that is in no chain. REQUIRES: the block was allocated with granules() for the reason.
   static void fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept;
 
-  /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all numbers in the chain.
+  /// Adds the block to the chain. REQUIRES: create() returned it, with a token larger than all tokens in the chain.
   void add(std::uint32_t block) noexcept;
 
   /// Sets the shortcuts to the chain's only block. Call this after creating an entry with that block.
@@ -97,7 +97,7 @@ class HolderList {
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
-    /// Returns whether the block belongs to the grant with this owner and number.
+    /// Returns whether the block belongs to the grant with this owner and fencing token.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
@@ -107,7 +107,7 @@ class HolderList {
     /// Removes and releases the block, and advances to the next block. On damage, changes nothing.
     void remove() noexcept;
     /// Replaces this block with `block` by one store, and releases this block. The cursor is then on `block`. On
-    /// damage, changes nothing. REQUIRES: create() returned `block`, with the number of this block.
+    /// damage, changes nothing. REQUIRES: create() returned `block`, with the token of this block.
     void replace(std::uint32_t block) noexcept;
 
    private:
@@ -126,11 +126,11 @@ class HolderList {
     std::uint32_t block_ = 0;
     EntryView view_{};
     std::uint32_t steps_ = 0;
-    std::uint32_t passed_block_ = 0;  // in a search: the last holder that the cursor passed, and its number
+    std::uint32_t passed_block_ = 0;  // in a search: the last holder that the cursor passed, and its token
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// Returns a cursor on the block of the grant with this owner and number, or at the end. REQUIRES: the chain belongs
+  /// Returns a cursor on the block of the grant with this owner and token, or at the end. REQUIRES: the chain belongs
   /// to permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
@@ -142,7 +142,7 @@ class HolderList {
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
   /// The result of repair(), which keeps the longest beginning of a permits entry's chain in which all blocks are
-  /// consistent. A number that is out of order was overwritten, and is set to 0. `occupy(block, granules) -> bool`
+  /// consistent. A token that is out of order was overwritten, and is set to 0. `occupy(block, granules) -> bool`
   /// marks memory as occupied, or returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;

@@ -55,7 +55,7 @@ struct DictionaryHeader {
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
   Word32 counted_units;             // one bit for each unit of the statistics that was ever reserved
-  std::uint32_t shards_complement;  // of `shards`, constant: it shows whether `shards` was overwritten
+  std::uint32_t shards_complement;  // ~(shards ^ stripes), constant: shows whether one of the two was overwritten
   std::uint32_t stripes;            // constant: the number of stripes of each shard; 0: keys have no versions
   alignas(64) Word64 sequence;      // last fencing token given out (dict/fencing.h)
   Word64 range;                     // the range of `sequence`, unless one of the two words was overwritten
@@ -239,10 +239,10 @@ struct LockFields {
 static_assert(sizeof(LockFields) == 64);
 
 /// The value of a waiter block. Entry::flags contains the waiter's number, Entry::expiry its deadline, and Entry::stamp
-/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. The bits
-/// from 3 on say how long its loop takes to react to a wake-up. That time, `woken` and `first` are in units of 1024 ns;
-/// `woken` and `first` wrap. In a watcher, `want` and `overtakes` are the lower and the upper half of the grant's
-/// fencing token, and `woken` and `first` are 0.
+/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. Bits 3 to
+/// 23 say how long its loop takes to react to a wake-up. Bits 24 and 25 are the HeldKind that it wants, plus 1. The
+/// time to react, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a watcher, `want` and
+/// `overtakes` are the lower and the upper half of the grant's fencing token, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
@@ -255,9 +255,9 @@ static_assert(sizeof(WaiterFields) == 32);
 
 /// The value of Entry::flags in a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
-/// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
+/// The permits of an rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
-/// The permits for which a reader of a rwlock waits to become the writer.
+/// The permits for which a reader of an rwlock waits to become the writer.
 inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 
 /// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
@@ -302,7 +302,7 @@ static_assert(sizeof(PermitFields) == 48);
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
-/// follows the block. Along a chain of holders the fencing tokens descend, except for lost numbers.
+/// follows the block. Along a chain of holders the fencing tokens descend, except for lost tokens.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing token of the grant; 0: overwritten and lost

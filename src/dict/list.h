@@ -102,7 +102,10 @@ std::uint32_t List::repair(Occupy&& occupy) noexcept {
     kept.last = block;
     block = node.fields->next.load(kRelaxed);
   }
-  if (kept.word() != old.word() || kept.last != old.last) change(kept);
+  if (kept.word() != old.word() || kept.last != old.last) {
+    commit(list_.list().word, kept.word());  // the versions of all keys change with the repair
+    list_.entry->flags.store(kept.last, kRelaxed);
+  }
   return kept.length == old.length && kept.length != 0 ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
-// The word of a lock contains the lock's owner, and the number of its grant. A compare-and-swap of this word takes a
-// free lock, and another releases it, without the mutex of the shard (lock/fast_path.h). All other changes are made
-// under the mutex, with the bit MUTEX_OWNED set:
+// The word of a lock contains the lock's owner, and part of the grant's fencing token. A compare-and-swap of this word
+// takes a free lock, and another releases it, without the mutex of the shard (lock/fast_path.h). All other changes are
+// made under the mutex, with the bit MUTEX_OWNED set:
 //
 // - While MUTEX_OWNED is clear, the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
@@ -107,7 +107,7 @@ Token owner_of(World& world, const LockFields& lock) noexcept;
 
 /// The most fencing tokens in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kBlockNumbers = 1024;
-/// Returns whether the lock's block has a number for the next turn. If a process died while it wrote a new block, the
+/// Returns whether the lock's block has a token for the next turn. If a process died while it wrote a new block, the
 /// limit is behind the word, and the difference is too large.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;

@@ -50,7 +50,7 @@ struct Overwritable {
   if (block == 0) return false;
   Entry& e = shard.entry(block);
   if (e.flags.load(kRelaxed) != value.flags || e.expiry.load(kRelaxed) != expiry) return false;
-  commit_change(shard.stripes(), key.short_hash(), Shard::key_words(e)[padded(key.length) / 8], value.bits);
+  commit(Shard::key_words(e)[padded(key.length) / 8], value.bits);
   shard.touch(block);
   return true;
 }
@@ -64,7 +64,7 @@ struct Overwritable {
   if (e.expiry.load(kRelaxed) != expiry_word(kExpiryNever, flush)) return false;
   Word64& word = Shard::key_words(e)[padded(key.length) / 8];
   sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
-  commit_change(shard.stripes(), key.short_hash(), word, std::bit_cast<std::uint64_t>(sum));
+  commit(word, std::bit_cast<std::uint64_t>(sum));
   shard.touch(block);
   return true;
 }
@@ -82,7 +82,7 @@ inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, s
   shard.fill(block, key, value, expiry_word(end_ms, flush));
   note_end(shard, end_ms);
   shard.entry(block).next.store(shard.entry(old.block).next.load(kRelaxed), kRelaxed);
-  commit_change(shard.stripes(), key.short_hash(), *old.link, block);
+  commit(*old.link, block);
   const std::uint8_t uses = shard.uses(old.block).load(kRelaxed);
   arena.change_spare(block, old.block, granules);
   shard.uses(block).store(uses, kRelaxed);

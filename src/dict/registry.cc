@@ -61,6 +61,7 @@ Registry& Registry::get() {
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
   auto world = World::current();
   if (!world) return world.status();
+  const RuntimeDirectory::Visit visit((*world)->directory());
   auto handle = Dictionary::open(**world, name, options);
   if (!handle) return handle.status();
   const platform::ForkGuard no_fork;  // a child must not find a half-changed map

@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "base/parse.h"
 #include "dict/fencing.h"
+#include "dict/guard.h"
 #include "dict/repair.h"
 #include "world/file_use.h"
 #include "world/name_use.h"
@@ -21,7 +22,7 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   header.shards = geometry.shards;
   header.any_size = options.any_size ? 1 : 0;
   header.stripes = options.versions ? geometry.stripes() : 0;
-  header.shards_complement = ~geometry.shards;
+  header.shards_complement = ~(header.shards ^ header.stripes);
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
   name_gate(header.gate, options.gate);
@@ -100,8 +101,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const std::uint64_t size = dictionary_size(header);
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return damaged(name, "impossible size " + std::to_string(header.file.size));
-  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
-      !Geometry::is_possible(size, header.shards))
+  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) ||
+      header.shards_complement != ~(header.shards ^ header.stripes) || !Geometry::is_possible(size, header.shards))
     return damaged(name, "its header has mutex " + std::to_string(header.strategy) + " and " +
                              std::to_string(header.shards) + " shards, expected mutex 0 to 2 and " +
                              std::to_string(Geometry::of(size).shards) + " shards");
@@ -167,7 +168,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        if (!held) return held.status();
                        name_use = std::move(*held);
                        // Do not take the range earlier. Otherwise a dictionary of this name that was made and removed
-                       // in between would have the larger numbers.
+                       // in between would have the larger tokens.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
@@ -221,6 +222,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
 
 Expected<platform::FileDescriptor> Segment::keep_use() const {
   if (World::observes()) return World::refuse_observer();
+  const RuntimeDirectory::Visit visit(world_.directory());
   auto kept = keep_dictionary_file(world_.directory(), file_name(name_), world_.id(), mapping_.file().inode);
   if (retired()) return Status{Code::removed, "dictionary " + quote_name(name_) + " was removed"};
   return kept;
@@ -244,6 +246,15 @@ void Segment::raise_life(std::uint32_t persist) noexcept {
 bool Segment::gives_way() const noexcept {
   const std::uint32_t persist = header().file.persist;
   return persist == kKept || (persist != kPersistent && header().any_size != 0);
+}
+
+std::uint64_t Segment::settle(Shard& shard, const Stripe& stripe) const noexcept {
+  constexpr int kPauses = 32;  // a change takes some nanoseconds
+  for (int i = 0; i < kPauses && !is_settled_version(version_of(stripe)); ++i) platform::cpu_relax();
+  if (!is_settled_version(version_of(stripe))) {
+    const ShardGuard guard(shard, 0);
+  }
+  return version_of(stripe);
 }
 
 bool Segment::has_traits(const DictionaryOptions& options) const noexcept {

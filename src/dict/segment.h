@@ -8,6 +8,7 @@
 // before the removal: was_removed_before_commit().
 #pragma once
 
+#include <bit>
 #include <memory>
 #include <string>
 #include <vector>
@@ -84,6 +85,12 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
     return ((traits_.seed >> 19 & ~std::uint64_t{1}) + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
+  /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
+  /// has died, repairs the shard. The result is odd only if that process is stopped or preempted.
+  std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
+    const std::uint64_t version = version_of(stripe);
+    return is_settled_version(version) ? version : settle(shard, stripe);
+  }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
   /// it returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES:
@@ -100,8 +107,12 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
   /// Returns the number of the stripe of the keys with that hash. REQUIRES: there are stripes.
   std::uint32_t stripe_number(std::uint64_t hash) const noexcept {
-    const std::uint32_t each = traits_.geometry.stripes();
+    const std::uint32_t each = shard_array_->stripes().count();  // faster than geometry().stripes()
     return index_of(hash) * each + (static_cast<std::uint32_t>(hash) & (each - 1));
+  }
+  /// Returns the index of the shard that has the stripe with that number. REQUIRES: has_versions().
+  std::uint32_t shard_of_stripe(std::uint32_t number) const noexcept {
+    return number >> std::countr_zero(shard_array_->stripes().count());
   }
   /// Returns the stripe with that number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
   Stripe& stripe_at(std::uint32_t number) noexcept {
@@ -124,6 +135,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
+  [[gnu::cold]] std::uint64_t settle(Shard& shard, const Stripe& stripe) const noexcept;
   bool has_size(const DictionaryOptions& options) const noexcept;
   bool has_traits(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;

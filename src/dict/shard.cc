@@ -82,7 +82,7 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// Follows the shortcuts, which skip holders with larger numbers. An inconsistent shortcut ends the search, because
+// Follows the shortcuts, which skip holders with larger tokens. An inconsistent shortcut ends the search, because
 // shortcuts are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
@@ -115,7 +115,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first matching holder, from `block` on. Does not continue beyond the number `least`.
+// Copies the first matching holder, from `block` on. Does not continue beyond the token `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);

@@ -75,6 +75,8 @@ struct EntryView {
   HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
   /// Returns the queue of waiters. REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
+  /// Returns the count of overtakes. REQUIRES: the type is holdable.
+  Word32& overtakes() const noexcept { return type == EntryType::lock ? lock().overtakes : permits().overtakes; }
   /// Returns whether the entry has waiters or watchers, according to its own words. REQUIRES: the type is holdable.
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
@@ -308,7 +310,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with that number may begin, which is far along the chain but not behind that
+  /// Returns where a search for the holder with that token may begin, which is far along the chain but not behind that
   /// holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;

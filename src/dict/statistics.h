@@ -62,7 +62,7 @@ class Statistics {
   // --- holds ---
 
   /// Returns the word for a grant that is made now, at a time of either clock. `number` is its fencing token, or the
-  /// lower half of that number.
+  /// lower half of that token.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);

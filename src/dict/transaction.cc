@@ -31,6 +31,28 @@ inline void Transaction::discard(std::uint32_t block, const EntryView& view) noe
     arena_.keep(block, view.granules);
 }
 
+// Moves the waiters to the entry that replaces theirs, and which no link leads to yet. They keep their order.
+static void move_waiters(const EntryView& from, const EntryView& to) noexcept {
+  const auto move = [](Word32& word, Word32& target) {
+    target.store(word.load(kRelaxed), kRelaxed);
+    word.store(0, kRelaxed);
+  };
+  move(from.queue().head, to.queue().head);
+  move(from.queue().tail, to.queue().tail);
+  move(from.overtakes(), to.overtakes());
+}
+
+// A lock or permits replace no live value, so they leave the version.
+[[gnu::cold, gnu::noinline]] void Transaction::link_with_version(std::uint32_t block, EntryType type) const noexcept {
+  commit_change(is_holdable(type) ? Stripes() : shard_.stripes(), key_.short_hash(), *position_.link, block);
+}
+
+inline void Transaction::link(std::uint32_t block, EntryType type) const noexcept {
+  if (shard_.stripes()) [[unlikely]]
+    return link_with_version(block, type);
+  commit(*position_.link, block);
+}
+
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
   if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
@@ -52,7 +74,9 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   const std::uint32_t old = position_.block;
   const EntryView old_view = old != 0 ? position_.view : EntryView{};
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
-  commit_value(*position_.link, block);
+  const EntryView view{&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
+  if (old != 0 && is_holdable(old_view.type) && is_holdable(value.type)) move_waiters(old_view, view);
+  link(block, value.type);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     discard(old, old_view);
@@ -64,7 +88,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
     entries.store(entries.load(kRelaxed) + 1, kRelaxed);
   }
   position_.block = block;
-  position_.view = {&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
+  position_.view = view;
   return Code::ok;
 }
 

@@ -68,8 +68,8 @@ class Transaction {
   /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds an entry, or replaces the existing entry. Afterwards the new entry is the entry found. Returns ok, no_memory,
-  /// too_large, corrupt, timeout (in_the_way()).
+  /// Adds an entry, or replaces the existing entry. A lock or permits keep the waiters of those that they replace.
+  /// Afterwards the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Does the same as put(), but overwrites a number with a number, or a boolean with a boolean, by one store to its
   /// word.
@@ -96,6 +96,9 @@ class Transaction {
 
  private:
   bool is_lock_settled() noexcept;
+  /// Commits a new entry, which replaces the key's entry or ends the chain.
+  void link(std::uint32_t block, EntryType type) const noexcept;
+  void link_with_version(std::uint32_t block, EntryType type) const noexcept;
   /// Releases the memory of an entry that was just cut from its chain.
   void discard(std::uint32_t block, const EntryView& view) noexcept;
   void take_over_found() noexcept;

@@ -1,5 +1,6 @@
 #include "dict/versions.h"
 
+#include "base/failpoint.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 
@@ -17,7 +18,9 @@ void wake_watchers_of(World& world, const Stripe& stripe) noexcept {
   if (stripe.watchers.load(kRelaxed) == 0) return;
   // Acquire and release: a watcher whose bit is taken here is posted to below. It sets the bit again when it has
   // received the post and the version is still the one that it knows.
-  post_to_slots(world, stripe.watchers.exchange(0, std::memory_order_acq_rel));
+  const std::uint64_t watchers = stripe.watchers.exchange(0, std::memory_order_acq_rel);
+  HOLDFAST_FAILPOINT("watchers.taken");
+  post_to_slots(world, watchers);
 }
 
 }  // namespace holdfast

@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/failpoint.h"
 
 namespace holdfast {
 
@@ -63,6 +64,8 @@ class Stripes {
   explicit operator bool() const noexcept { return first_ != nullptr; }
   Stripe* begin() const noexcept { return first_; }
   Stripe* end() const noexcept { return first_ != nullptr ? first_ + mask_ + 1 : nullptr; }
+  /// Returns the number of stripes, a power of two. REQUIRES: there are stripes.
+  std::uint32_t count() const noexcept { return mask_ + 1; }
   /// Returns the stripe of the keys with that hash (Key::short_hash). REQUIRES: there are stripes.
   Stripe& of(std::uint32_t hash) const noexcept { return first_[hash & mask_]; }
 
@@ -83,8 +86,7 @@ class Stripes {
     stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);
     crash_order();
   }
-  // Release: pairs with the acquire load of a reader, who then finds the change. A repair contains changes of lists, so
-  // the word may be even already.
+  // Release: pairs with the acquire load of a reader, who then finds the change.
   static void end_change(Stripe& stripe) noexcept { commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1); }
 
  private:
@@ -100,7 +102,9 @@ template <class T, class V>
     return commit(where, value);
   Stripe& stripe = stripes.of(hash);
   Stripes::begin_change(stripe);
+  HOLDFAST_FAILPOINT("version.odd");
   commit(where, value);
+  HOLDFAST_FAILPOINT("version.committed");
   Stripes::end_change(stripe);
 }
 

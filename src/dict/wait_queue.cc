@@ -21,13 +21,30 @@ constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
 constexpr std::uint32_t kDelayShift = 3;
+// The kind that the waiter wants, plus 1. Version 0.2.0 writes 0 here: its waiters want the kind that is held.
+constexpr std::uint32_t kKindShift = 24;
+constexpr std::uint32_t kKindMask = 3;
+constexpr std::uint32_t kDelayMask = (std::uint32_t{1} << (kKindShift - kDelayShift)) - 1;
+static_assert(ticks(kDelayMaxNs) <= kDelayMask);
 
 constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
   return ticks(std::min(waiter.delay_ns, kDelayMaxNs)) << kDelayShift | (waiter.fair ? kFair : 0) |
-         (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0);
+         (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0) |
+         (static_cast<std::uint32_t>(waiter.kind) + 1) << kKindShift;
+}
+constexpr HeldKind kind_in(std::uint32_t traits, HeldKind held) noexcept {
+  const std::uint32_t kind = traits >> kKindShift & kKindMask;
+  return kind != 0 ? static_cast<HeldKind>(kind - 1) : held;
+}
+constexpr bool is_upgrade(HeldKind kind, std::uint32_t want) noexcept {
+  return kind == HeldKind::rwlock && want == kAllButOwn;
+}
+// A lock has no permits, so there the number only says what the waiter requested.
+constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want) noexcept {
+  return held == HeldKind::lock || held == kind ? want : kAllPermits;
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
-  return std::min(ns_of(traits >> kDelayShift & ~1U), kDelayMaxNs);
+  return std::min(ns_of(traits >> kDelayShift & kDelayMask & ~1U), kDelayMaxNs);
 }
 
 constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
@@ -123,7 +140,7 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noex
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
-  const std::uint64_t order = order_of(waiter.arrival, waiter.want);
+  const std::uint64_t order = is_upgrade(waiter.kind, waiter.want) ? 0 : waiter.arrival;
   if (before != 0 && order_of(before) > order) {
     before = 0;
     after = ends_.head.load(kRelaxed);
@@ -150,6 +167,11 @@ std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noex
   fields(block).want.store(static_cast<std::uint32_t>(grant), kRelaxed);
   link(block, last, 0);
   return place_of(block);
+}
+
+std::uint64_t WaitQueue::order_of(std::uint32_t block) const noexcept {
+  const HeldKind kind = kind_in(shard_.entry(block).stamp.load(kRelaxed), held_);
+  return is_upgrade(kind, fields(block).want.load(kRelaxed)) ? 0 : fields(block).arrival.load(kRelaxed);
 }
 
 // Returns the grant that the watcher watches. REQUIRES: is_waiter(block).
@@ -185,19 +207,27 @@ bool WaitQueue::remove(const Waiter& waiter) noexcept {
   return is_here(waiter) && unlink(static_cast<std::uint32_t>(waiter.place));
 }
 
+bool WaitQueue::remove(const Waiter& waiter, HeldKind& kind) noexcept {
+  if (!is_here(waiter)) return false;
+  kind = waiter_of(static_cast<std::uint32_t>(waiter.place)).kind;
+  return remove(waiter);
+}
+
 Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
   const std::uint32_t traits = e.stamp.load(kRelaxed);
+  const HeldKind kind = kind_in(traits, held_);
   const std::uint32_t want = f.want.load(kRelaxed);
   return {.owner = f.owner.load(kRelaxed),
           .number = e.flags.load(kRelaxed),
           .arrival = f.arrival.load(kRelaxed),
           .place = place_of(block),
-          .want = want,
+          .kind = kind,
+          .want = want_in(held_, kind, want),
           .fair = (traits & kFair) != 0,
           .present = (traits & kPresent) != 0,
-          .upgrades = upgrades(want),
+          .upgrades = is_upgrade(kind, want),
           .tries = (traits & kTries) != 0,
           .delay_ns = delay_in(traits)};
 }
@@ -310,12 +340,17 @@ bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_
          view.entry->flags.load(kRelaxed) == number;
 }
 
-Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
+std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept {
+  const auto& f = *reinterpret_cast<const WaiterFields*>(waiter.value());
+  return want_in(held, kind_in(waiter.entry->stamp.load(kRelaxed), held), f.want.load(kRelaxed));
+}
+
+Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept {
   EntryView view{};
   if (!shard.inspect(ends.head.load(kRelaxed), view) || view.type != EntryType::waiter || view.key_length != 0)
     return {};
   const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());
-  return {f.owner.load(kRelaxed), view.entry->flags.load(kRelaxed), f.want.load(kRelaxed),
+  return {f.owner.load(kRelaxed), view.entry->flags.load(kRelaxed), want_of(view, held),
           is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->stamp.load(kRelaxed))};
 }
 

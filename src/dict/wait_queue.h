@@ -1,6 +1,7 @@
 // The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
-// to the entry. In the queue of a rwlock, a reader that waits to become the writer is before all others, because no
-// other waiter for the write lock can get it earlier.
+// to the entry. Waiters for a lock, for an rwlock and for a semaphore share the queue, because a key is only one of
+// these at a time. When it becomes another, Transaction::put() moves the queue to the new entry. A reader that waits to
+// become the writer is before all others, because no other waiter for the write lock can get it earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
 // queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
@@ -44,7 +45,8 @@ struct Waiter {
   std::uint32_t number = 0;   // of the waiter within its process; 0: none
   std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
   std::uint64_t place = 0;    // as returned by add(): the block, and above it the shard's number of repairs; 0: none
-  std::uint32_t want = 1;
+  HeldKind kind = HeldKind::lock;  // what it wants
+  std::uint32_t want = 1;          // permits; of another kind than its own, it wants all
   bool fair = false;
   bool rests = false;             // it rarely tries again, because its process checks on its behalf
   bool present = false;           // its thread spins for a moment, to see the next release
@@ -76,7 +78,11 @@ struct Glimpse {
   std::uint32_t want = 0;
   bool late = false;  // it was woken, and did not respond in time
 };
-Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
+/// `held` is the kind of the queue's entry.
+Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept;
+
+/// Returns how many of an entry's permits the waiter in this block wants. `held` is the kind of the entry.
+std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept;
 
 /// Returns whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
@@ -95,11 +101,10 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// Makes the view of a queue. `kind` is waiter or watcher. `has_readers` says that the queue belongs to a rwlock, so
-  /// that a waiter that wants kAllButOwn is a reader.
+  /// Makes the view of a queue. `kind` is waiter or watcher. `held` is the kind of the entry.
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter,
-            bool has_readers = false) noexcept
-      : shard_(shard), arena_(arena), ends_(ends), kind_(kind), has_readers_(has_readers) {}
+            HeldKind held = HeldKind::lock) noexcept
+      : shard_(shard), arena_(arena), ends_(ends), kind_(kind), held_(held) {}
 
   /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
@@ -119,6 +124,8 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
+  /// Does the same. Sets `kind` to what the waiter wanted, if it was in the queue.
+  bool remove(const Waiter& waiter, HeldKind& kind) noexcept;
   /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
   /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in
   /// time. The returned waiter counts as the first from now on.
@@ -150,14 +157,8 @@ class WaitQueue {
     return shard_.header().repairs.load(kRelaxed) << 32 | block;
   }
   Word32& previous(std::uint32_t block) const noexcept { return shard_.entry(block).hash; }
-  bool upgrades(std::uint32_t want) const noexcept { return has_readers_ && want == kAllButOwn; }
   /// Returns the number by which the queue is sorted.
-  std::uint64_t order_of(std::uint64_t arrival, std::uint32_t want) const noexcept {
-    return upgrades(want) ? 0 : arrival;
-  }
-  std::uint64_t order_of(std::uint32_t block) const noexcept {
-    return order_of(fields(block).arrival.load(kRelaxed), fields(block).want.load(kRelaxed));
-  }
+  std::uint64_t order_of(std::uint32_t block) const noexcept;
   Waiter waiter_of(std::uint32_t block) const noexcept;
   bool is_gone(std::uint32_t block, World& world) const noexcept;
   bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
@@ -174,7 +175,7 @@ class WaitQueue {
   Arena& arena_;
   QueueFields& ends_;
   const EntryType kind_;
-  const bool has_readers_;
+  const HeldKind held_;
 };
 
 template <class See>

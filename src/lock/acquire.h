@@ -38,9 +38,9 @@ inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Requ
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-// A request from upgrade_of() makes a reader of a rwlock the writer. `lease` is then the reader's lease, which stays as
-// it is. More codes are returned: not_owner; unsupported, also if the lease holds a lock or permits of a semaphore; and
-// deadlock, in any call, if another reader is already waiting to become the writer. The waiter is then not queued.
+// A request from upgrade_of() makes a reader of an rwlock the writer. `lease` is then the reader's lease, which stays
+// as it is. More codes are returned: not_owner; unsupported, also if the lease holds a lock or permits of a semaphore;
+// and deadlock, in any call, if another reader is already waiting to become the writer. The waiter is then not queued.
 
 /// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
 /// not block, and a timeout of more than kLongest has no limit.

@@ -17,7 +17,8 @@ namespace holdfast {
 
 /// Returns the end of a timeout that begins now (CLOCK_MONOTONIC, ns).
 inline std::uint64_t deadline_of(double timeout) noexcept {
-  return timeout > kLongest ? kNever : platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(timeout * 1e9));
+  if (timeout > kLongest) return kNever;
+  return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(std::max(timeout, 0.0) * 1e9));
 }
 
 class BlockingWaiter {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "dict/versions.h"
 #include "lock/blocking_waiter.h"
 #include "platform/platform.h"
@@ -24,7 +25,9 @@ void announce(const Stripe& stripe, Token self) noexcept {
 WatchState peek_version(const Watch& watch, LivenessCache& /*liveness*/, const WaiterId& waiter) noexcept {
   const auto& stripe = *static_cast<const Stripe*>(watch.fields);
   announce(stripe, waiter.self);
-  const bool same = watch.segment->version_of(stripe) == watch.grant && !watch.segment->retired();
+  const std::uint64_t version = watch.segment->version_of(stripe);
+  // The process that has left the version odd may have died after its commit, so the next step settles the version.
+  const bool same = version == watch.grant && is_settled_version(version) && !watch.segment->retired();
   return same ? WatchState::held : WatchState::granted;
 }
 
@@ -45,20 +48,24 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
     if (const Code opened = shard.open(Shard::Unopened::open); opened != Code::ok) return opened;
   }
   const Stripe& stripe = shard.stripes().of(its.short_hash());
-  announce(stripe, waiter.owner);
-  const std::uint64_t known = version.number;
-  version.number = segment->version_of(stripe);
-  version.stripe = segment->stripe_number(its.hash);
-  // A wait that deaths end has only one step, because the second step does not know its reason.
-  if (version.number != known || (version.deaths && !waiter.is_new)) return Code::ok;
   blocked_by.watch.kind = &kVersionWatch;
   blocked_by.watch.fields = &stripe;
   blocked_by.watch.segment = segment;
   blocked_by.watch.shard = &shard;
-  blocked_by.watch.grant = known;
+  blocked_by.watch.grant = version.number;
   blocked_by.watch.deaths = version.deaths;
+  // Keep the watch before comparing, because another thread of this process may receive the post for this waiter.
   keep_watched(waiter, blocked_by);
-  return Code::locked;
+  HOLDFAST_FAILPOINT("watch.kept");
+  announce(stripe, waiter.owner);
+  const std::uint64_t now = segment->settled_version_of(shard, stripe);
+  // A wait that deaths end has only one step, because the second step does not know its reason.
+  const bool goes_on = waiter.is_new || !version.deaths;
+  if (now == version.number && goes_on) return Code::locked;
+  version.number = now;
+  version.stripe = segment->stripe_number(its.hash);
+  version.end_ms = kExpiryNever;
+  return Code::ok;
 }
 
 }  // namespace

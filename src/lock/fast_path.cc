@@ -102,7 +102,7 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
 }
 
 // Ends a grant whose lock another process took over before the grant could be put back. So the word belongs to a lock.
-// The grant may count as complete now, so its turn is used up: no other grant may have this number.
+// The grant may count as complete now, so its turn is used up: no other grant may have this token.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());

@@ -3,6 +3,7 @@
 #include "dict/expiry.h"
 #include "dict/probes.h"
 #include "lock/handoff.h"
+#include "lock/permits.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -23,8 +24,7 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// Checks a lock behind a gate. While the gate is closed, the lock counts as held for a waiter, which tries again by
-// itself.
+// Checks a lock behind a gate. While the gate is closed, a waiter treats the lock as held, and tries again by itself.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -37,8 +37,8 @@ Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Makes a lock if the key has none. Refuses if the key has a live entry of another type. A lock without all its fields
-// was overwritten.
+// Makes a lock if the key has none. Refuses if the key has a value. A lock without all its fields was overwritten.
+// REQUIRES: clear_permits() returned ok if the key has permits.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
   blocked_by.place = 0;
@@ -53,7 +53,12 @@ struct Result {
   BlockedBy& blocked_by;
   Chosen chosen;           // wake them after releasing the mutex
   bool is_wanted = false;  // tell the gate
+  CheckState long_check = CheckState::none;
 };
+
+void note_delay(const LockEntry& lock, const Waiter* waiter, BlockedBy& blocked_by) noexcept {
+  if (waiter != nullptr && blocked_by.delay_ns == 0) blocked_by.delay_ns = lock.queue().delay_of(*waiter);
+}
 
 std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexcept {
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
@@ -84,33 +89,48 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexce
 
 Code try_acquire(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
                  Result& result) noexcept {
-  BlockedBy& blocked_by = result.blocked_by;
-  if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
-    blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
+  note_delay(lock, contender.waiter, result.blocked_by);
   if (!lock.may_be_granted()) [[unlikely]]
     return turn_away(lock, contender, result);
   if (is_reserved_for(lock, contender.waiter)) {
     result.lease = claim_reserved(lock, world, contender);
     return Code::ok;
   }
+  const Code code = clear_lock(lock, world, contender, dead, result.blocked_by, result.chosen);
+  if (code == Code::ok) result.lease = take(lock, world, contender);
+  return code;
+}
+
+// Makes sure that the key has a lock.
+Code find_or_make_lock(Transaction& change, const Contender& contender, const TokenSet& dead, Result& result) noexcept {
+  if (LockEntry::is_whole(change)) [[likely]]
+    return Code::ok;
+  if (change.is(EntryType::permits)) {
+    const Code code = clear_permits(change, contender, dead, result.blocked_by, result.long_check, result.chosen);
+    if (code != Code::ok) return code;
+  }
+  return make_lock(change, result.blocked_by);
+}
+
+}  // namespace
+
+Code clear_lock(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
+                BlockedBy& blocked_by, Chosen& chosen) noexcept {
+  note_delay(lock, contender.waiter, blocked_by);
   const Token owner = lock.owner();
-  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+  const bool is_next = is_reserved_for(lock, contender.waiter);
+  if (owner != kNobody && (is_next || dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
     if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
     end_grant(lock);
-    result.chosen.watchers = lock.has_watchers();
+    chosen.watchers = lock.has_watchers();
   }
-  if (lock.is_free() && may_take(lock, world, contender, dead, result.chosen)) {
-    result.lease = take(lock, world, contender);
-    return Code::ok;
-  }
+  if (is_next || (lock.is_free() && may_take(lock, world, contender, dead, chosen))) return Code::ok;
   blocked_by.holders.add(lock.owner());
   blocked_by.end_ms = lock.end_ms();
   blocked_by.place = place_in_queue(lock, contender.waiter);
   blocked_by.watch = watch_lock(lock);
   return Code::locked;
 }
-
-}  // namespace
 
 const GateFields* gate_fields_of(const Watch& watch) noexcept {
   auto& lock = *static_cast<LockFields*>(const_cast<void*>(watch.fields));
@@ -151,9 +171,8 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
-// the waiter, even by evicting values. The lock itself may be evicted, because nobody holds it, so this makes room for
-// both.
+// Makes room for a waiter. If the waiter had no position in the queue, the gate would not ask for the lock, so values
+// are evicted if necessary. This may evict the lock itself, because nobody holds it, so the room must suffice for both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;
@@ -169,17 +188,15 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
   const EpochGuard inside;
   World& world = dictionary.world();
   const bool has_gate = dictionary.gate() != nullptr;
-  for (;;) {
-    Result result{lease, blocked_by, {}};
+  for (CheckState long_check = CheckState::none;;) {
+    Result result{lease, blocked_by, {}, false, long_check};
     const Segment* segment = nullptr;
     const Code code = dictionary.transact(
         key,
         [&](Transaction& change) {
           segment = &change.segment();
-          if (!LockEntry::is_whole(change)) {
-            const Code made = make_lock(change, blocked_by);
-            if (made != Code::ok) return made;
-          }
+          const Code made = find_or_make_lock(change, contender, dead, result);
+          if (made != Code::ok) return made;
           const Code answer = try_acquire(LockEntry::of(change), world, contender, dead, result);
           if (!makes_room_for_waiter(change, contender, result)) [[likely]]
             return answer;
@@ -195,7 +212,10 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
     wake(dictionary, key, result.chosen);
     if (result.is_wanted) [[unlikely]]
       tell_gate(dictionary, key);
-    return code;
+    if (code != Code::locked || result.long_check != CheckState::due) [[likely]]
+      return code;
+    if (!check_holders(dictionary, key, dead, blocked_by)) return code;
+    long_check = CheckState::done;
   }
 }
 

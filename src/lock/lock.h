@@ -27,6 +27,12 @@ Code make_free_lock(Transaction& change) noexcept;
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
 
+/// Returns ok if it is the contender's turn to take the free lock, or to replace it by permits. A grant that has ended
+/// or is reserved for the contender is ended first. Otherwise returns locked, queues the contender's waiter, and fills
+/// `blocked_by`. Wake `chosen` after releasing the mutex. REQUIRES: the shard's mutex.
+Code clear_lock(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
+                BlockedBy& blocked_by, Chosen& chosen) noexcept;
+
 /// Returns the gate's fields in the watched lock, or null in a plain dictionary and on damage.
 const GateFields* gate_fields_of(const Watch& watch) noexcept;
 

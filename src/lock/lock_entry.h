@@ -136,7 +136,7 @@ struct LockEntry {
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
     // The limit is stored after the word. If the process dies in between, the turn is beyond the limit, and the next
-    // grant takes another block. In the other order, a new limit with the old turn would seem to leave numbers, but
+    // grant takes another block. In the other order, a new limit with the old turn would seem to leave tokens, but
     // these belong to other locks.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
@@ -170,7 +170,7 @@ struct LockEntry {
     const std::uint64_t before = sequence();
     if (has_number(fields, word())) return {before + 1, fields.limit.load(kRelaxed)};
     const Numbers numbers = next_numbers(segment, before, before == 0 ? kFirstNumbers : kBlockNumbers);
-    // All numbers of a block have the same upper half.
+    // All tokens of a block have the same upper half.
     const std::uint64_t last = std::min(numbers.last, numbers.first | 0xFFFF'FFFF);
     fields.sequence_high.store(static_cast<std::uint32_t>(numbers.first >> 32), kRelaxed);
     return {numbers.first, static_cast<std::uint32_t>(last)};

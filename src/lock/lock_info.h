@@ -15,11 +15,11 @@ namespace holdfast {
 
 /// A holder at one moment.
 struct HolderInfo {
-  Lease lease;  // the number is 0 while the grant is incomplete (dict/lock_word.h)
+  Lease lease;  // the fencing token is 0 while the grant is incomplete (dict/lock_word.h)
   HeldKind kind = HeldKind::lock;
   std::uint64_t since_ns = 0;
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 means never
-  std::uint32_t permits = 1;                  // kAllPermits: a rwlock's writer
+  std::uint32_t permits = 1;                  // kAllPermits: an rwlock's writer
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
   std::uint64_t revision = 0;                 // in a cluster: the store's revision at which this machine got the lock
 

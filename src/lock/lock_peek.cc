@@ -56,7 +56,7 @@ class Peek {
   bool copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept;
   bool read_permits(const EntryView& view) noexcept;
   void add_holder(const EntryView& record, std::uint64_t end, HeldKind kind) noexcept;
-  void read_queue(const QueueFields& queue, EntryType type, bool has_readers) noexcept;
+  void read_queue(const QueueFields& queue, EntryType type, HeldKind held) noexcept;
   bool is_holder_of(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept {
     return shard_.inspect(block, view) && is_holder(view, hash) && view.value_size >= sizeof(HolderFields);
   }
@@ -90,9 +90,10 @@ bool Peek::read_key() noexcept {
   if (!find(view, found)) return false;
   if (!found || !is_holdable(view.type)) return true;
   const bool is_lock = view.type == EntryType::lock;
+  const HeldKind held = is_lock ? HeldKind::lock : is_rwlock(view) ? HeldKind::rwlock : HeldKind::semaphore;
   if (!(is_lock ? read_lock(view) : read_permits(view))) return false;
-  read_queue(view.queue(), EntryType::waiter, !is_lock && is_rwlock(view));
-  if (is_lock) read_queue(view.lock().watchers, EntryType::watcher, false);
+  read_queue(view.queue(), EntryType::waiter, held);
+  if (is_lock) read_queue(view.lock().watchers, EntryType::watcher, held);
   return true;
 }
 
@@ -179,9 +180,9 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
 }
 
 // Reads the waiters of a queue. A block that is not a waiter ends the walk. Either the queue was changed in the
-// meantime, or a process died while it changed the queue. `has_readers` is as in WaitQueue: a reader that waits to
+// meantime, or a process died while it changed the queue. `held` is the kind of the entry. A reader that waits to
 // become the writer wants all permits, and already has one.
-void Peek::read_queue(const QueueFields& queue, EntryType type, bool has_readers) noexcept {
+void Peek::read_queue(const QueueFields& queue, EntryType type, HeldKind held) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};
   for (std::uint32_t block = queue.head.load(kAcquire); block != 0 && steps++ < shard_.granules();
@@ -191,11 +192,11 @@ void Peek::read_queue(const QueueFields& queue, EntryType type, bool has_readers
     if (index >= waiters_.size()) continue;
     const auto& fields = *reinterpret_cast<const WaiterFields*>(view.entry + 1);
     const bool watches = type == EntryType::watcher;
-    const std::uint32_t want = fields.want.load(kRelaxed);
+    const std::uint32_t want = want_of(view, held);
     waiters_[index] = {fields.owner.load(kRelaxed), fields.arrival.load(kRelaxed),
-                       watches                             ? 0
-                       : has_readers && want == kAllButOwn ? kAllPermits
-                                                           : want,
+                       watches                                          ? 0
+                       : held == HeldKind::rwlock && want == kAllButOwn ? kAllPermits
+                                                                        : want,
                        watches};
   }
 }

@@ -7,6 +7,7 @@
 
 #include "dict/expiry.h"
 #include "dict/probes.h"
+#include "lock/lock.h"
 #include "lock/permits_entry.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -48,12 +49,13 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
     return WatchState::open;
-  const Glimpse first = glimpse_first(*watch.shard, fields.queue);
+  const auto kind = static_cast<PermitsKind>(watch.entry->flags.load(kRelaxed));
+  const Glimpse first = glimpse_first(*watch.shard, fields.queue, held_kind(kind));
   if (first.owner == kNobody || first.late) return WatchState::open;
   const bool ours = first.owner == waiter.self;
   if (ours && first.number != waiter.number) return WatchState::held;
   if (!ours) return liveness(first.owner) && !may_purge(watch, fields, liveness) ? WatchState::held : WatchState::open;
-  const bool enough = std::uint64_t{fields.used.load(kRelaxed)} + first.want <= fields.total.load(kRelaxed);
+  const bool enough = are_enough(fields, first.want);
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
@@ -81,7 +83,7 @@ class SeenRecord {
   std::uint64_t sequence_ = 0;
 };
 
-// Returns the blocker, which is the only holder of a rwlock besides the waiter, if it leaves too few permits. Permits
+// Returns the blocker, which is the only holder of an rwlock besides the waiter, if it leaves too few permits. Permits
 // of a semaphore may be given back by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
@@ -126,9 +128,6 @@ constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_pe
 
 // --- an attempt ---
 
-/// The state of a check of many holders, which a refused attempt makes.
-enum class CheckState { none, due, done };
-
 /// One attempt to acquire permits, with the shard's mutex held.
 class PermitsAttempt {
  public:
@@ -139,7 +138,8 @@ class PermitsAttempt {
         dead_(dead),
         blocked_by_(blocked_by),
         long_check_(long_check),
-        flush_(change.flush_epoch()) {}
+        flush_(change.flush_epoch()),
+        want_(contender.request.want) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
     // Make room for all memory together, because nothing may move after the holder record is filled. Check again after
@@ -148,7 +148,7 @@ class PermitsAttempt {
     std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
       exists = is_ours();
-      const Code code = exists ? admit_or_queue(chosen) : take_over();
+      const Code code = exists ? admit_or_queue(chosen) : clear_way(chosen);
       if (change_.arena().damaged()) return Code::corrupt;
       if (code != Code::ok) return code;
       const std::uint32_t need = HolderList::granules(0) + (exists ? 0 : granules_of_entry());
@@ -161,6 +161,12 @@ class PermitsAttempt {
       if (room != Code::ok) return room;
     }
     return admit(exists, block, lease, chosen);
+  }
+
+  /// Returns ok if the request may replace permits of another kind.
+  Code clear(Chosen& chosen) noexcept {
+    want_ = kAllPermits;
+    return admit_or_queue(chosen);
   }
 
   /// Turns the reader that has the lease into the writer. Sets `rival` to the owner of another reader that waits to
@@ -195,32 +201,22 @@ class PermitsAttempt {
   }
   std::uint32_t kind() const noexcept { return static_cast<std::uint32_t>(permits_kind(contender_.request.kind)); }
   bool is_ours() const noexcept {
-    return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
+    return contender_.request.kind != HeldKind::lock && change_.is(EntryType::permits) &&
+           change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
-  // Returns, for a key without permits of this kind, ok if permits may replace its entry, because the entry is not
-  // live.
-  Code take_over() noexcept {
+  // Returns, for a key without permits of this kind, ok if permits may replace its entry. Otherwise queues the waiter,
+  // unless a value is in the way.
+  Code clear_way(Chosen& chosen) noexcept {
+    if (change_.is(EntryType::permits)) return clear(chosen);
+    if (change_.is(EntryType::lock)) {
+      const LockEntry lock = LockEntry::of(change_);
+      return clear_lock(lock, change_.world(), contender_, dead_, blocked_by_, chosen);
+    }
     if (!change_.exists()) return Code::ok;
     blocked_by_.place = 0;
     blocked_by_.watch = {};
     blocked_by_.end_ms = expiry_ms(change_.view().entry->expiry.load(kRelaxed));
-    if (change_.is(EntryType::lock)) {
-      const LockEntry lock = LockEntry::of(change_);
-      const Token owner = lock.owner();
-      blocked_by_.end_ms = lock.end_ms();
-      if (dead_.has(owner)) {
-        probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
-        lock.free();
-        return Code::ok;
-      }
-      blocked_by_.holders.add(owner);
-    } else if (change_.is(EntryType::permits)) {  // permits of the other kind
-      const PermitsEntry other = entry();
-      check_holders_of(other, false);
-      if (other.holders().empty()) return Code::ok;
-      if (!checked_) name_owners(other);
-    }
     return Code::locked;
   }
 
@@ -264,15 +260,17 @@ class PermitsAttempt {
   // Checks whether the permits are available now, and queues the waiter if they are not.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
-    const std::uint32_t want = contender_.request.want;
     note_delay(permits);
-    permits.fields.total.store(contender_.request.total, kRelaxed);
+    if (is_ours()) {
+      want_ = contender_.request.want;
+      permits.fields.total.store(contender_.request.total, kRelaxed);
+    }
     Head first = first_of(permits);
     next_end_ = kExpiryNever;
     checked_ = false;
     check(permits, first);
     overtakes_ = false;
-    if (permits.has(want) && may_go(permits, first)) return Code::ok;
+    if (permits.has(want_) && may_go(permits, first)) return Code::ok;
     refuse(permits, first);
     if (change_.arena().damaged()) return Code::corrupt;
     chosen = permits.offer(change_.world());
@@ -284,7 +282,7 @@ class PermitsAttempt {
     const bool understated = permits.is_understated();
     if (understated) change_.world().fencing().count_corruption_repaired();
     const bool all = understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_);
-    if (all || !permits.has(contender_.request.want) || (first.block != 0 && !permits.has(first.waiter.want)))
+    if (all || !permits.has(want_) || (first.block != 0 && !permits.has(first.waiter.want)))
       check_holders_of(permits, all);
   }
 
@@ -330,14 +328,14 @@ class PermitsAttempt {
     if (!checked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end_;
-    if (first.block != 0 && permits.has(contender_.request.want)) give_up_on(first);
+    if (first.block != 0 && permits.has(want_)) give_up_on(first);
     blocked_by_.place = 0;
     if (contender_.waiter != nullptr) {
       Waiter waiter = *contender_.waiter;
       waiter.rests = false;  // its checks do not see everything
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
-    blocked_by_.watch = watch_entry(kPermitsWatch, permits, contender_.request.want);
+    blocked_by_.watch = watch_entry(kPermitsWatch, permits, want_);
   }
 
   // Gives up for now. The permits are idle until the first waiter responds, or its time to respond is over. The waiter
@@ -401,6 +399,7 @@ class PermitsAttempt {
   BlockedBy& blocked_by_;
   CheckState& long_check_;
   const std::uint32_t flush_;
+  std::uint32_t want_;                     // what it needs of the permits that are there
   std::uint64_t next_end_ = kExpiryNever;  // when the next known holder ends (ms)
   bool checked_ = false;                   // all holders were checked, and their owners are named
   bool overtakes_ = false;
@@ -460,6 +459,12 @@ struct Shares {
 
 }  // namespace
 
+Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
+                   CheckState& long_check, Chosen& chosen) noexcept {
+  const Code code = PermitsAttempt(change, contender, dead, blocked_by, long_check).clear(chosen);
+  return change.arena().damaged() ? Code::corrupt : code;
+}
+
 bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
   static std::atomic<std::uint32_t> checks{0};
   bool recount = checks.fetch_add(1, kRelaxed) % kChecksPerRecount == kChecksPerRecount - 1;
@@ -507,7 +512,7 @@ template <class Attempt>
       granted = {};  // as in attempt_lock()
       continue;
     }
-    wake(dictionary.world(), chosen);
+    wake(dictionary, key, chosen);
     if (code != Code::locked || long_check != CheckState::due) return code;
     if (!check_holders(dictionary, key, dead, blocked_by)) return code;
     long_check = CheckState::done;

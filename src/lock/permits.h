@@ -1,11 +1,11 @@
 // Counted permits are the basis of rwlocks and semaphores.
 //
 // A permits entry has a total, and a chain of holder records. Each record says how many permits a process has. A
-// semaphore grants one or more permits at a time. A rwlock has kAllPermits permits: a reader takes one, and a writer
+// semaphore grants one or more permits at a time. An rwlock has kAllPermits permits: a reader takes one, and a writer
 // takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
 //
 // A reader that is alone becomes the writer by one store to its record. It keeps its fencing token, which is larger
-// than the numbers of all earlier writers, because nobody could write while it read.
+// than the tokens of all earlier writers, because nobody could write while it read.
 //
 // The owner and the fencing token prove a holder record, just as they prove a lease of a lock. A dead process loses
 // its permits as soon as another process needs them.
@@ -35,18 +35,27 @@
 
 namespace holdfast {
 
+/// The state of a check of many holders, which a refused attempt makes.
+enum class CheckState { none, due, done };
+
 /// Attempts once to take permits, in one section of the shard's mutex, or in several if there are many holders. A
 /// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Attempts once to turn the reader that has the lease of a rwlock into the writer. The lease stays as it is. A refused
-/// waiter gets its position before all other waiters.
+/// Attempts once to turn the reader that has the lease of an rwlock into the writer. The lease stays as it is. A
+/// refused waiter gets its position before all other waiters.
 ///
 /// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader is already waiting to become the
 /// writer, so this one was not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a
 /// lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
+/// Returns ok if it is the turn of the contender, which requests something other than these permits, and nobody has
+/// any. The contender may then replace them. Otherwise returns locked, and queues the contender's waiter as a waiter
+/// for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and the
+/// transaction found permits.
+Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
+                   CheckState& long_check, Chosen& chosen) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;

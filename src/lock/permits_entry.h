@@ -56,6 +56,13 @@ inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
+/// Returns whether that many permits are free, by `used`. All of them are free if none is used, whatever their total
+/// is: a request of another kind asks a semaphore for all, too.
+inline bool are_enough(const PermitFields& fields, std::uint32_t want) noexcept {
+  const std::uint64_t used = fields.used.load(kRelaxed);
+  return want == kAllPermits ? used == 0 : used + want <= fields.total.load(kRelaxed);
+}
+
 struct PermitsEntry {
   Segment& segment;
   Shard& shard;
@@ -71,16 +78,11 @@ struct PermitsEntry {
         entry(*change.view().entry),
         fields(change.view().permits()) {}
 
-  WaitQueue queue() const noexcept {
-    return {shard, arena, fields.queue, EntryType::waiter, kind() == HeldKind::rwlock};
-  }
+  WaitQueue queue() const noexcept { return {shard, arena, fields.queue, EntryType::waiter, kind()}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   HeldKind kind() const noexcept { return held_kind(static_cast<PermitsKind>(entry.flags.load(kRelaxed))); }
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
-  /// Returns whether that many permits are free, by `used`.
-  bool has(std::uint32_t want) const noexcept {
-    return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
-  }
+  bool has(std::uint32_t want) const noexcept { return are_enough(fields, want); }
 
   /// Returns whether `used` is less than the count of the first holder record, which means that it was overwritten.
   /// While a writer holds, this detects every decrease. While readers hold, it detects a `used` of 0, which would admit

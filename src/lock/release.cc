@@ -76,7 +76,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
       [&](const LockEntry& lock) {
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
         holders.add(lock.owner());
-        queued = lock.queue().remove(waiter);
+        queued = lock.queue().remove(waiter, kind);
         lock.watchers().remove(waiter);
         // The waiter may have been woken to take what is still free, or to wake other watchers. Do that on its behalf.
         if (lock.is_free()) next = offer(lock, dictionary.world());
@@ -84,8 +84,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
         return Code::ok;
       },
       [&](const PermitsEntry& permits) {
-        queued = permits.queue().remove(waiter);
-        kind = permits.kind();
+        queued = permits.queue().remove(waiter, kind);
         permits.collect_owners(holders);
         // A waiter that wants fewer permits than this waiter may be next now.
         next = permits.offer(dictionary.world());

@@ -36,6 +36,7 @@ struct Request {
   bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it stops waiting; 0: unknown
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
+  bool may_hold_it = false;                // a wait of the task for itself is a deadlock, too
   bool tries = false;                      // its wait ends when the lock is found to be on another machine
   bool waits_next = false;                 // a wait follows this attempt if it is refused
   bool blocks = false;                     // its thread blocks while it waits: the first attempts may spin
@@ -45,8 +46,8 @@ struct Request {
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it
 };
 
-/// Makes the request by which a reader of a rwlock becomes its writer. The request is fair, because no other reader may
-/// get in while it waits.
+/// Makes the request by which a reader of an rwlock becomes its writer. The request is fair, because no other reader
+/// may get in while it waits.
 inline Request upgrade_of(Request request) noexcept {
   request.kind = HeldKind::rwlock;
   request.want = kAllButOwn;

@@ -104,7 +104,8 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
 Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept {
   if (code != Code::locked || request.holds == HoldsLocks::nothing || request.task == kNoTask) return code;
   const std::uint32_t task = request.holds == HoldsLocks::everything ? whole_state(request.task) : request.task;
-  return step.parker.track(step.waiter, task, key) ? Code::deadlock : code;
+  const Alone alone = request.may_hold_it ? Alone::counts : Alone::ignored;
+  return step.parker.track(step.waiter, task, key, alone) ? Code::deadlock : code;
 }
 
 }  // namespace holdfast

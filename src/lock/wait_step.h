@@ -92,6 +92,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   Parker& parker = step.parker;
   Waiter waiter = parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
+  waiter.kind = request.kind;
   waiter.want = request.want;
   waiter.fair = request.fair;
   waiter.tries = request.tries;

@@ -6,8 +6,8 @@
 // contains zeros, and a mark for the mapping's users. The access is then repeated there. Without the guard the process
 // dies.
 //
-// The handler reads the list of mappings. So the list consists of atomic words, has no locks, and its memory is never
-// freed.
+// The handler reads the list of mappings. So the list consists of atomic words and has no locks, and its memory is
+// never freed.
 #pragma once
 
 #include <atomic>

@@ -3,12 +3,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <system_error>
 
 #include "platform/platform.h"
@@ -53,16 +54,19 @@ FileDescriptor reopen(int fd, int flags) noexcept {
 }
 
 int list_directory(int directory_fd, const std::function<bool(const char*)>& visit) {
-  FileDescriptor own(::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(own ? ::fdopendir(own.get()) : nullptr, ::closedir);
-  if (stream == nullptr) return errno;
-  own.release();  // the stream owns it now
-  errno = 0;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    if (!visit(entry->d_name)) return ECANCELED;
-    errno = 0;
+  const FileDescriptor own(::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!own) return errno;
+  // Without readdir(), which needs memory from the heap and further calls.
+  alignas(dirent64) std::array<char, 4096> entries;
+  for (;;) {
+    const long size = ::syscall(SYS_getdents64, own.get(), entries.data(), entries.size());
+    if (size <= 0) return size < 0 ? errno : 0;
+    for (long at = 0; at < size;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      if (!visit(entry->d_name)) return ECANCELED;
+      at += entry->d_reclen;
+    }
   }
-  return errno;
 }
 
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept {

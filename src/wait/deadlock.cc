@@ -49,7 +49,7 @@ struct Walk {
   Cycle outcome = Cycle::none;
 };
 
-void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
+void walk(const WaitTable& table, const Wait& own, Alone alone, Walk& walk) noexcept {
   walk.waits[0] = own;
   for (walk.length = 1;; ++walk.length) {
     const Blocker& blocker = walk.waits[walk.length - 1].blocker;
@@ -62,7 +62,7 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
     if (walk.length == kCycleMax) return;
     walk.waits[walk.length] = next;
   }
-  if (walk.length > 1) walk.outcome = Cycle::deadlock;
+  if (walk.length > 1 || alone == Alone::counts) walk.outcome = Cycle::deadlock;
 }
 
 /// Checks the conditions of the proof in deadlock.h, for waits that were read once.
@@ -106,9 +106,9 @@ std::uint32_t new_task_ids() noexcept {
 }
 
 Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
-                 const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys) {
+                 const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys, Alone alone) {
   Walk found;
-  walk(table, own, found);
+  walk(table, own, alone, found);
   if (found.outcome != Cycle::deadlock) return found.outcome;
   const std::span<const Wait> waits(found.waits.data(), found.length);
   if (!is_proved(table, waits, judge) || !is_victim(waits, now_ns)) return Cycle::there;
@@ -117,7 +117,7 @@ Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
   return Cycle::deadlock;
 }
 
-void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) noexcept {
+void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key, Alone alone) noexcept {
   if (wait_.token == self) return;
   keys_.clear();
   in_cycle_ = is_victim_ = is_written_ = false;
@@ -125,6 +125,7 @@ void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) no
   record_ = nullptr;
   wait_.blocker = {};
   wait_.task = task;
+  alone_ = alone;
   wait_.set_key(key);
   // Fence: a check with a later time sees what this task did before (deadlock.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -160,7 +161,7 @@ Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBloc
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;
-  const Cycle cycle = find_cycle(table, wait_, wait_.seen, judge, keys);
+  const Cycle cycle = find_cycle(table, wait_, wait_.seen, judge, keys, alone_);
   if (cycle == Cycle::deadlock) keys_ = std::move(keys);
   return cycle;
 }

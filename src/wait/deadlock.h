@@ -13,9 +13,9 @@
 //   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records are read once,
 //      and then a second time, when they still exist for the same waits. So from T until some time between the two
 //      readings, no task of the cycle did anything: none took a lock, and none released a lock.
-//   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a number of its own. A
-//      task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did neither
-//      after T. So it did so before, and task i + 1 held the lock at T.
+//   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a fencing token of its
+//      own. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did
+//      neither after T. So it did so before, and task i + 1 held the lock at T.
 //   3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
 //      the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
 //      that lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for
@@ -31,9 +31,9 @@
 // entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free
 // record; a wait that polls; or a process of another world (another runtime directory).
 //
-// It also ignores a cycle of one wait, which is a task that waits for itself. A stopped or busy process is not seen to
-// wait until it continues. If a grant names no task, because its process is not certain which task will release it, the
-// search stops there.
+// It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts). A
+// stopped or busy process is not seen to wait until it continues. If a grant names no task, because its process is not
+// certain which task will release it, the search stops there.
 //
 // The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. It may
 // fail to react, because it is no longer resumed or its process is stopped. Then the task before it becomes the victim
@@ -56,12 +56,15 @@ inline constexpr std::size_t kCycleMax = 64;
 inline constexpr std::uint64_t kVictimPatienceNs = 1'000'000'000;
 
 enum class Cycle { none, there, deadlock };
+/// Says whether a task that waits for itself is a deadlock.
+enum class Alone { ignored, counts };
 
 /// Follows the holders from `own`. REQUIRES: `own` is recorded. Returns none if `own` is in no cycle; there if it is in
 /// a cycle, but the cycle is not proved or the victim is another task; deadlock if the victim is the task of `own`. On
 /// deadlock, `keys` receives the keys that the cycle waits for, starting with the key of `own`.
 Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
-                 const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys);
+                 const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys,
+                 Alone alone = Alone::ignored);
 
 /// A wait of this process that the search for deadlocks follows. REQUIRES, for all calls: one thread at a time.
 class TrackedWait {
@@ -70,7 +73,7 @@ class TrackedWait {
   using LookAtBlocker = std::function<Blocker()>;
 
   /// Begins the wait, or continues it.
-  void begin(Token self, std::uint32_t task, std::string_view key) noexcept;
+  void begin(Token self, std::uint32_t task, std::string_view key, Alone alone = Alone::ignored) noexcept;
   /// Ends the wait. keys() still returns its result.
   void end() noexcept;
   bool going_on() const noexcept { return wait_.token != kNobody; }
@@ -98,6 +101,7 @@ class TrackedWait {
   Cycle search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
   Wait wait_;  // token kNobody: no wait
+  Alone alone_ = Alone::ignored;
   WaitRecord* record_ = nullptr;
   bool is_written_ = false;     // record_ has been written
   std::uint64_t changes_ = 0;   // the table's changes() at the last search

@@ -133,7 +133,7 @@ bool Parker::hears_of_deaths() const noexcept {
   return lot_.death_watch_.is_on();
 }
 
-bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept {
+bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view key, Alone alone) noexcept {
   bool deadlock = false;
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     if (slot.arrival == 0 || slot.watch.kind == nullptr) return;
@@ -141,7 +141,7 @@ bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view ke
     WaitTable table(world_.wait_table());
     try {
       if (slot.tracked == nullptr) slot.tracked = std::make_unique<TrackedWait>();
-      slot.tracked->begin(self, task, key);
+      slot.tracked->begin(self, task, key, alone);
       slot.quiet_at = TrackedWait::kNothing;
       look_ns_ = std::min(look_ns_, platform::coarse_monotonic_ns() + kLookNs);
       lot_.attend_watching(*this);

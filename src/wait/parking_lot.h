@@ -81,7 +81,7 @@ class Parker {
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Tracks the wait of a task that may hold something, so that the search for deadlocks can follow it. Returns true if
   /// the wait would never end.
-  bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
+  bool track(std::uint32_t number, std::uint32_t task, std::string_view key, Alone alone) noexcept;
   /// Returns the keys of the last deadlock that track() found, starting with the waiter's own key. Returns none if
   /// there was no deadlock.
   std::vector<std::string> deadlock_keys(std::uint32_t number);

@@ -1,8 +1,8 @@
-// The fencing tokens of a world (runtime directory). No number is given out twice, even in different dictionaries, and
-// every later number is larger.
+// The fencing tokens of a world (runtime directory). No token is given out twice, even in different dictionaries, and
+// every later token is larger.
 //
-// Dictionaries take ranges of numbers here, and give out the numbers of a range themselves (dict/fencing.h). So a new
-// dictionary under an old name continues above all numbers of the old dictionary.
+// Dictionaries take ranges of tokens here, and give out the tokens of a range themselves (dict/fencing.h). So a new
+// dictionary under an old name continues above all tokens of the old dictionary.
 //
 // The number of the last range is stored twice, each time with a check in the word's lower bits. So an overwritten word
 // is detected, and the other word says where to continue.
@@ -26,7 +26,7 @@ constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   return count << 20 | ((count + 1) * kOdd) >> 44;
 }
 constexpr std::uint64_t unseal(std::uint64_t word) noexcept { return word >> 20; }
-/// Returns whether the check matches and the numbers stay below 2^53, so that Lua can distinguish them.
+/// Returns whether the check matches and the tokens stay below 2^53, so that Lua can distinguish them.
 constexpr bool is_sealed(std::uint64_t word) noexcept {
   constexpr std::uint64_t kRanges = (std::uint64_t{1} << 53) / kFencingRange;
   return word == seal(unseal(word)) && unseal(word) < kRanges - 1;

@@ -58,8 +58,9 @@ bool read_again(OpenedFile& file) noexcept {
 
 Status refuse_other_world(const std::string& path) {
   return {Code::mismatch,
-          path + " is used by processes of another process table: the file \"processes\" beside it, or " + path +
-              " itself, was removed or replaced; stop those processes, or choose another HOLDFAST_DIR"};
+          path +
+              " is used by processes that the file \"processes\" does not list: one of the two files was removed or "
+              "replaced; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
 Status refuse_other_clock(const std::string& path) {
@@ -171,7 +172,7 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
   if (is_of(*file, world)) return UsedFile{std::move(*file), nullptr, {}};
   return Status{Code::mismatch,
                 directory.path_of(name) +
-                    " belongs to a different process table than the file \"processes\" beside it, or is a copy"};
+                    " does not belong to the file \"processes\" beside it: one of the two was replaced or copied"};
 }
 
 Status finish_adoption(const OpenedFile& file, const WorldId& world) {
@@ -217,11 +218,11 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (dictionary_of_file(name)) dictionaries.push_back(name);
-    has_kept_files = has_kept_files || is_kept_file(name);
+    if (is_kept_file(name) && !remove_leftover(fd, name.c_str())) has_kept_files = true;
     return true;
   });
   if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
-  if (has_kept_files) remove_leftovers(directory, Leftovers::all);
+  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody can make one now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later uses the same file.

@@ -125,13 +125,16 @@ void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte) {
   });
 }
 
-void remove_leftovers(const RuntimeDirectory& directory, Leftovers which) {
+bool remove_leftover(int directory_fd, const char* name) noexcept {
+  const Kept kept = look_at(directory_fd, name);
+  return kept == Kept::missing || (kept == Kept::ended && ::unlinkat(directory_fd, name, 0) == 0);
+}
+
+void remove_left_uses(const RuntimeDirectory& directory) {
   auto directory_fd = directory.open();
   if (!directory_fd) return;
-  const int where = directory_fd->get();
-  for_each_name(where, [&](const char* name) {
-    const bool is_wanted = which == Leftovers::all || std::string_view(name).starts_with(kUsePrefix);
-    if (is_wanted && look_at(where, name) == Kept::ended) ::unlinkat(where, name, 0);
+  for_each_name(directory_fd->get(), [&](const char* name) {
+    if (std::string_view(name).starts_with(kUsePrefix)) remove_leftover(directory_fd->get(), name);
     return true;
   });
 }

@@ -70,8 +70,9 @@ bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, s
 /// Removes the files of that byte. Call it when the dictionary's file is removed. Processes that use the dictionary
 /// detect the removal themselves; with these files, new processes would only be refused for longer.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes the files of exited programs: only use files, or hold files as well.
-enum class Leftovers { uses, all };
-void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
+/// Removes that file if its program has exited. Returns whether the file is gone.
+bool remove_leftover(int directory_fd, const char* name) noexcept;
+/// Removes the use files of exited programs.
+void remove_left_uses(const RuntimeDirectory& directory);
 
 }  // namespace holdfast

@@ -41,9 +41,10 @@ bool is_sound(const RuntimeDirectory& directory, const OpenedFile& file, std::si
 }
 
 Status refuse_other(const RuntimeDirectory& directory, const std::string& name) {
-  return {Code::mismatch, directory.path_of(name) +
-                              " was deleted, moved or replaced while processes used this directory, so the names in "
-                              "use are unknown; stop those processes, or choose another HOLDFAST_DIR"};
+  return {Code::mismatch,
+          directory.path_of(name) +
+              " was deleted, moved or replaced, but processes still use this directory, so the names in use "
+              "are unknown; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
 }  // namespace

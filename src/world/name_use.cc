@@ -116,8 +116,8 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
   if (was_any_kept && is_other_use_kept(directory, first, first + kInodes, byte)) return Held();
   Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
   if (!pin) {
-    return Status{Code::system,
-                  "cannot pin the name of " + directory.path_of(name) + ": " + platform::error_text(errno)};
+    return Status{Code::system, "cannot keep the lock on the name of " + directory.path_of(name) + ": " +
+                                    platform::error_text(errno)};
   }
   return Held{std::move(pin), std::move(*file)};
 }
@@ -158,9 +158,10 @@ Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std:
 }
 
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name) {
-  return {Code::mismatch, directory.path_of(name) +
-                              " was deleted, moved or replaced while processes used it, and they still do; stop those "
-                              "processes, or choose another name"};
+  return {Code::mismatch,
+          directory.path_of(name) +
+              " was deleted, moved or replaced, but processes still use it; stop those processes, or choose "
+              "another name"};
 }
 
 Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {

@@ -19,7 +19,7 @@
 //
 // The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A name that is
 // kept in use across exec has a separate file (world/kept_file.h). Such files are searched for only if a process of
-// this world (runtime directory) has made one.
+// this world (runtime directory) has made one since the world last had no process.
 #pragma once
 
 #include <cstdint>

@@ -396,7 +396,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   if (error != 0) return locks_do_not_work(directory_, error);
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
-  if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
+  if (!pin) return Status{Code::system, "cannot keep a process slot: " + platform::error_text(errno)};
   if (keeps_life) {
     if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock))
       return cannot_lock(directory_, refused);
@@ -413,15 +413,15 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   return make_token(index, generation);
 }
 
-Expected<Token> ProcessTable::enter(const Lock& held) {
+Expected<Token> ProcessTable::enter(const Lock& held, bool is_tidy) {
   if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
     return Status{Code::mismatch, "this process is in a different time namespace (" + std::to_string(here) + ") than " +
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
                                       "), and their clocks differ; choose another HOLDFAST_DIR"};
   }
-  if (keeps_life) {
+  if (keeps_life && !is_tidy) {
     end_holds(held, Ended::known);
-    remove_leftovers(directory_, Leftovers::uses);
+    remove_left_uses(directory_);
   }
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
@@ -482,7 +482,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
   if (error != 0) return cannot_lock(directory_, error);
   platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::inherit);
-  if (!pin) return Status{Code::system, "cannot pin the presence lock: " + platform::error_text(errno)};
+  if (!pin) return Status{Code::system, "cannot keep a lock on the file \"processes\": " + platform::error_text(errno)};
   return pin;
 }
 

@@ -72,7 +72,7 @@ struct TableHeader {
   FileHeader file;
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; waiters sleep on it
   Word64 unjudged;                 // how often judge() has returned unknown; shown to users
-  Word64 kept_uses;                // not 0: a dictionary was kept in use across exec (world/name_use.h)
+  Word64 kept_uses;                // not 0: a dictionary may be kept in use across exec (world/name_use.h)
   Word64 keeper;                   // lock of the last keeper that has not ended properly, 0: none; shown to users
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
@@ -228,8 +228,9 @@ class ProcessTable {
   Expected<Lock> lock(const Timeouts& timeouts) const;
 
   /// Takes a free slot for this process, for as long as the process lives, and returns its token. Fails with mismatch
-  /// if this process and the table use different clocks. REQUIRES: this process has no slot.
-  Expected<Token> enter(const Lock& held);
+  /// if this process and the table use different clocks. `is_tidy`: there is nothing of exited programs. REQUIRES: this
+  /// process has no slot.
+  Expected<Token> enter(const Lock& held, bool is_tidy);
   /// Prepares judge() for a time when descriptors, paths or permissions may be lost.
   Status prepare_to_judge() noexcept;
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -307,7 +308,38 @@ Status RuntimeDirectory::judge(const struct stat& info) const {
   return judge_mode(path_, info.st_mode & 07777, sharing_);
 }
 
-Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
+namespace {
+
+struct Visited {
+  int fd = -1;
+  platform::FileId id;
+};
+constinit thread_local Visited visited{};
+static_assert(std::is_trivially_destructible_v<decltype(visited)>);
+
+}  // namespace
+
+RuntimeDirectory::Visit::Visit(const RuntimeDirectory& directory) {
+  if (visited.fd >= 0) return;
+  auto opened = directory.open_path();
+  if (!opened) return;  // open() says why
+  fd_ = std::move(*opened);
+  visited = {fd_.get(), directory.id_};
+}
+
+RuntimeDirectory::Visit::~Visit() {
+  if (fd_) visited = {};
+}
+
+// The host may have closed the descriptor of a visit, so it is checked, here and in open().
+Expected<CheckedDirectory> RuntimeDirectory::open_as_it_is() const {
+  if (visited.id == id_ && platform::is_file(visited.fd, id_)) return CheckedDirectory(visited.fd);
+  auto fd = open_path();
+  if (!fd) return fd.status();
+  return CheckedDirectory(std::move(*fd));
+}
+
+Expected<platform::FileDescriptor> RuntimeDirectory::open_path() const {
   if (path_.empty()) return Status{Code::invalid, "no runtime directory was chosen"};
   const bool user_changed = ::geteuid() != user_;
   platform::FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -331,16 +363,18 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
   return fd;
 }
 
-Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
-  auto fd = open_as_it_is();
-  if (!fd) return fd;
-  struct stat info;
-  if (!anchor_name_.empty() &&
-      (::fstatat(fd->get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || id_of(info) != anchor_id_)) {
-    return Status{Code::system,
-                  path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
-  }
-  return fd;
+Expected<CheckedDirectory> RuntimeDirectory::open() const {
+  if (!is_anchored()) return open_as_it_is();
+  const auto has_anchor = [&](int fd) {
+    struct stat info;
+    return ::fstatat(fd, anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && id_of(info) == anchor_id_;
+  };
+  if (visited.id == id_ && has_anchor(visited.fd)) return CheckedDirectory(visited.fd);
+  auto fd = open_path();
+  if (!fd) return fd.status();
+  if (has_anchor(fd->get())) return CheckedDirectory(std::move(*fd));
+  return Status{Code::system,
+                path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
 }
 
 namespace {

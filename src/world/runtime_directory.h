@@ -29,6 +29,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/atomic.h"
 #include "base/status.h"
@@ -67,9 +68,34 @@ inline platform::FileId id_of(const struct stat& info) noexcept {
   return {.device = info.st_dev, .inode = info.st_ino};
 }
 
+/// A descriptor of a directory that was checked. It may belong to a RuntimeDirectory::Visit.
+class CheckedDirectory {
+ public:
+  explicit CheckedDirectory(platform::FileDescriptor own) noexcept : own_(std::move(own)), fd_(own_.get()) {}
+  explicit CheckedDirectory(int fd_of_visit) noexcept : fd_(fd_of_visit) {}
+  int get() const noexcept { return fd_; }
+
+ private:
+  platform::FileDescriptor own_;
+  int fd_;
+};
+
 class RuntimeDirectory {
  public:
   enum class Sharing { none, group };
+
+  /// While it exists, open() in this thread uses one descriptor, instead of opening and checking the path each time. So
+  /// open() finds only later that another directory has taken the name.
+  class Visit {
+   public:
+    explicit Visit(const RuntimeDirectory& directory);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    platform::FileDescriptor fd_;  // empty inside another visit
+  };
 
   /// Makes an object without a directory, whose open() fails.
   RuntimeDirectory() = default;
@@ -93,9 +119,9 @@ class RuntimeDirectory {
   gid_t group() const noexcept { return group_; }
 
   /// Opens the directory and checks it again. Fails if another directory has taken the name, or if the anchor is gone.
-  Expected<platform::FileDescriptor> open() const;
+  Expected<CheckedDirectory> open() const;
   /// Opens the directory without checking the anchor.
-  Expected<platform::FileDescriptor> open_as_it_is() const;
+  Expected<CheckedDirectory> open_as_it_is() const;
 
   /// Returns whether open() fails permanently: the name leads to no directory or to another directory, or the anchor is
   /// gone.
@@ -116,6 +142,7 @@ class RuntimeDirectory {
 
  private:
   Status judge(const struct stat& info) const;
+  Expected<platform::FileDescriptor> open_path() const;
 
   std::string path_;
   Sharing sharing_ = Sharing::none;

@@ -55,6 +55,7 @@ struct WorldMaker {
     auto chosen =
         RuntimeDirectory::from_environment(looks ? RuntimeDirectory::Missing::refuse : RuntimeDirectory::Missing::make);
     if (!chosen) return chosen.status();
+    const RuntimeDirectory::Visit visit(*chosen);
     platform::Mapping page = platform::map_wiped_on_fork();
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
@@ -196,12 +197,14 @@ void World::keep_last_failure() noexcept {
 }
 
 Status World::enter(std::uint64_t timeout_ns) {
+  const RuntimeDirectory::Visit visit(directory_);
   auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence, so it does not conclude that its own world has ended. Nor
   // does it end the world of a process that is exiting, which may hold locks until its last instruction.
-  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
-      !table_->end_holds(*lock, ProcessTable::Ended::all)) {
+  const bool is_first = !ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
+                        !table_->end_holds(*lock, ProcessTable::Ended::all);
+  if (is_first) {
     if (Status tidy = retire_unpersistent_files(directory_, table_->id()); !tidy.ok()) return tidy;
   }
   if (!presence_) {
@@ -210,13 +213,13 @@ Status World::enter(std::uint64_t timeout_ns) {
     presence_ = std::move(*presence);
   }
   if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
-  auto token = table_->enter(*lock);
+  auto token = table_->enter(*lock, is_first);
   if (!token) return token.status();
   // The loss of the table either comes first, or finds this token: platform/bus_guard.cc.
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);
-  return {Code::system, "the process table was cut short; end all processes that use it, and remove it"};
+  return {Code::system, "the file \"processes\" was cut short; end all processes that use it, and remove it"};
 }
 
 void World::note_failure(Code code, std::string_view why) noexcept {
@@ -307,6 +310,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
     const platform::LongMutex::Hold only_one(entering);
     for (int look = 1; look <= kLeaveLooks; ++look) {
       {
+        const RuntimeDirectory::Visit visit(directory_);
         auto lock = table_->lock(kLeaveTimeouts);
         if (!lock) return;
         presence_.reset();

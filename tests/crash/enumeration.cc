@@ -19,6 +19,7 @@ namespace {
 struct Settings {
   std::uint64_t seed = 0;
   std::uint64_t size = 12288;
+  bool versions = false;
   int rounds = 1;
   int repairs = 10;               // images per round whose repair is stepped through as well
   std::uint64_t at_least = 2000;  // fewer distinct images are a failure
@@ -30,11 +31,15 @@ struct Settings {
 class Enumeration {
  public:
   explicit Enumeration(const Settings& settings)
-      : settings_(settings), random_(settings.seed), victim_(settings.size, random_()), judge_(victim_, true) {}
+      : settings_(settings),
+        random_(settings.seed),
+        victim_(settings.size, random_(), settings.versions),
+        judge_(victim_, true) {}
 
   void run() {
     for (int round = 0; round < settings_.rounds; ++round) {
       to_repair_.clear();
+      locked_images_ = 0;
       const std::vector<State> states = make_states(victim_, random_);
       for (const State& state : states)
         for (const auto make : {make_scenarios, make_permits_scenarios})
@@ -44,7 +49,7 @@ class Enumeration {
             step(state, scenario);
             if (settings_.expect_violations && judge_.violations() > 0) return;
           }
-      for (const ToRepair& one : sample()) step_repair(one);
+      for (const ToRepair& one : to_repair_) step_repair(one);
     }
   }
 
@@ -83,14 +88,17 @@ class Enumeration {
         result.status == HOLDFAST_TIMEOUT)
       judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
     for (const Image& image : images)
-      if (victim_.is_locked(image)) to_repair_.push_back({scenario.name, &state, scenario.key, image});
+      if (victim_.is_locked(image)) sample({scenario.name, &state, scenario.key, image});
   }
 
-  std::vector<ToRepair> sample() {
-    std::vector<ToRepair> some;
-    for (int i = 0; i < settings_.repairs && !to_repair_.empty(); ++i)
-      some.push_back(to_repair_[random_() % to_repair_.size()]);
-    return some;
+  /// Keeps a random selection of all that it gets.
+  void sample(const ToRepair& one) {
+    const auto most = static_cast<std::size_t>(settings_.repairs);
+    const std::uint64_t at = random_() % ++locked_images_;
+    if (to_repair_.size() < most)
+      to_repair_.push_back(one);
+    else if (at < most)
+      to_repair_[at] = one;
   }
 
   void step_repair(const ToRepair& wanted) {
@@ -114,6 +122,7 @@ class Enumeration {
   Victim victim_;
   Judge judge_;
   std::vector<ToRepair> to_repair_;
+  std::uint64_t locked_images_ = 0;
   std::uint64_t instructions_ = 0;
   int runs_ = 0;
   int skipped_ = 0;
@@ -149,6 +158,7 @@ int main(int argc, char** argv) {
       "Single-steps every operation and judges each image of the segment");
   app.add_option("--rounds", app.settings.rounds, "number of rounds, each with other states");
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
+  app.add_flag("--versions", app.settings.versions, "a dictionary whose keys have versions");
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
   app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");

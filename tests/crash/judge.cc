@@ -41,6 +41,22 @@ void Judge::judge_repair(const std::string& name, const State& state, const std:
   judge_run(images, start_ns);
   const std::string change = difference(before_, after_);
   if (!change.empty()) fail("the repair changed a key: " + change);
+  for (const auto& [name_of_key, version] : first_versions_)
+    if (last_versions_[name_of_key] == version) fail("the repair kept the version of " + name_of_key);
+}
+
+/// Returns what a reader of values sees of a lock.
+static Seen value_in(const Seen& seen) { return seen.kind == Seen::Kind::lock ? Seen{} : seen; }
+
+void Judge::check_versions(const WatchState& sight, const std::function<std::uint64_t(const std::string&)>& version,
+                           const char* where) {
+  if (!victim_.has_versions()) return;
+  for (const auto& [key, seen] : sight) {
+    const std::uint64_t now = version(key);
+    if (now == first_versions_[key] && value_in(seen) != value_in(before_.at(key)))
+      fail(std::string(where) + " " + key + " has changed, and its version has not");
+    if (now < last_versions_[key]) fail(std::string(where) + " an earlier version of " + key + " is back");
+  }
 }
 
 void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) {
@@ -51,6 +67,10 @@ void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) 
   between_ = before_;
   if (between_.count(key_) != 0) between_[key_] = Seen{};
   bare_course_ = repaired_course_ = {};
+  first_versions_.clear();
+  if (victim_.has_versions())
+    for (const std::string& each : state_->keys) first_versions_[each] = victim_.version_in(images.front(), each);
+  last_versions_ = first_versions_;
   if (victim_.is_locked(images.back())) fail("the mutex is still held");
   for (index_ = 0; index_ < images.size(); ++index_) judge_one(images[index_]);
 }
@@ -109,6 +129,9 @@ void Judge::judge_one(const Image& image) {
   seen_.insert(XXH3_64bits(image.data(), image.size()));
   const WatchState bare = victim_.see(image, state_->keys, start_ns_);
   check_sight(bare, "bare:", bare_course_);
+  check_versions(
+      bare, [&](const std::string& key) { return victim_.version_in(image, key); }, "bare:");
+  for (auto& [key, version] : last_versions_) version = victim_.version_in(image, key);
   for (const auto& [key, seen] : bare)
     if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
       fail("fencing token " + std::to_string(seen.sequence) + " of " + key + " was never given out");
@@ -130,7 +153,12 @@ void Judge::repair_and_check(const Image& image) {
                 reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
     fail("the mutex stays locked after the takeover");
   check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
-  check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", repaired_course_);
+  const WatchState repaired = victim_.see_judged(state_->keys, start_ns_);
+  check_sight(repaired, "repaired:", repaired_course_);
+  const auto* whole = reinterpret_cast<const std::byte*>(&victim_.judged().segment().header());
+  const Image present = victim_.has_versions() ? Image(whole, whole + victim_.size()) : Image();
+  check_versions(
+      repaired, [&](const std::string& key) { return victim_.version_in(present, key); }, "repaired:");
 
   if (locked) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&victim_.judged().segment().header());

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -22,6 +24,9 @@ class Judge {
   /// Each key must have either its old or its new value, in the bare image and after a repair. Once it has the new
   /// value, it must not have the old one again. The operation's own key may be missing in between (a lock that changes
   /// hands). Keys that are evicted to make room for this key disappear one by one, before the key exists.
+  ///
+  /// If the keys have versions, a key whose value has changed must have another version than at the beginning, and the
+  /// versions must only grow.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
   /// Judges the images of a repair after an operation on `key`: no key changes, and a second repair finds the same
@@ -46,6 +51,8 @@ class Judge {
   void judge_one(const Image& image);
   Phase phase_of(const WatchState& sight) const;
   void check_sight(WatchState sight, const char* where, Course& course);
+  void check_versions(const WatchState& sight, const std::function<std::uint64_t(const std::string&)>& version,
+                      const char* where);
   void find_evicted(const Image& first, const Image& last);
   std::string check_evicted(WatchState& sight, Course& course) const;
   void repair_and_check(const Image& image);
@@ -69,6 +76,7 @@ class Judge {
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;
+  std::map<std::string, std::uint64_t> first_versions_, last_versions_;
   std::set<std::string> evicted_;  // other keys that are missing at the end
   Course bare_course_;
   Course repaired_course_;

@@ -31,6 +31,7 @@ class LockMaker : public Maker {
     for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
     free_locks();
     if (state_.name == "locks") numbers_of_locks();
+    if (victim_.has_versions()) changes_by_version();
     releases();
     waits();
     watches();
@@ -153,6 +154,16 @@ class LockMaker : public Maker {
     cas("from nothing", any(), nullptr, &then, nullptr);
     cas("from nothing, but something is there", any(), nullptr, &then, &old);
     cas("to nothing", any(), &old, nullptr, &old);
+  }
+
+  void changes_by_version() {
+    for (const std::string& key : {absent(), present()})
+      for (const bool is_stored : {true, false})
+        add(is_stored ? "store unless changed" : "delete unless changed", key,
+            [this, key, is_stored, value = test::text(some_text(120), 6)] {
+              holdfast_version_of_key known = dict_.version(key);
+              return dict_.store_unless_changed(key, &known, is_stored ? &value : nullptr, 300);
+            });
   }
 
   // --- lists ---

@@ -244,7 +244,7 @@ class PermitsMaker : public Maker {
         waiting_for(3));
   }
 
-  /// Readers of a rwlock: as many as `exptimes`, the child's own first; a negative exptime has passed.
+  /// Readers of an rwlock: as many as `exptimes`, the child's own first; a negative exptime has passed.
   Prepare reading(std::vector<double> exptimes, std::uint32_t waiters = 0, bool queued = false) {
     return with_waiter([this, exptimes = std::move(exptimes), waiters, queued](Tools& tools, const std::string& key) {
       dict_.remove(key);

@@ -176,11 +176,12 @@ std::string difference(const WatchState& expected, const WatchState& found) {
 
 // The seed of a hash is random and is read on attach. So the seed is written into a template, and both files are copies
 // of this template.
-Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(size)) {
+Victim::Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions)
+    : size_(round_size(size)), image_size_(size_) {
   static int count = 0;
   const std::string number = std::to_string(++count);
   const std::string template_name = "template-" + number;
-  test::Dict blank(template_name, {.size = size});
+  test::Dict blank(template_name, {.size = size, .versions = versions});
   demand(blank.status == HOLDFAST_OK, "cannot create a dictionary");
   demand(blank.segment().geometry().shards == 1, "images of one shard only");
   blank.segment().header().seed = hash_seed;
@@ -188,7 +189,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
   const auto copy_of = [&](const std::string& name) {
     std::filesystem::copy_file(path_of(template_name), path_of(name));
     name_own_inode(path_of(name));
-    auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size});
+    auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size, .versions = versions});
     demand(dict->status == HOLDFAST_OK, "cannot open a copy");
     demand(dict->segment().seed() == hash_seed, "another dictionary took the position of a copy");
     return dict;
@@ -196,6 +197,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
   dict_ = copy_of("victim-" + number);
   judged_ = copy_of("judged-" + number);
   holdfast_remove(template_name.data(), template_name.size());
+  if (versions) image_size_ = segment().header().file.size;
   bare_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, size_)));
   const Shmtx unused(reinterpret_cast<ShardHeader*>(bare_.get() + kHeaderBytes)->mutex, MutexStrategy::futex,
                      **World::current(), nullptr, 0);
@@ -205,7 +207,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
 void Victim::disregard(Token dead) { disregarded().push_back(dead); }
 
 void Victim::put(const Image& image, test::Dict& where) const {
-  std::memcpy(static_cast<void*>(&where.segment().header()), image.data(), size_);
+  std::memcpy(static_cast<void*>(&where.segment().header()), image.data(), size());
 }
 
 WatchState Victim::see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns) {
@@ -237,7 +239,16 @@ bool Victim::is_locked(const Image& image) const {
   return reinterpret_cast<const ShardHeader*>(image.data() + kHeaderBytes)->mutex.word.load(kRelaxed) != 0;
 }
 
+std::uint64_t Victim::version_in(const Image& image, const std::string& key) {
+  const auto* const stripes = reinterpret_cast<const Stripe*>(image.data() + size_ + kStatisticsBytes);
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(image.data());
+  const std::uint32_t stripe = segment().stripe_number(Key(key, segment().seed()).hash);
+  return 2 * std::uint64_t{header.flush_epoch.load(kRelaxed)} + stripes[stripe].version.load(kRelaxed);
+}
+
 Image Victim::normalised(Image image) const {
+  if (image.size() > size_)
+    std::fill(image.begin() + static_cast<std::ptrdiff_t>(size_ + kStatisticsBytes), image.end(), std::byte{0});
   shard_header(image).reuse_epoch.store(0, kRelaxed);
   shard_header(image).repairs.store(0, kRelaxed);
   return image;

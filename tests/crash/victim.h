@@ -35,16 +35,18 @@ std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
  public:
-  /// Creates two dictionaries of `size` bytes with this hash seed, in the world of this process.
-  Victim(std::uint64_t size, std::uint64_t hash_seed);
+  /// Creates two dictionaries of `size` bytes with this hash seed, in the world of this process. If they have versions,
+  /// their images contain the whole file.
+  Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions);
 
   test::Dict& dict() { return *dict_; }
   test::Dict& judged() { return *judged_; }
   Segment& segment() { return dict_->segment(); }
 
   const std::byte* bytes() { return reinterpret_cast<const std::byte*>(&dict_->segment().header()); }
-  std::size_t size() const { return size_; }
-  Image take() { return {bytes(), bytes() + size_}; }
+  /// Returns the size of an image.
+  std::size_t size() const { return image_size_; }
+  Image take() { return {bytes(), bytes() + size()}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
   /// Counts the permits of this process as released: it was dead before the image is checked.
@@ -61,7 +63,11 @@ class Victim {
   /// Whether the shard's mutex is held in that image.
   bool is_locked(const Image& image) const;
 
-  /// Returns the image without the counters of reuses and repairs.
+  bool has_versions() { return segment().has_versions(); }
+  /// Returns the version of the key in the image, counted from the segment's first version.
+  std::uint64_t version_in(const Image& image, const std::string& key);
+
+  /// Returns the image without versions and the counters of reuses and repairs.
   Image normalised(Image image) const;
 
   std::uint32_t bucket_of(const std::string& key);
@@ -70,6 +76,7 @@ class Victim {
   void put(const Image& image, test::Dict& where) const;
 
   std::size_t size_;
+  std::size_t image_size_;
   std::unique_ptr<test::Dict> dict_;
   std::unique_ptr<test::Dict> judged_;
   struct FreeAligned {

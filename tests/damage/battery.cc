@@ -80,9 +80,22 @@ void Battery::look_at(const Item& item) {
     return dict.get_stale(item.key, &stale).code;
   });
   limit_("ttl", [&] { return dict.ttl(item.key); });
+  if (dict.dictionary().segment() != nullptr && dict.segment().has_versions()) compare_versions(item);
   const int length = limit_("llen", [&] { return dict.llen(item.key); });
   if (item.kind == Kind::list && length == 0) lost_ = true;
   if (item.kind == Kind::mine) limit_("remaining", [&] { return dict.remaining(item.key, box_.lease()); });
+}
+
+void Battery::compare_versions(const Item& item) {
+  test::Dict& dict = box_.dict();
+  holdfast_version_of_key known{};
+  call("get_changed", [&] { return dict.get_changed(item.key, &known).code; });
+  limit_("is_current", [&] { return dict.is_current(known); });
+  call("wait_for_change", [&] { return dict.wait_for_change(item.key, 0, &known); });
+  if (item.kind != Kind::text) return;
+  const test::Got same = dict.get(item.key);
+  if (same.code == HOLDFAST_OK)
+    call("store_unless_changed", [&] { return dict.store_unless_changed(item.key, &known, &same); });
 }
 
 void Battery::look_at_all() {

@@ -29,6 +29,7 @@ class Battery {
  private:
   void look();
   void look_at(const Item& item);
+  void compare_versions(const Item& item);
   void look_at_all();
   void change();
   void change_value(const Item& item);

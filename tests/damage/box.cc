@@ -32,7 +32,7 @@ void require(bool good, const char* what) {
 
 }  // namespace
 
-Box::Box(std::uint64_t size) : size_(size), self_(world().token()) { make(); }
+Box::Box(std::uint64_t size, bool versions) : size_(size), versions_(versions), self_(world().token()) { make(); }
 
 void Box::make() {
   living_.reset();
@@ -40,7 +40,8 @@ void Box::make() {
     const std::string old = dict_->dictionary().name();
     holdfast_remove(old.data(), old.size());
   }
-  dict_.emplace("box-" + std::to_string(::getpid()) + "-" + std::to_string(made_++), test::Options{.size = size_});
+  dict_.emplace("box-" + std::to_string(::getpid()) + "-" + std::to_string(made_++),
+                test::Options{.size = size_, .versions = versions_});
   require(dict_->status == HOLDFAST_OK, "open");
   items_.clear();
   fill();
@@ -48,7 +49,7 @@ void Box::make() {
   find_table();
   segment_ = dict_->dictionary().keep_segment();
   bytes_ = reinterpret_cast<std::byte*>(&dict_->segment().header());
-  copy_.assign(bytes_, bytes_ + size_ + kStatisticsBytes);
+  copy_.assign(bytes_, bytes_ + dict_->segment().header().file.size);
 }
 
 void Box::fill() {

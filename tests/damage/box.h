@@ -44,7 +44,7 @@ struct Piece {
 class Box {
  public:
   /// REQUIRES: this process has entered the world. `size`: the dictionary's size.
-  explicit Box(std::uint64_t size);
+  explicit Box(std::uint64_t size, bool versions = false);
 
   test::Dict& dict() { return *dict_; }
   const std::vector<Item>& items() const { return items_; }
@@ -75,6 +75,7 @@ class Box {
   void find_table();
 
   std::uint64_t size_;
+  bool versions_;
   unsigned made_ = 0;
   std::optional<test::Dict> dict_;
   std::unique_ptr<test::Child> living_;

@@ -29,16 +29,18 @@ Places::Places(const Box& box)
     : box_(box), geometry_(Geometry::of(box.size())), segment_words_(box.size() / 4), structure_(box.size() / 4) {
   for (const Piece& piece : box.pieces()) table_words_ += piece.size / 4;
   pick_statistics();
+  pick_stripes();
   walk();
+}
+
+void Places::pick(const void* from, std::size_t bytes) {
+  const auto first = static_cast<std::uint64_t>(static_cast<const std::byte*>(from) - box_.bytes()) / 4;
+  for (std::uint64_t word = first; word < first + bytes / 4; ++word) later_words_.push_back(word);
 }
 
 // Picks the sums, longest times and first counts of all histograms, and all used records.
 void Places::pick_statistics() {
   const auto& fields = *reinterpret_cast<const StatisticsFields*>(box_.bytes() + box_.size());
-  const auto pick = [&](const void* from, std::size_t bytes) {
-    const auto first = static_cast<std::uint64_t>(static_cast<const std::byte*>(from) - box_.bytes()) / 4;
-    for (std::uint64_t word = first; word < first + bytes / 4; ++word) statistics_.push_back(word);
-  };
   for (const HistogramFields& histogram : fields.histograms) {
     pick(&histogram, 16);
     pick(&histogram.counts, 32);
@@ -46,6 +48,13 @@ void Places::pick_statistics() {
   for (const auto& set : fields.contended)
     for (const ContendedFields& record : set)
       if (record.hash.load(kRelaxed) != 0) pick(&record, sizeof record);
+}
+
+void Places::pick_stripes() {
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  if (!segment.has_versions()) return;
+  for (const Item& item : box_.items())
+    pick(&segment.stripe_at(segment.stripe_number(Key(item.key, segment.seed()).hash)), sizeof(Stripe));
 }
 
 // Walks the arena from left to right, in the order in which the box was made.
@@ -103,10 +112,10 @@ std::uint32_t Places::first_of(EntryType type) const {
 }
 
 Damage Places::word_at(std::uint64_t word, std::uint64_t kind) const {
-  const std::uint64_t in_dictionary = segment_words_ + statistics_.size();
+  const std::uint64_t in_dictionary = segment_words_ + later_words_.size();
   Damage damage{word >= in_dictionary, word * 4, 4, 0};
   const std::byte* base = box_.bytes();
-  if (!damage.in_table && word >= segment_words_) damage.offset = statistics_[word - segment_words_] * 4;
+  if (!damage.in_table && word >= segment_words_) damage.offset = later_words_[word - segment_words_] * 4;
   if (damage.in_table) {
     word -= in_dictionary;
     base = box_.table();
@@ -168,6 +177,8 @@ std::string Places::describe(const Damage& damage) const {
     return plus(std::string(of) + " process's slot", at % sizeof(ProcessSlot));
   }
   if (damage.offset < kHeaderBytes) return plus("header", damage.offset);
+  if (damage.offset >= box_.size() + kStatisticsBytes)
+    return plus("stripes", damage.offset - box_.size() - kStatisticsBytes);
   if (damage.offset >= box_.size()) return plus("statistics", damage.offset - box_.size());
   const std::size_t at = damage.offset - kHeaderBytes;
   if (at < sizeof(ShardHeader)) return plus("header of the shard", at);

@@ -23,7 +23,7 @@ class Places {
   explicit Places(const Box& box);
 
   /// Returns the number of cases: each word of the dictionary and of the table's pieces, with each value.
-  std::uint64_t count() const { return (segment_words_ + statistics_.size() + table_words_) * kValues; }
+  std::uint64_t count() const { return (segment_words_ + later_words_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
   /// Returns the number of words that contain the position or the length of a block.
   std::uint64_t link_count() const { return links_.size() * kValues; }
@@ -51,7 +51,9 @@ class Places {
 
   Damage word_at(std::uint64_t word, std::uint64_t kind) const;
   void walk();
+  void pick(const void* from, std::size_t bytes);
   void pick_statistics();
+  void pick_stripes();
   void note_structure(const Shard& shard, const Block& block);
   const Block* block_at(std::size_t offset) const;
   std::uint32_t first_of(EntryType type) const;
@@ -61,7 +63,7 @@ class Places {
   const Box& box_;
   Geometry geometry_;
   std::uint64_t segment_words_;
-  std::vector<std::uint64_t> statistics_;  // words after the segment: some of each kind
+  std::vector<std::uint64_t> later_words_;  // some words of each kind of statistics, and of stripes
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
   std::vector<bool> structure_;       // by word

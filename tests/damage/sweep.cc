@@ -31,6 +31,7 @@ struct Choice {
   std::uint64_t wanted = 20'000;  // 0: all
   std::uint64_t seed = 0;
   std::uint64_t size = 12'288;
+  bool versions = false;
   bool links = false;  // only words that contain the position or the length of a block
 
   std::uint64_t all(const Places& places) const { return links ? places.link_count() : places.count(); }
@@ -59,7 +60,7 @@ void apply(const Box& box, const Damage& damage) {
 int damage_all(Ledger& ledger, const Choice& choice) {
   test::CallLimit limit(ledger.call);
   if (!World::current()) return 2;
-  Box box(choice.size);
+  Box box(choice.size, choice.versions);
   for (;;) {
     const Places places(box);
     ledger.count = choice.count(places);
@@ -107,6 +108,7 @@ int main(int argc, char** argv) {
   test::RandomRun<damage::Choice> app("Sets single words of a dictionary and of its world to anything, and uses them");
   app.add_option("--cases", app.settings.wanted, "number of cases; 0: all");
   app.add_option("--size", app.settings.size, "bytes of the dictionary, of one shard");
+  app.add_flag("--versions", app.settings.versions, "a dictionary whose keys have versions");
   app.add_flag("--links", app.settings.links, "only words that give the place or the length of a block");
   app.add_option("--violations", most, "end after this many processes have ended");
   return app.run(argc, argv, [&](const damage::Choice& choice) {

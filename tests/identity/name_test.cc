@@ -19,7 +19,7 @@
 namespace holdfast::test {
 namespace {
 
-constexpr const char* kRefusal = "was deleted, moved or replaced while processes used it, and they still do";
+constexpr const char* kRefusal = "was deleted, moved or replaced, but processes still use it";
 
 class IdentityName : public testing::TestWithParam<bool> {
  protected:
@@ -108,7 +108,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_even_without_the_file_of_names) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
-  expect_refused(take_part, "was deleted, moved or replaced while processes used this directory");
+  expect_refused(take_part, "was deleted, moved or replaced, but processes still use this directory");
   EXPECT_EQ(holder_.ask("held"), "yes");
   holder_.kill_and_wait();
   Started next("ready", take_part);

@@ -71,7 +71,7 @@ TEST_F(IdentityWorld, after_the_table_was_deleted_new_processes_are_refused_and_
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
     ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
-    expect_refused(body, "is used by processes of another process table");
+    expect_refused(body, "is used by processes that the file \"processes\" does not list");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
     // A child of the old world without an identity yet gets an error.
@@ -99,7 +99,7 @@ TEST_F(IdentityWorld, a_copy_of_the_table_is_not_accepted_as_the_table) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("lock"), "ok");
   replace_by_copy(directory_ / "processes");
-  expect_refused(obey_one_that_persists, "is used by processes of another process table");
+  expect_refused(obey_one_that_persists, "is used by processes that the file \"processes\" does not list");
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 

@@ -84,7 +84,7 @@ class Writer {
         make_bytes(key.number, version, bytes_);
     }
     if (version < kNotes) ledger_.notes[work_.self][version] = static_cast<std::uint32_t>(mix(key.number, version));
-    // If two calls have the same effect and no key may disappear, uses the call that never evicts.
+    // If no key may disappear, stores with safe_set, which never evicts.
     const int op = work_.shape.safe ? HOLDFAST_SAFE_SET : HOLDFAST_SET;
     const int code = holdfast_store(dict_.handle, op, key.name.data(), key.name.size(), type, bytes_.data(),
                                     bytes_.size(), number, exptime, flags, nullptr);

@@ -46,6 +46,7 @@ struct Options {
   std::uint32_t mode = 0;
   const char* cluster = nullptr;
   std::uint64_t largest = 0;
+  bool versions = false;
   std::int32_t life() const noexcept {
     if (kept) return HOLDFAST_KEPT;
     return persist ? HOLDFAST_PERSISTENT : HOLDFAST_TEMPORARY;
@@ -69,7 +70,8 @@ class Dict {
   explicit Dict(const std::string& name, const Options& options = {}) {
     const holdfast_options wanted{options.size, options.mutex,   options.life(),
                                   options.mode, options.cluster, options.largest};
-    status = holdfast_open(name.data(), name.size(), &wanted, &handle);
+    status =
+        (options.versions ? holdfast_open_with_versions : holdfast_open)(name.data(), name.size(), &wanted, &handle);
   }
 
   int set(std::string_view key, std::string_view value, double exptime = 0, std::uint32_t flags = 0) {
@@ -191,6 +193,31 @@ class Dict {
     return stats;
   }
   std::uint64_t free_space() { return holdfast_free_space(handle); }
+
+  /// The number is 0 if there is no version.
+  holdfast_version_of_key version(std::string_view key) {
+    holdfast_version_of_key version{};
+    if (holdfast_key_version(handle, key.data(), key.size(), &version) != HOLDFAST_OK) version.number = 0;
+    return version;
+  }
+  bool is_current(const holdfast_version_of_key& version) {
+    return holdfast_is_current(handle, version.number, version.stripe, version.end) == 1;
+  }
+  Got get_changed(std::string_view key, holdfast_version_of_key* version, std::size_t capacity = kBuffer) {
+    return got(
+        [&](holdfast_value* value) { return holdfast_get_changed(handle, key.data(), key.size(), version, value); },
+        capacity);
+  }
+  /// Null deletes the key.
+  int store_unless_changed(std::string_view key, holdfast_version_of_key* version, const Got* value,
+                           double exptime = 0) {
+    const holdfast_value then = value_of(value);
+    return holdfast_store_unless_changed(handle, key.data(), key.size(), version, then.type, then.data, then.size,
+                                         then.number, exptime, then.flags, nullptr);
+  }
+  int wait_for_change(std::string_view key, double timeout, holdfast_version_of_key* version) {
+    return holdfast_wait_for_change(handle, key.data(), key.size(), timeout, version);
+  }
 
   int try_lock(std::string_view key, double exptime, holdfast_lease* lease) {
     return holdfast_lock_try(handle, key.data(), key.size(), exptime, 0, 0, lease);

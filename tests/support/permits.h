@@ -43,7 +43,7 @@ class PermitsTest : public DictTest {
   }
 };
 
-/// A waiter of a semaphore of three, or of a rwlock. Its destructor leaves the queue.
+/// A waiter of a semaphore of three, or of an rwlock. Its destructor leaves the queue.
 class PermitsWaiter : public Parked {
  public:
   PermitsWaiter(Dict& dict, int kind, std::uint32_t want, bool fair = false)

@@ -50,6 +50,10 @@ class Parked {
     return dict.wait_permits(key, kind, want, total, 0, &wait_, lease);
   }
 
+  int wait_for_change(Dict& dict, const std::string& key, holdfast_version_of_key* version) {
+    return holdfast_change_wait(dict.handle, key.data(), key.size(), &wait_, version);
+  }
+
   double sleep_time() const { return wait_.sleep; }
   std::uint32_t waiter() const { return wait_.waiter; }
   holdfast_parker* parker() const { return parker_.get(); }

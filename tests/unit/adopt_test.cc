@@ -10,7 +10,7 @@
 namespace holdfast::test {
 namespace {
 
-/// How a key is held exclusively: as a lock, or by a writer of a rwlock.
+/// How a key is held exclusively: as a lock, or by a writer of an rwlock.
 enum class Kind { lock, rwlock };
 
 /// A coroutine that waits in its own loop.

@@ -45,7 +45,8 @@ class FileUse : public DirectoryTest {
     auto used = use(world);
     ASSERT_FALSE(used);
     EXPECT_EQ(Code::mismatch, used.status().code) << used.status().message;
-    EXPECT_NE(std::string::npos, used.status().message.find("used by processes of another process table"))
+    EXPECT_NE(std::string::npos,
+              used.status().message.find("used by processes that the file \"processes\" does not list"))
         << used.status().message;
     EXPECT_TRUE(exists(path()));
   }

@@ -56,6 +56,21 @@ TEST(Life, a_persistent_dictionary_is_not_recreated) {
   EXPECT_EQ("65536", report_of_visitor(kept()));
 }
 
+TEST(Life, a_persistent_dictionary_keeps_its_versions) {
+  const ScratchDirectory world;
+  const Options options{.persist = true, .versions = true};
+  in_process([&] { EXPECT_EQ(Dict("d", options).set("k", "v"), HOLDFAST_OK); });
+  in_process([&] {
+    Dict dict("d", options);
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    holdfast_version_of_key known{};
+    EXPECT_EQ(dict.get_changed("k", &known), text("v"));
+    EXPECT_TRUE(dict.is_current(known));
+    EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
+    EXPECT_FALSE(dict.is_current(known));
+  });
+}
+
 TEST(Life, a_dictionary_in_use_by_another_process_is_not_recreated) {
   const ScratchDirectory world;
   Started user("new", [](Channel& parent) { return visit(parent, kept()); });

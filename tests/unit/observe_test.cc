@@ -199,6 +199,22 @@ TEST(observer, is_refused_every_change) {
   EXPECT_EQ(keeper.wait(), 0);
 }
 
+TEST(observer, compares_versions_and_cannot_wait_for_a_change) {
+  const ScratchDirectory directory;
+  Resident writer([] { EXPECT_EQ(Dict("d", {.versions = true}).set("k", "v"), HOLDFAST_OK); });
+  in_process([] {
+    EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
+    Dict dict("d");
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    holdfast_version_of_key known{};
+    EXPECT_EQ(dict.get_changed("k", &known), text("v"));
+    EXPECT_TRUE(dict.is_current(known));
+    EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_UNCHANGED);
+    EXPECT_EQ(dict.wait_for_change("k", 30, &known), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.store_unless_changed("k", &known, nullptr), HOLDFAST_INVALID);
+  });
+}
+
 TEST(observer, occupies_no_slot_of_the_process_table) {
   in_a_world([] {
     Dict dict("d");

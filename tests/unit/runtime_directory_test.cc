@@ -367,6 +367,29 @@ TEST_F(Directory, a_directory_that_was_removed_and_recreated_is_detected) {
   EXPECT_TRUE(has(status, "removed and created again")) << status.message;
 }
 
+TEST_F(Directory, a_visit_opens_it_once_and_notices_that_the_host_closed_the_descriptor) {
+  auto directory = RuntimeDirectory::at(scratch_.path());
+  ASSERT_TRUE(directory) << directory.status().message;
+  platform::FileId expected;
+  ASSERT_EQ(0, platform::file_id(directory->open()->get(), expected));
+  const platform::FileDescriptor anchor(::open((scratch_ / "a").c_str(), O_CREAT | O_WRONLY, 0600));
+  platform::FileId id;
+  ASSERT_EQ(0, platform::file_id(anchor.get(), id));
+  for (const bool is_anchored : {false, true}) {
+    if (is_anchored) directory->anchor("a", id, WorldId{}, nullptr, nullptr);
+    const RuntimeDirectory::Visit visit(*directory);
+    const RuntimeDirectory::Visit within(*directory);
+    const int fd = directory->open()->get();
+    EXPECT_EQ(fd, directory->open()->get());
+    const int root = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT_EQ(fd, ::dup3(root, fd, O_CLOEXEC));
+    ::close(root);
+    EXPECT_TRUE(platform::is_file(directory->open()->get(), expected));
+    EXPECT_TRUE(platform::is_file(directory->open_as_it_is()->get(), expected));
+  }
+  EXPECT_TRUE(directory->open());
+}
+
 TEST_F(Directory, a_directory_that_lost_its_anchor_is_detected) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory);
@@ -374,6 +397,8 @@ TEST_F(Directory, a_directory_that_lost_its_anchor_is_detected) {
   platform::FileId id;
   ASSERT_EQ(0, platform::file_id(file.get(), id));
   directory->anchor("a", id, WorldId{}, nullptr, nullptr);
+  EXPECT_TRUE(directory->open());
+  const RuntimeDirectory::Visit visit(*directory);
   EXPECT_TRUE(directory->open());
   ASSERT_EQ(0, ::unlink((scratch_ / "a").c_str()));
   const Status status = refusal_to_open(*directory);

@@ -239,7 +239,7 @@ TEST_IN_TIME(UpgradeTest, a_lock_and_a_semaphore_have_no_readers) {
   holdfast_lease lock{};
   ASSERT_EQ(dict.try_lock("lock", 0, &lock), HOLDFAST_OK);
   EXPECT_EQ(dict.upgrade("lock", lock), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_error(), "bad lease: only a reader of a rwlock can become the writer");
+  EXPECT_STREQ(holdfast_error(), "bad lease: only a reader of an rwlock can become the writer");
   EXPECT_EQ(dict.unlock("lock", &lock), HOLDFAST_OK);
   holdfast_lease permit = acquired();
   EXPECT_EQ(dict.upgrade("key", permit), HOLDFAST_INVALID);

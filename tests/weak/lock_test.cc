@@ -20,7 +20,7 @@ struct Granting : Protocol {
 constexpr Value kMutexOwned = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
-/// Process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's number is
+/// Process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's token is
 /// the number of its block: 0, or 1 from turn 2 on under the mutex.
 struct Entry {
   Program program;

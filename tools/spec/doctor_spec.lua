@@ -138,7 +138,7 @@ describe("holdfast doctor", function ()
             return select(2, output("locks"):gsub("\talive\t[^\t]*\t%-\t1\t", "")) == 51
         end))
         local text = output("locks", "--waiting")
-        assert.matches("^51 commands wait for each other, so none can go on:\n", text)
+        assert.matches("^51 commands wait for each other, so none can proceed:\n", text)
         assert.equal(1 + 2 * 51, #rows(text))
         local found, code = findings("--waiting", "0")
         assert.same({ 1, 1 }, { #found, code })
@@ -155,7 +155,7 @@ describe("holdfast doctor", function ()
         assert.equal(before, content("my_dict.dict"))
         local ended, out = run("doctor", "--repair")
         assert.same({ code = 0 }, ended, out)
-        assert.matches("^note\tdictionary my_dict\twas repaired [12] times? since", out)
+        assert.matches("^note\tdictionary my_dict\thas been repaired [12] times? since", out)
         assert.equal("value\n", output("get", "my_dict", "key1"))
     end)
 
@@ -310,7 +310,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, code)
         local ended, _, err = run("lock", "jobs", "key", "--", "true")
         assert.is_false(ended.code == 0)
-        assert.matches("jobs%.dict was deleted, moved or replaced while processes used it", err)
+        assert.matches("jobs%.dict was deleted, moved or replaced, but processes still use it", err)
         holder:signal(command.KILL)
         holder:wait()
         assert.same({ {}, 0 }, { findings() })
@@ -327,7 +327,7 @@ describe("holdfast doctor", function ()
         command.kill(pid, STOP)
         holder:signal(command.KILL)
         holder:wait()
-        local code = finds "^warning: dictionary commands: 1 key is held by dead processes, 1 of them waited for$"
+        local code = finds "^warning: dictionary commands: 1 key is held by dead processes, 1 of them with waiters$"
         command.kill(pid, CONT)
         assert.equal(1, code)
         assert.same({ code = 0 }, waiter:wait())
@@ -424,22 +424,23 @@ describe("holdfast doctor", function ()
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local refused = "^error: %s.dict: belongs to a process table that was removed or replaced, "
+        local refused = '^error: %s.dict: belongs to an earlier file "processes", which was removed or replaced, '
                         .. "and new programs cannot open it; .*pids? .*" .. world.worker_of(process)
         os.remove(command.world() .. "/processes")
-        assert.equal(2, finds "^error: processes: was deleted or moved while programs used it, and they still do$")
+        assert.equal(2, finds "^error: processes: was deleted or moved, but programs still use it$")
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
-        local deleted = command.world() .. "/processes was deleted or moved while programs used it"
+        local deleted = command.world() .. "/processes was deleted or moved, but programs still use it"
         for _, words in ipairs { { "ls" }, { "locks" }, { "del", "my_dict", "key" } } do
             world.refused(2, deleted, unpack(words))
         end
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
-        assert.matches("temporary\t.*belongs to a different process table", (select(2, run "ls")))
+        assert.matches('temporary\t.*does not belong to the file "processes" beside it', (select(2, run "ls")))
         world.kill(process)
-        assert.equal(1, finds "^warning: my_dict.dict: belongs to a process table that was removed or replaced; ")
+        assert.equal(1, finds('^warning: my_dict.dict: belongs to an earlier file "processes", which was removed or '
+                              .. "replaced; "))
     end)
 
     it("advises how to remove files that are not dictionaries", function ()

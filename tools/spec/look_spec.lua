@@ -97,17 +97,21 @@ describe("Commands that print columns", function ()
     end)
 
     it("are as wide as COLUMNS says, or else the terminal", function ()
+        assert.is_true(width_of(piped({ "stat", "my_locks" }, "--header", { COLUMNS = "40" })) <= 40)
         for _, words in ipairs { { "ls" }, { "locks" } } do
             local whole = width_of(piped(words, "--header"))
             assert.is_true(whole > 64, words[1])
+            local function assert_wide(text)
+                assert.is_true(math.abs(width_of(text) - whole) <= 1, text)  -- 10 s is shorter than 9.9 s
+            end
             assert.is_true(width_of(piped(words, "--header", { COLUMNS = "50" })) <= 50, words[1])
             for _, columns in ipairs { "", "0", "wide", "-1" } do
-                assert.equal(whole, width_of(piped(words, "--header", { COLUMNS = columns })))
+                assert_wide(piped(words, "--header", { COLUMNS = columns }))
             end
             local name = words[1]
             assert.is_true(width_of((world.in_terminal(60, name, { NO_COLOR = "1" }))) <= 60)
             assert.is_true(width_of((world.in_terminal(60, name, { NO_COLOR = "1", COLUMNS = "50" }))) <= 50)
-            assert.equal(whole, width_of((world.in_terminal(60, name, { NO_COLOR = "1", COLUMNS = "500" }))))
+            assert_wide((world.in_terminal(60, name, { NO_COLOR = "1", COLUMNS = "500" })))
         end
         assert.is_true(width_of(piped({ "top", "-b", "-n", "1", "-d", "0.1" }, "--header", { COLUMNS = "70" })) <= 70)
     end)
@@ -117,6 +121,59 @@ describe("Commands that print columns", function ()
         assert.matches("\nmy_locks +/var/[^ ]*…[^ ]*%.lock +lock +pid %d+ %(ready%d%.lua%) ", text)
         assert.truthy(piped({ "locks" }, "--header"):find(KEY, 1, true))
         assert.truthy(world.in_terminal(80, "locks", "--wide", { NO_COLOR = "1" }):find(KEY, 1, true))
+    end)
+
+    it("divide no escaped byte, and elide nothing for programs", function ()
+        local key = ("\\\\"):rep(30) .. ("\1"):rep(30)
+        keep(([[
+            assert(require("resty.shdict").open("my_locks", { size = "64k" }))
+            assert(keep(require("resty.lock"):new("my_locks", { exptime = 3000 })):lock(%q))
+            ready()
+        ]]):format(key))
+        for columns = 60, 80 do
+            local text = piped({ "locks", "--prefix", "\\" }, "--header", { COLUMNS = tostring(columns) })
+            local shown = text:match "\n[^\n]*(\\\\[^ ]*)"
+            assert.equal("…", (shown:gsub("\\\\", ""):gsub("\\x01", "")), text)
+        end
+        local row = rows(piped { "locks", "--prefix", "\\", { COLUMNS = "20" } })[1]
+        assert.equal(("\\"):rep(120) .. ("\\x01"):rep(30), row[2])
+    end)
+
+    it("break sentences into lines, with the middle of a key elided only if it is longer than a line", function ()
+        local key = KEY .. ("/deeper"):rep(10) .. "/end.lock"
+        local holder = world.hold("my_locks", key, "--why", ("a reason "):rep(12))
+        command.start("lock", "my_locks", key, "--", "true")
+        assert(command.await(function () return output("locks", "-w"):find("has waited for", 1, true) end))
+        local short = "/var/[%w/]*…[%w/]*/end%.lock"
+        for columns, wanted in pairs { [40] = short, [72] = short, [300] = key:gsub("%p", "%%%0") } do
+            for _, words in ipairs { { "locks", "-w" }, { "doctor", "--waiting", "0" } } do
+                words[#words + 1] = "--color=never"
+                local text = world.in_terminal(columns, unpack(words))
+                assert.is_true(width_of(text) <= columns, text)
+                assert.matches(wanted, text)
+                assert.matches("has been held by pid %d+ %(sh%) for", (text:gsub("\n", " ")))
+            end
+        end
+        local tree = world.in_terminal(32, "locks", "-w", "--color=never")
+        assert.matches("\n└─ pid %d+ [^\n]*\n   [^\n]+\n$", tree)
+        assert.matches("\27%[", (world.in_terminal(40, "locks", "-w", "--color=always")))
+        for _, words in ipairs { { "locks", "-w" }, { "doctor", "--waiting=0" } } do
+            local _, text = run(words[1], words[2], { COLUMNS = "40" })
+            assert.matches(key, text, 1, true)
+        end
+        refused(1, ('holdfast: cannot release "%sx": it is not held\n'):format(key), "release", "-y", "my_locks",
+                key .. "x", { COLUMNS = "40" })
+        typing(([[
+            say("stty cols 60; clear; " + program + " release my_locks %s\r")
+            until("holdfast:\r\n")
+            until("Release it?")
+            assert all(len(line) <= 60 for line in before.split("\r\n")), before
+            assert "…" in before and "end.lock\"" in before and "(sh)" in before, before
+            say("n\r")
+            until("end.lock\" was not released")
+            say("exit\r")
+        ]]):format(key))
+        holder:signal_group(command.KILL)
     end)
 
     it("are shown with titles and colours by less -R and watch --color", function ()
@@ -406,34 +463,38 @@ describe("holdfast locks", function ()
         assert.equal(1, #rows(found))
     end)
 
-    it("shows nested commands that wait for each other as a deadlock, and so does doctor", function ()
-        for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
-            local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
-                command.path("has" .. i), command.path "go", command.program, keys[2])
-            command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
-        end
-        assert(command.await(function () return command.read "has1" and command.read "has2" end))
-        command.write("go", "")
-        local text
-        assert(command.await(function ()
-            text = output("locks", "--waiting")
-            return select(2, text:gsub("has waited for", "")) == 2
-        end), text)
-        local one, of_other, other, of_one = text:match(
-            "^2 commands wait for each other, so none can go on:\n"
-            .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
-            .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
-            .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n$")
-        assert.truthy(one, text)
-        assert.same({ one, other }, { of_one, of_other })
-        assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
-                       (world.in_terminal(100, "locks", "-w", "--color=never", {})))
-        local ended, found = run("doctor")
-        assert.same({ code = 1 }, ended)
-        assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
-                       .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
-    end)
+    for _, options in ipairs { { "-x", "-x" }, { "-x", "-s" }, { "-s", "-x" }, { "--permits=1", "-s" } } do
+        it(("shows nested commands with %s and %s that wait for each other as a deadlock, and so does doctor"):format(
+            unpack(options)), function ()
+            for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
+                local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; "):format(
+                    command.path("has" .. i), command.path "go")
+                    .. ("'%s' lock %s my_locks %s -- true"):format(command.program, options[2], keys[2])
+                command.start("lock", options[1], "my_locks", keys[1], "--", "sh", "-c", inner)
+            end
+            assert(command.await(function () return command.read "has1" and command.read "has2" end))
+            command.write("go", "")
+            local text
+            assert(command.await(function ()
+                text = output("locks", "--waiting")
+                return select(2, text:gsub("has waited for", "")) == 2
+            end), text)
+            local one, of_other, other, of_one = text:match(
+                "^2 commands wait for each other, so none can proceed:\n"
+                .. "  my_locks a has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+                .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n"
+                .. "  my_locks b has been held by pid (%d+) %(sh%) for [%d.]+ s\n"
+                .. "    pid %d+ %(true%), child of pid (%d+), has waited for [%d.]+ s\n$")
+            assert.truthy(one, text)
+            assert.same({ one, other }, { of_one, of_other })
+            assert.matches("\n├─ my_locks a [^\n]*\n│  └─ pid [^\n]*\n└─ my_locks b [^\n]*\n   └─ pid ",
+                           (world.in_terminal(100, "locks", "-w", "--color=never", {})))
+            local ended, found = run("doctor")
+            assert.same({ code = 1 }, ended)
+            assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
+                           .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
+        end)
+    end
 
     it("waits for no process that is stopped inside a dictionary", function ()
         local process = keep [[

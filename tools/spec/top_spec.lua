@@ -374,6 +374,10 @@ class Terminal:
             self.cells[self.row][self.column + 1] = ""
         self.column += 2 if wide else 1
     def control(self, found):
+        if found.group(0) == b"\x1bM" and self.row == self.top:
+            self.cells.pop(self.bottom)
+            self.cells.insert(self.top, [" "] * self.columns)
+        elif found.group(0) == b"\x1bM": self.row = max(self.row - 1, 0)
         if found.group(3) is None:
             return
         if found.group(1):
@@ -681,7 +685,7 @@ describe("On a terminal holdfast top", function ()
         t = Terminal(24, 80)
         t.until(lambda: all("held key number %d " % i in t.text() for i in range(1, 10)), "whole keys")
         assert "…" not in t.text(), t.text()
-        assert re.search(r"ready1.lua \d+ ", t.text()), t.text()
+        assert re.search(r" \d+ ready1.lua ", t.text()), t.text()
         assert re.search(r"reads, ~[0-9.]+ locks", t.text()), t.text()
         t.type("\t")
         t.until("~LOCKS")
@@ -705,7 +709,7 @@ describe("On a terminal holdfast top", function ()
         play [[
         t = Terminal(24, 80)
         t.until("109.lock")
-        row = r"^commands +/var/\S*…\S*10\d\.lock +ready1\.lua \d+ +\S+ \w+ +0 +- +cop.*….*10\d$"
+        row = r"^commands +/var/\S*…\S*10\d\.lock +\d+ ready1\.lua +\S+ \w+ +0 +- +cop.*….*10\d$"
         t.until(lambda: len(re.findall(row, t.text(), re.M)) == 10, "ten rows")
         assert re.match("DICTIONARY +KEY +HOLDER +HELD +WAITv +LONGEST +WHY", t.lines()[4]), t.text()
         t.type("\\WEEK 103\r")
@@ -717,6 +721,68 @@ describe("On a terminal holdfast top", function ()
         t.ends(0)
         t = Terminal(24, 80, LC_ALL="C")
         t.until(lambda: re.search(r" /var/\S*~\S*100\.lock ", t.text()), "a row without letters beyond ASCII")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("keeps keys, pids, waiters and reasons longer than other columns on narrow terminals", function ()
+        member [[
+            assert(shdict.open("commands", { size = "1m" }))
+            assert(keep(require("resty.lock"):new("commands", { exptime = 3000 })):lock("nightly", { why = "full" }))
+            ready()
+        ]]
+        play [[
+        for columns, titles in (60, "DICTIONARY KEY HOLDER HELD WAITv LONGEST WHY"), (40, "KEY HOLDER WAITv WHY"), \
+                (30, "KEY HOLDER WAITv"), (25, "KEY HOLDER"), (12, "KEY"):
+            t = Terminal(24, columns)
+            t.until(lambda: t.lines()[4].split() == titles.split(), titles)
+            if "HOLDER" in titles: assert re.search(r"^(commands +)?nightly +\d+ ready1.lua", t.text(), re.M), t.text()
+            t.type("q")
+            t.ends(0)
+        ]]
+        local batch = { "top", "-b", "-n1", "-d0.1", "--header" }
+        for columns, titles in pairs { [44] = "KEY HOLDER WAIT WHY", [30] = "KEY HOLDER", [10] = "KEY" } do
+            batch[6] = { COLUMNS = tostring(columns) }
+            assert.equal(titles, (output(unpack(batch)):match("\n\n([^\n]*KEY[^\n]*)"):gsub(" +", " ")))
+        end
+    end)
+
+    it("shows everything about a lock after Enter, in lines that scroll", function ()
+        member [[
+            assert(shdict.open("commands", { size = "1m" }))
+            local lock = keep(require("resty.lock"):new("commands", { exptime = 3000 }))
+            assert(lock:lock(("\1"):rep(30) .. "/end/of/the/key", { why = ("reason "):rep(18) .. "Z" }))
+            ready()
+        ]]
+        play [[
+        def seen():
+            t.until("Arrows scroll, other keys go back")
+            return "".join(t.lines()[:-1])
+        t = Terminal(24, 40)
+        t.until("HOLDER")
+        t.type("\r")
+        t.until("held by pid")
+        assert r"commands" + r"\x01" * 30 + "/end/of/the/key0 waits" in seen(), t.text()
+        assert all(len(line) % 4 == 0 for line in t.lines()[1:3]), t.text()
+        assert re.search(r"( *reason){18} *Z$", seen()), t.text()
+        t.type("x")
+        t.until("HOLDER")
+        t.type("q")
+        t.ends(0)
+        t = Terminal(5, 40)
+        t.until("HOLDER")
+        t.type("\r")
+        t.until("Arrows scroll")
+        assert "reason" not in t.text(), t.text()
+        t.type(END)
+        t.until(lambda: re.search("reason Z$", t.lines()[3]), "the end")
+        t.type(UP)
+        t.until(lambda: "Z" not in t.text() and t.lines()[3].endswith("reason"), "the line before")
+        t.type(HOME)
+        t.until("commands")
+        t.type("x")
+        t.until("HOLDER")
         t.type("q")
         t.ends(0)
         ]]
@@ -779,7 +845,7 @@ describe("On a terminal holdfast top", function ()
         assert(command.await(function () return #rows(output("locks")) == 1 end))
         play [[
         t = Terminal(24, 80)
-        holder = lambda: re.search(r"(?:sh|sleep) (\d+) ", t.text())
+        holder = lambda: re.search(r" (\d+) (?:sh|sleep) ", t.text())
         t.until(holder, "the holder")
         pid = int(holder().group(1))
         new = []

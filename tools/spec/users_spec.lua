@@ -207,6 +207,60 @@ describe("Runtime directories of several users", function ()
         ]]):format(programs, UNSHARE, path, ONE, ONE))
     end)
 
+    it_as_root("that cannot be read are named, also in JSON, and the status is 2", function ()
+        local out, err = machine(([[
+            hold 0 mine; create %d; mkdir /dev/shm/holdfast-%d; chown %d /dev/shm/holdfast-%d
+            chmod 777 /dev/shm/holdfast-%d; mkdir /dev/shm/holdfast-%d; mkdir -m 700 /dev/shm/holdfast-4000009
+            chown 4000009 /dev/shm/holdfast-4000009; mkdir /dev/shm/holdfast-{31,32,33}
+            for words in ls locks "locks -w" "top -b -n1 -d0.2" doctor; do
+                status=0; holdfast $words --json || status=$?; echo "$status"
+            done
+            COLUMNS=60 holdfast doctor --header || true
+        ]]):format(ONE, OTHER, OTHER, OTHER, OTHER, ONE + 10))
+        local why = ("runtime directory /dev/shm/holdfast-%d has mode 0777, "):format(OTHER)
+        local objects = {}
+        for object, status in out:gmatch "({[^\n]*})\n(%d)\n" do
+            objects[#objects + 1] = json.decode(object)
+            assert.equal("2", status)
+        end
+        assert.equal(5, #objects)
+        for _, object in ipairs(objects) do
+            assert.equal(4, #object.directories)
+            for _, one in ipairs(object.directories) do
+                if one.user == tostring(OTHER) then
+                    assert.truthy(one.trouble:find(why, 1, true), one.trouble)
+                else
+                    assert.equal(json.null, one.trouble)
+                end
+            end
+        end
+        assert.is_true(objects[4].room > 0)
+        assert.equal(4, select(2, err:gsub("holdfast: " .. OTHER .. ": " .. why:gsub("%p", "%%%0"), "")))
+        local people = out:match "%d\n(warning.*)$"
+        assert.matches("^warning: root: /dev/shm/holdfast%-31: .*, and 3 more like it: %-%-json shows all remove",
+                       (people:gsub("%s+", " ")))
+        assert.matches("\nerror: " .. OTHER .. ": ", people)
+        assert.equal(1, select(2, people:gsub("0777", "")))
+    end)
+
+    it_as_root("that cannot be read have a line of their own in top, above the titles", function ()
+        local path = command.write("machine.sh", PRELUDE .. ([[
+            hold 0 mine; mkdir /dev/shm/holdfast-%d; chown %d /dev/shm/holdfast-%d; chmod 777 /dev/shm/holdfast-%d
+            PATH=$PROGRAMS:$PATH exec "$PROGRAMS/holdfast" top
+        ]]):format(OTHER, OTHER, OTHER, OTHER))
+        typing(([[
+            say("PROGRAMS=%s %s bash %s\r")
+            until("%d: runtime directory")
+            until("0777")
+            until("DICTIONARY")
+            until("mine")
+            until("F1 Help")
+            say("q")
+            until("ready> ")
+            say("exit\r")
+        ]]):format(programs, UNSHARE, path, OTHER))
+    end)
+
     it_as_root("are hidden from other users, who are told so in columns and by doctor", function ()
         local out = machine(([[
             create %d; create %d; create 0
@@ -312,8 +366,10 @@ describe("Runtime directories of several users", function ()
         end
         assert.equal(9 + 50, #json.decode(ls_json).directories)
         assert.falsy((out .. err):find("secret\n", 1, true))
-        assert.matches("\nwarning\t/dev/shm/holdfast%-4000015\tis no directory of the user in its name, or is a mount "
-                       .. "point, and 3 more like it\t[^\t\n]+\troot\n", out)
+        for _, user in ipairs { "4000015", "4000016", "4000018", "4000019" } do
+            assert.matches(("\nwarning\t/dev/shm/holdfast%%-%s\tdoes not belong to the user in its name, or is a mount "
+                            .. "point\t[^\t\n]+\troot\n"):format(user), out)
+        end
         assert.matches("holdfast: 4000020: runtime directory /dev/shm/holdfast%-4000020 has mode 0777", err)
         assert.falsy(out:find("--- [^\n]*: 124\n"), out .. err)
     end)

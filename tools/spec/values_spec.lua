@@ -191,19 +191,57 @@ describe("holdfast", function ()
         assert.equal("", output("set", "--create", "new", "k", "v"))
         assert.equal("v\n", output("get", "new", "k"))
         assert.equal("1\n", output("incr", "counts", "n", "--init", "0", "--create", "--size", "64k", "--persist"))
-        assert.equal("3\n", output("incr", "--create", "--size", "1m", "counts", "n", "2"))
+        assert.equal("3\n", output("incr", "--create", "--size", "64k", "counts", "n", "2"))
         local function of(name)
             local found = json.decode(output("stat", "--json", name))
             return { found.size, found.life }
         end
         assert.same({ 8388608, "kept" }, of "new")
         assert.same({ 65536, "persistent" }, of "counts")
-        output("set", "--create", "--persist", "values", "k", "v")
+        output("set", "--create", "values", "k", "v")
         assert.same({ 65536, "kept" }, of "values")  -- it existed
         assert.same({ 1, 'key "k" already exists' }, { refused("set", "--create", "--add", "new", "k", "w") })
-        assert.same({ 1, 'there is no key "k"' }, { refused("incr", "--create", "second", "k") })
-        assert.same({ 8388608, "kept" }, of "second")
         assert.matches("^empty dictionary name: ", (select(2, refused("set", "--create", "", "k", "v"))))
+    end)
+
+    it("does not create a dictionary with --create if it would store nothing", function ()
+        local before = output("ls")
+        for _, case in ipairs {
+            { 'there is no key "k"', "incr", "second", "k" },
+            { 'there is no key "k"', "set", "second", "k", "v", "--replace" },
+            { "takes values of at most ", "set", "second", "k", ("v"):rep(11000), "--size", "12k" },
+            { "takes values of at most ", "set", "second", ("k"):rep(11000), "v", "--size", "12k" },
+            { "takes values of at most ", "incr", "second", ("k"):rep(11000), "--init", "1", "--size", "12k" },
+            { 'bad boolean "v"', "set", "second", "k", "v", "-t", "boolean" },
+            { "cannot be combined", "set", "second", "k", "v", "-r", "-a" },
+        } do
+            local wanted = table.remove(case, 1)
+            case[#case + 1] = "--create"
+            local code, said = refused(unpack(case))
+            assert.is_true(code ~= 0 and said:find(wanted, 1, true) ~= nil, said)
+        end
+        assert.equal(before, output("ls"))
+        -- A value that fits is stored, however little room is left.
+        for size = 9000, 12000, 500 do
+            local ended = run("set", "--create", "tight", ("k"):rep(1000), ("v"):rep(size), "--size", "24k")
+            assert.equal(ended.code == 0, (run("stat", "tight")).code == 0, size)
+            run("rm", "-f", "tight")
+        end
+        output("set", "--create", "large", "k", ("v"):rep(100000), "--size", "256k")
+    end)
+
+    it("says that an existing dictionary has another size, and lets it live longer, as shdict.open does", function ()
+        local ended, out, err = run("set", "--create", "--size", "1m", "values", "k", "v")
+        assert.same({ { code = 0 }, "" }, { ended, out })
+        assert.equal('holdfast: dictionary "values" exists with size 65536 and mutex futex, but the caller requested '
+                     .. 'size 1048576 and mutex futex; open it with the same options, or end all programs that use '
+                     .. 'it\n', err)
+        assert.equal("v\n", output("get", "values", "k"))
+        ended, out, err = run("incr", "--create", "--size", "64k", "--init", "0", "values", "n")
+        assert.same({ { code = 0 }, "1\n", "" }, { ended, out, err })
+        assert.equal("kept", json.decode(output("stat", "--json", "values")).life)
+        output("set", "--create", "--persist", "values", "k", "v")
+        assert.equal("persistent", json.decode(output("stat", "--json", "values")).life)
     end)
 
     it("creates the runtime directory with --create, which then keeps its values", function ()

@@ -37,7 +37,7 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
 
 // Fencing tokens of locks that are held here continue to grow. Other machines' locks and new locks may repeat numbers.
 void Engine::store_went_back(Revision from, Revision to) {
-  const std::string why = "the store went back from revision " + std::to_string(from) + " to " + std::to_string(to) +
+  const std::string why = "the store's revision went back from " + std::to_string(from) + " to " + std::to_string(to) +
                           ", as after a restore without --bump-revision: tokens may repeat";
   if (!keeper_.alive()) warn_(why);
   keeper_.store_went_back(why);

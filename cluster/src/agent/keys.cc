@@ -46,9 +46,9 @@ Keys::Keys(std::string_view space) : prefix_(std::string(space) + '/') {}
 Status Keys::check(const LockName& name) const {
   const std::size_t size = queue(name).size() + kLeaseDigits;
   if (size <= kStoreKeyMax) return {};
-  return {Code::too_large, "lock " + quote(name.key) + " of dictionary " + quote_name(name.dictionary) +
-                               " has a key of " + std::to_string(size) + " bytes in the store: expected at most " +
-                               std::to_string(kStoreKeyMax)};
+  return {Code::too_large, "key " + quote(name.key) + " of dictionary " + quote_name(name.dictionary) +
+                               " is too long for the cluster's store: it takes " + std::to_string(size) +
+                               " bytes there, expected at most " + std::to_string(kStoreKeyMax)};
 }
 
 std::string Keys::lock(const LockName& name) const { return prefix_ + "l/" + encode_lock(name); }

@@ -32,7 +32,7 @@ struct Session {
   bool lost = true;
 };
 
-/// A local program wants a lock that does not stand, or the lock's numbers are running out (kGrantsMax). A want is a
+/// A local program wants a lock that does not stand, or the lock's tokens are running out (kGrantsMax). A want is a
 /// hint, and may be repeated or lost; Use has the truth.
 struct Want {
   LockName name;

@@ -93,9 +93,9 @@ void Questions::name_holder(const Query& query, const Record& lock) {
 
 void Questions::break_lock(const Query& query, int round) {
   if (round == kBreakRounds)
-    return reply(
-        query, Reply::Code::unavailable,
-        "cannot break the grant: the lock's queue changes too fast, or contains a key that belongs to no machine");
+    return reply(query, Reply::Code::unavailable,
+                 "cannot break the grant: the lock's queue changes too fast, or contains a key that belongs to no "
+                 "machine; try again");
   const Protocol protocol(keys_, machine_.session().lease);
   store_.transact(protocol.look(query.name), [this, query, protocol, round](const Answer& answer) {
     if (!answered(query, answer)) return;

@@ -207,11 +207,11 @@ std::optional<Verdict> Client::judge_cluster(std::size_t endpoint, const std::st
   const std::int64_t now = boottime_ms();
   if (identity == nullptr || identity->hear(endpoint, id, now)) return std::nullopt;
   Verdict verdict;
-  verdict.cause = "belongs to a different cluster than the known one: it names " + shown_id(id) + ", expected " +
-                  shown_id(identity->known());
+  verdict.cause = "belongs to a different etcd cluster: " + shown_id(id) + ", expected " + shown_id(identity->known());
   if (identity->known().empty())
-    verdict.cause = "belongs to cluster " + shown_id(id) + ", which only " + std::to_string(identity->count(id, now)) +
-                    " of " + std::to_string(endpoints_.size()) + " endpoints name: expected a majority";
+    verdict.cause = "belongs to etcd cluster " + shown_id(id) + ", to which only " +
+                    std::to_string(identity->count(id, now)) + " of " + std::to_string(endpoints_.size()) +
+                    " endpoints belong: expected a majority";
   return verdict;
 }
 

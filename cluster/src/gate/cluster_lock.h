@@ -73,10 +73,10 @@ struct LockState {
   bool waited_for = false;   // by a process in the queue
   bool tried_for = false;    // by a process that does not wait for it
   Token first = kNobody;     // the first waiting process
-  std::uint32_t grants = 0;  // numbers given from the current base
+  std::uint32_t grants = 0;  // tokens given from the current base
 };
 
-/// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. Grants of another epoch
+/// Gives the lock to this machine: it stands in the epoch, with tokens from revision · 2^14. Grants of another epoch
 /// end; grants of this epoch stay. Wakes the first waiter. REQUIRES: the lock still stands from this revision
 /// (state_of_lock()), or never did: an entry that was created again does not know which numbers it gave out. Returns
 /// ok, exists (a value), invalid (revision), not_owner (a later agent serves the session now), no_memory, too_large,

@@ -26,8 +26,8 @@ constexpr std::array<const char*, 6> kInWords{
     " does not answer",
     " accepts no changes: its database is full",
     " has no leader",
-    " denies the agent's requests",
-    " refuses the agent's requests; see the agent's log for the reason",
+    " denies the agent access; see the agent's log",
+    " refuses the agent's requests; see the agent's log",
 };
 static_assert(kInWords.size() == static_cast<std::size_t>(StoreTrouble::draining));
 

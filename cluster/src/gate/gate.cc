@@ -24,7 +24,7 @@ double seconds_left(const Segment& segment, const GateFields& fields) noexcept {
   return static_cast<double>(std::max(session.deadline_ms(), boottime_ms() + 1) - boottime_ms()) / 1e3;
 }
 
-// Returns the number of the next grant. A crash before the grant takes effect leaves a number that nobody has.
+// Returns the token of the next grant. A crash before the grant takes effect leaves a token that nobody has.
 std::uint64_t next_number(GateFields& fields) noexcept {
   StandingFields& standing = standing_fields(fields);
   const std::uint32_t grants = standing.grants.load(kRelaxed) + 1;

@@ -110,7 +110,7 @@ void add_options(cli::Arguments& arguments, Given& given) {
                         return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
                       });
   arguments.add_flag("--drain", given.drains, "On TERM, take no new locks, and exit when none is held");
-  arguments.add_flag("--standby", given.stands_by, "Wait until any other agent of this machine has exited");
+  arguments.add_flag("--standby", given.stands_by, "Wait until any other agent on this machine has exited");
 }
 
 int run(int count, char** values) {
@@ -132,7 +132,7 @@ int run(int count, char** values) {
   Signals signals;
   if (given.stands_by) {  // may take longer than a service manager waits for a start
     notify_manager("READY=1");
-    notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent of this machine ends");
+    notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent on this machine exits");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;
   }
   const StoreMemory memory(config->state_directory, (*world)->directory().path(), config->cluster);
@@ -152,6 +152,7 @@ int main(int count, char** values) try {
   holdfast::occupy_standard_descriptors();
   return holdfast::agent::run(count, values);
 } catch (const holdfast::cli::Exit& exit) {
+  if (!exit.message.empty()) holdfast::agent::say(exit.message);
   return exit.status;
 } catch (const std::exception& error) {
   holdfast::agent::say(error.what());

@@ -78,14 +78,15 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
     if (!first) first = i;
     if (id != identity.named(*first, now))
       return fmt::format(
-          "etcd at {} belongs to a different cluster than etcd at {}; configure the endpoints of only one cluster",
+          "etcd at {} belongs to a different etcd cluster than {}; configure the endpoints of only one cluster",
           members[i].url, members[*first].url);
   }
   if (!first || silent == nullptr) return {};
   const std::string id = identity.named(*first, now);
-  return fmt::format("too few endpoints name etcd cluster {}: {} of {}, expected {}: {}", etcd::shown_id(id),
-                     identity.count(id, now), members.size(), identity.majority(),
-                     silent->trouble.empty() ? silent->url + " does not name it" : silent->trouble);
+  return fmt::format(
+      "too few endpoints belong to etcd cluster {}: {} of {}, expected {}: {}", etcd::shown_id(id),
+      identity.count(id, now), members.size(), identity.majority(),
+      silent->trouble.empty() ? "etcd at " + silent->url + " did not report its cluster" : silent->trouble);
 }
 
 /// One agent, from its start to its end.
@@ -183,8 +184,8 @@ class Service {
     if (!stranger || identity_.known().empty()) return;
     const std::string id = etcd::shown_id(identity_.named(*stranger, now));
     warn(fmt::format(
-        "etcd at {} belongs to a different cluster than the known one: it names {}, expected {}; if the store "
-        "was replaced on purpose, run holdfast cluster accept-new-store {} {}",
+        "etcd at {} belongs to a different etcd cluster: {}, expected {}; if the store was replaced on purpose, "
+        "run holdfast cluster accept-new-store {} {}",
         config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
@@ -218,11 +219,12 @@ class Service {
     Reply reply;
     reply.code = accepted == Accepted::done || accepted == Accepted::later ? Reply::Code::yes : Reply::Code::no;
     if (accepted == Accepted::later)
-      reply.sentence = fmt::format("in {} s, when no lease of the previous store is left", config_.settings.ttl_s);
+      reply.sentence =
+          fmt::format("in {} s, when the last lease from the previous store has ended", config_.settings.ttl_s);
     else if (accepted == Accepted::unnamed)
-      reply.sentence = "no endpoint names that store; see \"holdfast cluster status\"";
+      reply.sentence = "no endpoint belongs to that store; see \"holdfast cluster status\"";
     else if (accepted == Accepted::outvoted)
-      reply.sentence = "most endpoints name the known store; remove the others from \"endpoints\"";
+      reply.sentence = "most endpoints belong to the known store; remove the others from \"endpoints\"";
     return reply;
   }
 

@@ -845,7 +845,7 @@ TEST_F(EngineTest, the_reason_for_the_end_of_a_session_is_reported) {
   take(four);
   four.client().fate = of_puts(Fate::lost_request);
   store_.skip_to(500);
-  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store went back from revision 1001 to 50"));
+  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store's revision went back from 1001 to 50"));
 }
 
 TEST_F(EngineTest, a_dead_notification_connection_causes_a_warning_and_is_counted) {

@@ -288,10 +288,9 @@ TEST_F(EtcdHttpTest, accepts_nothing_from_a_server_of_an_unknown_cluster) {
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   const Answer stranger = transact(one_put());
   EXPECT_EQ(stranger.outcome, Outcome::unknown);
-  EXPECT_EQ(stranger.sentence,
-            "etcd at " + two.url() +
-                " belongs to a different cluster than the known one: it names 0000000000000008, expected "
-                "0000000000000007");
+  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() +
+                                   " belongs to a different etcd cluster: 0000000000000008, expected "
+                                   "0000000000000007");
   one_answers = true;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   store_.reset();
@@ -308,7 +307,7 @@ TEST_F(EtcdHttpTest, accepts_nothing_before_most_of_several_servers_name_the_sam
   judged.identity = &identity;
   open(std::move(judged));
   EXPECT_THAT(transact(one_put()).sentence,
-              HasSubstr("belongs to cluster 0000000000000007, which only 1 of 3 endpoints name"));
+              HasSubstr("belongs to etcd cluster 0000000000000007, to which only 1 of 3 endpoints belong"));
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   other_answers = true;
   EXPECT_TRUE(await([&] { return transact(one_put()).outcome == Outcome::answered; }));

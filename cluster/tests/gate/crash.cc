@@ -205,7 +205,7 @@ class Cluster {
     return given;
   }
 
-  /// Checks that the agent gave the lock of a grant in the image, and that the grant's number was given too.
+  /// Checks that the agent gave the lock of a grant in the image, and that the grant's token was given too.
   void note_grant() {
     Position position{};
     if (!dict_.segment().shards()[0].find(Key(kKey, dict_.segment().seed()), position) || position.block == 0) return;

@@ -200,7 +200,8 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
   machine.start_agent();
   Lock lock(machine, {std::string(1100, 'k'), "--", "true"});
   EXPECT_EQ(lock.wait(), 64);
-  EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the store: expected at most 1024"));
+  EXPECT_THAT(lock.errors(),
+              HasSubstr("is too long for the cluster's store: it takes 1141 bytes there, expected at most 1024"));
 }
 
 /// A port where connections are neither accepted nor refused, as on a machine that lost power.

@@ -54,7 +54,7 @@ TEST(StoreDays, restored_to_an_earlier_state_costs_the_locks_and_is_reported) {
   etcd.start();
   EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
   EXPECT_EQ(a.ask("valid earlier"), "not owner");
-  EXPECT_TRUE(eventually([&] { return a.has_said("the store went back from revision "); })) << a.said();
+  EXPECT_TRUE(eventually([&] { return a.has_said("the store's revision went back from "); })) << a.said();
   EXPECT_NE(a.lock("another"), 0U);
 }
 

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr const char* kStranger = " belongs to a different cluster than the known one: ";
+constexpr const char* kStranger = " belongs to a different etcd cluster: ";
 
 /// Starts a new cluster of one member, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
@@ -59,7 +59,7 @@ TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_it_is_the_on
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();
-  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name etcd cluster "); })) << a.said();
+  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints belong to etcd cluster "); })) << a.said();
   EXPECT_EQ(a.lock("k", 1), 0U);
 
   for (const std::size_t cut_off : {1, 2}) proxies[cut_off].pass();
@@ -94,7 +94,7 @@ TEST(StoreIdentity, the_only_etcd_is_refused_after_its_recreation_until_an_opera
                                     HasSubstr("holdfast cluster accept-new-store main " + refused)),
                    2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main 1234"),
-              Pair(HasSubstr("main: no endpoint names that store"), 1));
+              Pair(HasSubstr("main: no endpoint belongs to that store"), 1));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main xyz"), Pair(HasSubstr("bad ID \"xyz\""), 2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store other 1234"),
               Pair(HasSubstr("no agent of cluster \"other\" runs in "), 2));

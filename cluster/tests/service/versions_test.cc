@@ -74,7 +74,7 @@ TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Machine machine(joined({one.url(), two.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said("etcd at " + two.url() + " belongs to a different cluster than etcd at " + one.url() +
+    return machine.has_said("etcd at " + two.url() + " belongs to a different etcd cluster than " + one.url() +
                             "; configure the endpoints of only one cluster");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
@@ -87,11 +87,10 @@ TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_ab
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
-  EXPECT_TRUE(
-      machine.has_said("warning: etcd at " + two.url() +
-                       " belongs to a different cluster than the known one: it names 0000000000000008, expected "
-                       "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
-                       "accept-new-store main 0000000000000008"))
+  EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
+                               " belongs to a different etcd cluster: 0000000000000008, expected "
+                               "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
+                               "accept-new-store main 0000000000000008"))
       << machine.said();
 }
 
@@ -104,7 +103,7 @@ TEST(VersionsTest, an_agent_does_not_start_before_most_members_have_named_their_
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said("too few endpoints name etcd cluster 0000000000000007: 1 of 3, expected 2: etcd at " +
+    return machine.has_said("too few endpoints belong to etcd cluster 0000000000000007: 1 of 3, expected 2: etcd at " +
                             two.url());
   })) << machine.said();
   EXPECT_EQ(one.leases_asked(), 0);
@@ -121,8 +120,9 @@ TEST(VersionsTest, a_restarted_agent_knows_its_predecessors_cluster) {
   EXPECT_TRUE(exists(machine.directory() + "/.store-main"));
   member.be_of(8);
   machine.start_agent();
-  EXPECT_TRUE(eventually([&] { return machine.has_said("it names 0000000000000008, expected 0000000000000007"); }))
-      << machine.said();
+  EXPECT_TRUE(eventually([&] {
+    return machine.has_said("a different etcd cluster: 0000000000000008, expected 0000000000000007");
+  })) << machine.said();
 }
 
 TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
@@ -134,8 +134,9 @@ TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
   one.be_of(8);  // the agent notices this at its next request there, and then asks all members
-  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to a different cluster"); }))
-      << machine.said();
+  EXPECT_TRUE(eventually([&] {
+    return machine.has_said("etcd at " + one.url() + " belongs to a different etcd cluster: ");
+  })) << machine.said();
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/name.h"
@@ -20,8 +20,10 @@ constexpr std::size_t kColumn = 30;  // column of the options' texts
 
 std::vector<std::string> split_names(const char* names) {
   std::vector<std::string> split;
-  std::istringstream stream(names);
-  for (std::string name; std::getline(stream, name, ',');) split.push_back(name);
+  for (std::string_view rest = names; !rest.empty();) {
+    split.emplace_back(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(rest.size(), split.back().size() + 1));
+  }
   return split;
 }
 
@@ -239,6 +241,7 @@ int run_command(const Subcommand& command, Words given) try {
   Arguments arguments(command, std::move(given));
   return command.run(arguments);
 } catch (const Exit& exit) {
+  if (!exit.message.empty()) say("{}", exit.message);
   return exit.status;
 } catch (const std::exception& error) {
   say("{}", error.what());

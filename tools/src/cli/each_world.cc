@@ -19,8 +19,8 @@ using inspect::Json;
 using inspect::UserDirectory;
 
 Json pack(const Shown& shown) {
-  Json json{{"names", shown.names}, {"used", shown.is_used}, {"rows", Json::array()},
-            {"text", shown.text},   {"items", shown.items},  {"status", shown.status}};
+  Json json{{"trouble", shown.trouble}, {"names", shown.names}, {"used", shown.is_used}, {"rows", Json::array()},
+            {"text", shown.text},       {"items", shown.items}, {"status", shown.status}};
   for (const std::vector<Cell>& row : shown.rows) {
     Json& cells = json["rows"].emplace_back(Json::array());
     for (const Cell& cell : row) cells.push_back({cell.text, static_cast<int>(cell.style), cell.plain});
@@ -30,6 +30,7 @@ Json pack(const Shown& shown) {
 
 void unpack(const std::string& text, Shown& shown) {
   const Json json = Json::parse(text);
+  shown.trouble = json.at("trouble").get<std::string>();
   shown.names = json.at("names").get<std::vector<std::string>>();
   shown.is_used = json.at("used").get<bool>();
   for (const Json& cells : json.at("rows")) {
@@ -49,7 +50,7 @@ Shown look_at(const UserDirectory& directory, const std::function<Shown()>& look
   try {
     return look();
   } catch (const Exit& exit) {
-    return {.status = exit.status};
+    return {.trouble = exit.message, .status = exit.status};
   }
 }
 
@@ -86,7 +87,7 @@ std::string directories_in_words(const std::vector<Shown>& all) {
 int report_troubles(const std::vector<Shown>& all) {
   int worst = exit_status::kYes;
   for (const Shown& one : all) {
-    if (!one.trouble.empty()) say("{}", one.trouble);
+    if (!one.trouble.empty()) say("{}: {}", inspect::escaped(one.user), one.trouble);
     worst = std::max(worst, one.status);
   }
   return worst;
@@ -114,15 +115,15 @@ Json json_of(const std::vector<Shown>& all, const char* list, bool with_users) {
   if (!with_users) return json;
   json["directories"] = Json::array();
   for (const Shown& one : all)
-    json["directories"].push_back({{"directory", one.directory},
-                                   {"user", one.user},
-                                   {"trouble", one.trouble.empty() ? Json() : Json(one.trouble)}});
+    json["directories"].push_back(inspect::to_json(inspect::DirectoryLook{one.directory, one.user, one.trouble}));
   return json;
 }
 
 Table table_of(std::vector<Table::Column> columns, const std::vector<Shown>& all, bool with_users,
                const Output& output) {
-  if (with_users) columns.insert(output.columns ? columns.begin() : columns.end(), {"USER"});
+  constexpr int kImportance = 5;  // keys and holders are more important
+  if (with_users)
+    columns.insert(output.columns ? columns.begin() : columns.end(), {"USER", Table::Align::left, false, kImportance});
   Table table(std::move(columns));
   for (const Shown& one : all)
     for (std::vector<Cell> row : one.rows) {

@@ -37,7 +37,7 @@ inline constexpr double kSecondsEach = 20;
 bool is_any_used(const std::vector<Shown>& all) noexcept;
 /// Returns the path of the directory, or the number of directories if there are several.
 std::string directories_in_words(const std::vector<Shown>& all);
-/// Prints why directories could not be read. Returns the worst exit status.
+/// Prints which directories could not be read, and why. Returns the worst exit status.
 int report_troubles(const std::vector<Shown>& all);
 /// Returns a message for each name that no directory has.
 std::vector<std::string> missing_names(const std::vector<std::string>& names, const std::vector<Shown>& all);

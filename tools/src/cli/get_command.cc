@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "base/name.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -94,7 +93,7 @@ inspect::Json to_json(const KeyCommand& command, const std::string& key, const V
 [[noreturn]] void refuse_list(holdfast_dict* dict, const std::string& key) {
   std::uint32_t length = 0;
   holdfast_llen(dict, key.data(), key.size(), &length);
-  fail("cannot print {}: it is a list of {}; use lpop or rpop in Lua", quote(key),
+  fail("cannot print {}: it is a list of {}; use lpop or rpop in Lua", quote_key(key),
        inspect::counted(length, "element", "elements"));
 }
 
@@ -107,14 +106,14 @@ int run_get(Arguments& arguments) {
   arguments.parse(2, 2, {"NAME", "KEY"});
   const std::string key = command.key();
   const Value got = get(command.open(KeyCommand::Does::look), key);
-  if (got.code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote(key));
+  if (got.code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote_key(key));
   if (got.code == HOLDFAST_IS_A_LIST) refuse_list(command.dict(), key);
   if (got.code != HOLDFAST_OK) fail_by(got.code);
   const Output output = command.world().output();
   if (command.world().json()) {
     print_json(to_json(command, key, got), output);
   } else if (got.value.type == HOLDFAST_TABLE && !raw) {
-    fail("cannot print {}: it is a Lua table; use --raw to print its bytes", quote(key));
+    fail("cannot print {}: it is a Lua table; use --raw to print its bytes", quote_key(key));
   } else {
     print(in_words(got, output.columns && !raw) + (bare ? "" : "\n"));
   }
@@ -171,7 +170,7 @@ int run_ttl(Arguments& arguments) {
   double seconds = 0;
   const int code = sets ? holdfast_expire(dict, key.data(), key.size(), wanted)
                         : holdfast_ttl(dict, key.data(), key.size(), &seconds);
-  if (code == HOLDFAST_NOT_FOUND || seconds < 0) return say_no("there is no key {}", quote(key));
+  if (code == HOLDFAST_NOT_FOUND || seconds < 0) return say_no("there is no key {}", quote_key(key));
   if (code != HOLDFAST_OK) fail_by(code);
   if (sets) return exit_status::kYes;
   if (command.world().json())

@@ -4,6 +4,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "inspect/dictionaries.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
@@ -14,7 +15,7 @@ namespace holdfast::cli {
 
 KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
     : arguments_(arguments), world_(arguments, prints) {
-  arguments.add_flag("-e,--escaped", escaped_, "Interpret escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
+  arguments.add_flag("-e,--escaped", escaped_, "Interpret escapes in arguments: \\xHH is a byte, \\\\ is \\");
 }
 
 holdfast_dict* KeyCommand::open(Does does) {
@@ -22,14 +23,18 @@ holdfast_dict* KeyCommand::open(Does does) {
   return dict_ = value_or_fail(inspect::attach(name()));
 }
 
-holdfast_dict* KeyCommand::open_or_create(const holdfast_options& options) {
+holdfast_dict* KeyCommand::open_or_create(holdfast_options options, bool creates) {
   world_.enter(inspect::IfMissing::create);
   const std::string name = this->name();
   int code = holdfast_attach(name.data(), name.size(), &dict_);
-  if (code == HOLDFAST_NOT_FOUND) {
+  if (code == HOLDFAST_NOT_FOUND && !creates) return nullptr;
+  if (code == HOLDFAST_OK) options.largest = 0;  // it stays as it is
+  const bool asks = options.size != 0 || options.persist == HOLDFAST_PERSISTENT;
+  if (code == HOLDFAST_NOT_FOUND || (code == HOLDFAST_OK && asks))
     code = holdfast_open(name.data(), name.size(), &options, &dict_);
-    // Another process may have created it in the meantime, with another size.
-    if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict_);
+  if (code == HOLDFAST_MISMATCH) {
+    say("{}", inspect::sentence(code));
+    code = holdfast_attach(name.data(), name.size(), &dict_);
   }
   if (code != HOLDFAST_OK) fail_by(code);
   return dict_;
@@ -57,10 +62,10 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   if (!processes) trouble = processes.status().message;
   const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
   if (holder != nullptr)
-    say("{} has been held by {} for {}; use --force to override", quote(key),
+    say("{} has been held by {} for {}; use --force to override", quote_key(key),
         inspect::in_words(processes->of(holder->owner)), inspect::duration_in_words(holder->held));
   else if (!trouble.empty())
-    say("cannot tell whether {} is held ({}); use --force to override", quote(key), trouble);
+    say("cannot tell whether {} is held ({}); use --force to override", quote_key(key), trouble);
   return holder != nullptr || !trouble.empty();
 }
 

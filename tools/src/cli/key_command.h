@@ -25,8 +25,9 @@ class KeyCommand {
   enum class Does { look, change };
   /// Opens the dictionary, and enters its world unless the command only reads.
   holdfast_dict* open(Does does);
-  /// Opens the dictionary to change it, and creates it with these options if it is missing.
-  holdfast_dict* open_or_create(const holdfast_options& options);
+  /// Opens the dictionary to change it, and creates it with these options if it is missing. Returns null if it is
+  /// missing and `creates` is false. As in shdict.open, the longest lifetime counts; if the size differs, says so.
+  holdfast_dict* open_or_create(holdfast_options options, bool creates);
   holdfast_dict* dict() const noexcept { return dict_; }
 
   /// Returns true, and prints why, if a process that may be alive holds the key as a lock or permits, or if that is

@@ -19,9 +19,10 @@ inline constexpr int kNo = 1;
 inline constexpr int kTrouble = 2;
 }  // namespace exit_status
 
-/// Thrown to end the command after all messages are printed.
+/// Thrown to end the command, which then prints the message unless it is empty.
 struct Exit {
   int status;
+  std::string message = {};
 };
 
 /// Prints "SPEAKER: <text>".
@@ -43,14 +44,13 @@ int say_no(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return exit_status::kNo;
 }
 
-/// Prints an error, and ends the command.
+/// Ends the command with an error.
 template <class... Arguments>
 [[noreturn]] void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
-  throw Exit{exit_status::kTrouble};
+  throw Exit{exit_status::kTrouble, fmt::vformat(format, fmt::make_format_args(arguments...))};
 }
 
-/// Returns the value. If there is none, prints the error and ends the command.
+/// Returns the value. If there is none, ends the command with the error.
 template <class T>
 T value_or_fail(Expected<T> outcome) {
   if (!outcome) fail("{}", outcome.status().message);

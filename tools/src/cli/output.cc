@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <clocale>
 #include <cstdlib>
@@ -31,9 +32,45 @@ constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 constexpr std::size_t kLeastElided = 12;  // columns that remain of a cell
 const std::string kEllipsis = "…";
 
+/// Takes a character, or a whole escape code of styled(). Returns its width.
 std::size_t take_width(std::string_view& text) noexcept {
+  if (text.starts_with("\x1b[")) {
+    text.remove_prefix(std::min(text.find('m'), text.size() - 1) + 1);
+    return 0;
+  }
   const int width = ::wcwidth(next_character(text));
   return width < 0 ? 1 : static_cast<std::size_t>(width);
+}
+
+/// Returns the length of \xHH or \\, in which inspect::escaped() shows a byte; otherwise 0.
+std::size_t escaped_byte(std::string_view text) noexcept {
+  if (text.starts_with("\\\\")) return 2;
+  constexpr std::size_t kLength = 4;
+  const auto is_digit = [&](std::size_t at) { return ::isxdigit(static_cast<unsigned char>(text[at])) != 0; };
+  return text.starts_with("\\x") && text.size() >= kLength && is_digit(2) && is_digit(3) ? kLength : 0;
+}
+
+/// Takes what a terminal shows as one: a character with what has no width after it, or an escaped byte. Returns its
+/// width.
+std::size_t take_shown(std::string_view& text) noexcept {
+  std::size_t width = escaped_byte(text);
+  if (width != 0)
+    text.remove_prefix(width);
+  else
+    width = take_width(text);
+  for (std::string_view rest = text; !rest.empty() && take_width(rest) == 0;) text = rest;
+  return width;
+}
+
+/// Takes as much of the text as fits, but something.
+std::string take_columns(std::string_view& text, std::size_t width) {
+  std::string_view rest = text;
+  std::size_t bytes = 0;
+  for (std::size_t used = 0; !rest.empty(); bytes = text.size() - rest.size())
+    if ((used += take_shown(rest)) > width && bytes != 0) break;
+  std::string taken(text.substr(0, bytes));
+  text.remove_prefix(bytes);
+  return taken;
 }
 
 std::string subject_of_messages;
@@ -79,7 +116,7 @@ Output output_for(Color color, bool header) {
   output.columns = terminal || header || color == Color::always;
   output.colours = color == Color::always ||
                    (color == Color::automatic && terminal && !dumb && (no_color == nullptr || *no_color == '\0'));
-  output.width = line_width(STDOUT_FILENO);
+  output.width = output.columns ? line_width(STDOUT_FILENO) : 0;
   return output;
 }
 
@@ -126,12 +163,51 @@ std::string elide(std::string_view text, std::size_t width) {
   if (left <= width) return std::string(text);
   if (width == 0) return {};
   std::string_view tail = text;
-  while (left > width / 2) left -= take_width(tail);
+  while (left > width / 2) left -= take_shown(tail);
   std::string_view rest = text;
   std::size_t head = 0;  // bytes
-  for (std::size_t used = take_width(rest); used <= (width - 1) / 2; used += take_width(rest))
+  for (std::size_t used = take_shown(rest); used <= (width - 1) / 2; used += take_shown(rest))
     head = text.size() - rest.size();
   return std::string(text.substr(0, head)) + kEllipsis + std::string(tail);
+}
+
+std::string quote_key(std::string_view key) {
+  std::string quoted = quote_whole(key);
+  if (::isatty(STDERR_FILENO) == 0) return quoted;
+  std::setlocale(LC_CTYPE, "");
+  const std::size_t width = line_width(STDERR_FILENO);
+  return width != 0 ? elide(quoted, width) : quoted;
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width, LongWords long_words) {
+  if (width == 0) return {std::string(text)};
+  std::vector<std::string> lines{""};
+  std::size_t used = 0;
+  while (!text.empty()) {
+    const std::size_t blanks = std::min(text.find_first_not_of(' '), text.size());
+    std::string_view word = text.substr(0, text.find(' ', blanks));
+    text.remove_prefix(word.size());
+    if (used != 0 && used + width_of(word) > width) {
+      word.remove_prefix(blanks);
+      if (word.empty()) break;
+      lines.emplace_back();
+      used = 0;
+    }
+    const std::string elided = long_words == LongWords::elided ? elide(word, width) : std::string(word);
+    std::string_view rest = elided;
+    for (lines.back() += take_columns(rest, width - used); !rest.empty(); lines.push_back(take_columns(rest, width)))
+      continue;
+    used = width_of(lines.back());
+  }
+  return lines;
+}
+
+std::string paragraph(std::string_view text, std::size_t width, const std::string& first, const std::string& next) {
+  const std::size_t room = width == 0 ? 0 : std::max(kLeastElided, width - std::min(width, width_of(first)));
+  std::string all;
+  for (const std::string& line : wrapped(text, room, LongWords::elided))
+    all += (all.empty() ? first : next) + line + "\n";
+  return all;
 }
 
 std::string line_of(const std::vector<Part>& parts, std::size_t width) {
@@ -157,7 +233,7 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// Elides columns. If that does not suffice, leaves out columns, but never the first.
+// Elides columns. If that does not suffice, leaves out all but the most important ones.
 std::vector<std::size_t> Table::widths(std::size_t most) const {
   std::vector<std::size_t> widths;
   std::vector<std::size_t> least;
@@ -171,17 +247,19 @@ std::vector<std::size_t> Table::widths(std::size_t most) const {
     needed += least.back() + kGap;
   }
   if (most == 0) return widths;
-  for (const bool only_first : {true, false}) {
-    for (std::size_t i = columns_.size(); --i > 0 && needed > most + kGap;) {
-      if (widths[i] == 0 || (only_first && !columns_[i].goes_first)) continue;
-      needed -= least[i] + kGap;
-      widths[i] = least[i] = 0;
-    }
+  std::vector<std::size_t> by_importance(columns_.size());
+  std::iota(by_importance.begin(), by_importance.end(), 0);
+  std::stable_sort(by_importance.begin(), by_importance.end(), [&](std::size_t one, std::size_t other) {
+    return columns_[one].importance > columns_[other].importance;
+  });
+  for (; by_importance.size() > 1 && needed > most + kGap; by_importance.pop_back()) {
+    const std::size_t i = by_importance.back();
+    needed -= least[i] + kGap;
+    widths[i] = least[i] = 0;
   }
-  const auto shown = std::count_if(widths.begin(), widths.end(), [](std::size_t width) { return width != 0; });
-  const std::size_t gaps = static_cast<std::size_t>(shown - 1) * kGap;
+  const std::size_t gaps = (by_importance.size() - 1) * kGap;
   shrink(widths, least, most - std::min(most, gaps));
-  if (shown == 1) widths.front() = std::min(widths.front(), most);
+  if (by_importance.size() == 1) widths[by_importance[0]] = std::min(widths[by_importance[0]], most);
   return widths;
 }
 
@@ -193,14 +271,16 @@ std::size_t Table::width() const {
 std::string Table::for_people(const Output& output) const {
   const std::vector<std::size_t> widths = this->widths(output.width);
   std::string lines;
+  std::size_t first = 0;
   std::size_t last = widths.size();
+  while (widths[first] == 0) ++first;
   while (widths[--last] == 0) continue;
   const auto add = [&](std::size_t i, const std::string& whole, Style style) {
     if (widths[i] == 0) return;
     const std::string text = elide(whole, widths[i]);
     const std::string blanks(widths[i] - width_of(text), ' ');
     const bool right = columns_[i].align == Align::right;
-    lines += std::string(i == 0 ? 0 : kGap, ' ') + (right ? blanks : "") + output.styled(text, style);
+    lines += std::string(i == first ? 0 : kGap, ' ') + (right ? blanks : "") + output.styled(text, style);
     lines += i == last ? "\n" : right ? "" : blanks;
   };
   for (std::size_t i = 0; i < widths.size(); ++i) add(i, columns_[i].title, Style::bold);

@@ -18,7 +18,7 @@ enum class Style { plain, bold, dim, red, yellow, green };
 struct Output {
   bool columns = false;  // for people
   bool colours = false;
-  std::size_t width = 0;  // of a line; 0: unlimited
+  std::size_t width = 0;  // of a line with columns; 0: unlimited
 
   std::string styled(std::string_view text, Style style) const;
 };
@@ -51,8 +51,8 @@ class Table {
   struct Column {
     const char* title;
     Align align = Align::left;
-    bool elides = false;      // its texts are elided if the table is too wide
-    bool goes_first = false;  // it is left out before others if that does not suffice
+    bool elides = false;  // its texts are elided if the table is too wide
+    int importance = 0;   // the least important columns are left out if that does not suffice, the last first
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
@@ -76,10 +76,20 @@ class Table {
 
 /// Takes one UTF-8 character from the text, which must be valid and not empty.
 wchar_t next_character(std::string_view& text) noexcept;
-/// Returns how many columns a printable text takes on a terminal.
+/// Returns how many columns a printable text takes on a terminal. Output::styled() adds none.
 std::size_t width_of(std::string_view text) noexcept;
-/// Returns the text in at most `width` columns. If it is too long, "…" replaces its middle.
+/// Returns the text in at most `width` columns. If it is too long, "…" replaces its middle. An escaped byte is not
+/// divided.
 std::string elide(std::string_view text, std::size_t width);
+/// Quotes a key for a message on standard error: in full, but on a terminal in at most a line.
+std::string quote_key(std::string_view key);
+
+enum class LongWords { elided, broken };
+/// Breaks the text at blanks into lines of at most `width` columns (0: unlimited). Longer words are elided or broken.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width, LongWords long_words);
+/// Returns wrapped lines with a newline after each. The first begins with `first`, the others with `next`.
+std::string paragraph(std::string_view text, std::size_t width, const std::string& first = "",
+                      const std::string& next = "");
 
 /// A part of a line.
 struct Part {

@@ -37,9 +37,9 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
   if (!processes) return processes.status().message;
   for (const inspect::Lock& lock : locks) {
     if (const holdfast_holder* const holder = inspect::living_holder(lock, *processes))
-      return fmt::format("{} holds {} in it", inspect::in_words(processes->of(holder->owner)), quote(lock.key));
+      return fmt::format("{} holds {} in it", inspect::in_words(processes->of(holder->owner)), quote_whole(lock.key));
     if (const std::string trouble = inspect::trouble_of_holders(lock); !trouble.empty())
-      return fmt::format("cannot tell whether {} is held ({})", quote(lock.key), trouble);
+      return fmt::format("cannot tell whether {} is held ({})", quote_whole(lock.key), trouble);
   }
   return {};
 }

@@ -154,9 +154,9 @@ const Subcommand kRm{
     "Remove dictionaries",
     "NAME...",
     "Remove dictionaries and the locks in them.",
-    R"(Because its locks would be lost, rm does not remove a dictionary that another process has open or
-holds a lock in, or if rm cannot tell. With --force, rm removes the dictionary, and those
-processes get an error. Opening this name afterwards creates a new dictionary.
+    R"(If another process has a dictionary open or holds a lock in it, or if rm cannot tell, rm keeps the
+dictionary, because its locks would be lost. With --force, rm removes it, and those processes get
+an error. Opening the name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
     run_rm};

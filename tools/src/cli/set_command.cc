@@ -1,6 +1,7 @@
 // `holdfast set`, `holdfast del`, `holdfast incr`: change values.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -69,13 +70,18 @@ class Creation {
     arguments.add_flag("--create", wanted_, "Create the dictionary if it is missing");
     arguments.add_value("--size", "SIZE", "With --create: the size of a new dictionary, as in 1m; default: 8m",
                         read_size, options_.size);
-    arguments.add_flag("--persist", persist_, "With --create: never replace the new dictionary");
+    arguments.add_flag("--persist", persist_,
+                       "With --create: never replace the dictionary, even if opened with another size");
   }
 
-  holdfast_dict* open(KeyCommand& command) {
+  /// Returns null if the dictionary is missing and the command would store nothing in it. A dictionary that could not
+  /// take the key with a value of `size` bytes is not created.
+  holdfast_dict* open(KeyCommand& command, const std::string& key, std::size_t size, bool stores) {
+    constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` is under a key of up to this size
     if (!wanted_) return command.open(KeyCommand::Does::change);
     options_.persist = persist_ ? HOLDFAST_PERSISTENT : HOLDFAST_KEPT;
-    return command.open_or_create(options_);
+    options_.largest = size + std::max(key.size(), kOrdinaryKey) - kOrdinaryKey;
+    return command.open_or_create(options_, stores);
   }
 
   /// Call it after the command line was read.
@@ -143,14 +149,15 @@ int run_set(Arguments& arguments) {
   creation.check();
   const std::string key = command.key();
   read_value_of(arguments, command, options);
-  holdfast_dict* const dict = creation.open(command);
+  holdfast_dict* const dict = creation.open(command, key, options.value.bytes.size(), !options.replace);
+  if (dict == nullptr) return say_no("there is no key {}", quote_key(key));
   if (!options.force && command.may_be_held(key)) return exit_status::kNo;
   int forcible = 0;
   const Stored& value = options.value;
   const int code = holdfast_store(dict, options.op(), key.data(), key.size(), value.type, value.bytes.data(),
                                   value.bytes.size(), value.number, options.exptime, options.flags, &forcible);
-  if (code == HOLDFAST_EXISTS) return say_no("key {} already exists", quote(key));
-  if (code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote(key));
+  if (code == HOLDFAST_EXISTS) return say_no("key {} already exists", quote_key(key));
+  if (code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote_key(key));
   if (code != HOLDFAST_OK) fail_by(code);
   if (forcible != 0) say("other values were evicted to make room");
   return exit_status::kYes;
@@ -168,7 +175,7 @@ int run_del(Arguments& arguments) {
     double seconds = 0;
     const bool is_there = holdfast_ttl(dict, key.data(), key.size(), &seconds) != HOLDFAST_NOT_FOUND;
     if (!force && !is_there) {
-      status = say_no("there is no key {}", quote(key));
+      status = say_no("there is no key {}", quote_key(key));
     } else if (!force && command.may_be_held(key)) {
       status = exit_status::kNo;
     } else if (const int code = holdfast_delete(dict, key.data(), key.size()); code != HOLDFAST_OK) {
@@ -194,12 +201,13 @@ int run_incr(Arguments& arguments) {
   if (const std::string wrong = has_by ? read_number(arguments.word(2), by) : ""; !wrong.empty())
     arguments.refuse(wrong);
   const std::string key = command.key();
-  holdfast_dict* const dict = creation.open(command);
+  holdfast_dict* const dict = creation.open(command, key, sizeof(double), initial.has_value());
+  if (dict == nullptr) return say_no("there is no key {}", quote_key(key));
   double sum = 0;
   const int code =
       holdfast_incr(dict, key.data(), key.size(), by, initial ? 1 : 0, initial.value_or(0), exptime, &sum, nullptr);
-  if (code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote(key));
-  if (code == HOLDFAST_NOT_A_NUMBER) fail("the value of {} is not a number", quote(key));
+  if (code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote_key(key));
+  if (code == HOLDFAST_NOT_A_NUMBER) fail("the value of {} is not a number", quote_key(key));
   if (code != HOLDFAST_OK) fail_by(code);
   if (!command.world().json()) {
     print(inspect::number_in_words(sum) + "\n");
@@ -239,7 +247,7 @@ const Subcommand kIncr{"incr",
                        "NAME KEY [BY]",
                        "Add BY (default: 1) to a number, and print the sum.",
                        R"(A dictionary that --create creates stays until "holdfast rm" or a reboot. Without --persist, a
-program that opens it with a different size replaces it if no other process is using it.
+program that opens it with another size replaces it while no process uses it.
 
 Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};

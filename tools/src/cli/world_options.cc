@@ -140,7 +140,7 @@ void WorldOptions::print_rest(const std::vector<Shown>& all) const {
   // Otherwise observe_if_used() has said so.
   if (!json_ && has_asked_each_ && !is_any_used(all)) say("{}", inspect::kUnusedYet);
   const std::string hidden = output().columns && !json_ ? this->hidden() : "";
-  if (!hidden.empty()) print(output().styled(hidden + "; " + kSeeHidden, Style::dim) + "\n");
+  if (!hidden.empty()) print(paragraph(output().styled(hidden + "; " + kSeeHidden, Style::dim), output().width));
 }
 
 std::string WorldOptions::enter(inspect::IfMissing if_missing) {

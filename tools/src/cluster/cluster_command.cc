@@ -176,9 +176,10 @@ const Subcommand kAcceptNewStore{
 could grant the same lock twice. If you replaced the store on purpose, accept the new store on
 each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
 
-The agent uses the new store after one lease time, when no machine holds a lock of the old one.
+The agent uses the new store after one lease time, when no machine holds a lock from the old store.
 
-Exit status: 0 success; 1 no endpoint names the new store, or most name the known one; 2 error.)",
+Exit status: 0 success; 1 no endpoint belongs to the new store, or most belong to the known
+store; 2 error.)",
     run_accept};
 
 }  // namespace holdfast::cli

@@ -41,6 +41,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& fi
   if (files) snapshot.files = std::move(*files);
   snapshot.openers = openers(snapshot.directory);
   if (!observed) {
+    if (!is_unused_yet(observed.status())) snapshot.trouble = observed.status().message;
     if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status(), must_exist));
     return snapshot;
   }
@@ -49,6 +50,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& fi
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));
+    snapshot.trouble = why.message;
     return snapshot;
   }
   snapshot.processes = std::move(*processes);

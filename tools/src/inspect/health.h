@@ -33,8 +33,9 @@ Finding finding_of(Severity severity, const std::string& subject, const std::str
 struct WorldSnapshot {
   std::string directory;
   std::vector<WorldFile> files;
-  Openers openers;       // of all visible processes of the machine
-  bool entered = false;  // the world could be read; if not, the rest is unknown
+  Openers openers;        // of all visible processes of the machine
+  bool entered = false;   // the world could be read; if not, the rest is unknown
+  std::string trouble{};  // why it could not be read, although programs have used it
   Processes processes;
   std::vector<Dictionary> dictionaries;
 };

@@ -128,7 +128,7 @@ class DictionaryCheck {
     // leaves its lock in this state.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
-                    held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
+                    held->waited_for != 0 ? fmt::format(", {} of them with waiters", held->waited_for) : ""),
         "the next process that asks for one gets it; \"holdfast prune\" frees them all");
   }
 
@@ -141,7 +141,7 @@ class DictionaryCheck {
           "make it larger, or give values an exptime");
     if (counts.repairs != 0)
       add(Severity::note,
-          fmt::format("was repaired {} since it was created: a process died in the middle of a change, or "
+          fmt::format("has been repaired {} since it was created: a process died in the middle of a change, or "
                       "memory was overwritten",
                       counted(counts.repairs, "time", "times")),
           "");

@@ -89,7 +89,7 @@ constexpr const char* kStartAgain = "end these processes, or restart them togeth
 /// Checks the file's world. `world` is the id in the process table; empty if the table is missing.
 void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
-  const std::string sentence = "belongs to a process table that was removed or replaced";
+  const std::string sentence = "belongs to an earlier file \"processes\", which was removed or replaced";
   if (is_used_by_another_world(snapshot.directory, file, world))
     findings.push_back({Severity::error, file.name,
                         sentence + ", and new programs cannot open it; " + users(snapshot, file), kStartAgain});
@@ -102,8 +102,7 @@ void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std
 /// Reports a missing table under its file name, because other findings about that file are then dropped.
 void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
-    findings.push_back({Severity::error, kProcessTable,
-                        "was deleted or moved while programs used it, and they still do",
+    findings.push_back({Severity::error, kProcessTable, "was deleted or moved, but programs still use it",
                         "end the processes that have dictionaries open, or restart them together"});
 }
 

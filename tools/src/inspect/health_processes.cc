@@ -51,8 +51,8 @@ void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
   if (counts.words_mended != 0)
     findings.push_back(
         {Severity::warning, "",
-         fmt::format("{} overwritten, and repaired",
-                     counted(counts.words_mended, "word of the process table was", "words of the process table were")),
+         fmt::format("{} overwritten, and repaired", counted(counts.words_mended, "word of the file \"processes\" was",
+                                                             "words of the file \"processes\" were")),
          "a program writes to memory that it does not own: run it under a memory checker"});
 }
 

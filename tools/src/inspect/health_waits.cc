@@ -66,11 +66,12 @@ bool is_stuck(const Lock& lock, const WaitsNow& waits, const Limits& limits, Pro
 }
 
 std::string hold_in_words(const Lock& lock, Processes& processes) {
-  if (!lock.trouble.empty()) return fmt::format("it is unknown which process holds {}", quote(lock.key));
+  if (!lock.trouble.empty()) return fmt::format("it is unknown which process holds {}", quote_whole(lock.key));
   const holdfast_holder* const holder = living_holder(lock, processes);
-  if (holder == nullptr) return fmt::format("no process on this machine holds {}", quote(lock.key));
+  if (holder == nullptr) return fmt::format("no process on this machine holds {}", quote_whole(lock.key));
   const Process& process = processes.of(holder->owner);
-  std::string text = fmt::format("{} has been held by {}{}", quote(lock.key), in_words(process), comma_after(process));
+  std::string text =
+      fmt::format("{} has been held by {}{}", quote_whole(lock.key), in_words(process), comma_after(process));
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + duration_in_words(holder->held);
   return holder->why[0] != '\0' ? text + fmt::format(" (why: {})", static_cast<const char*>(holder->why)) : text;

@@ -140,6 +140,10 @@ Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors)
   return json;
 }
 
+Json to_json(const DirectoryLook& look) {
+  return {{"directory", look.path}, {"user", look.user}, {"trouble", or_null(without_controls(look.trouble))}};
+}
+
 Json to_json(const Finding& finding) {
   Json json;
   json["severity"] = severity_in_words(finding.severity);

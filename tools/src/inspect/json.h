@@ -11,6 +11,7 @@
 #include "inspect/health.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
+#include "inspect/user_directories.h"
 
 namespace holdfast::inspect {
 
@@ -31,6 +32,7 @@ Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
 /// `ancestors` are the waiters' ancestors.
 Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
+Json to_json(const DirectoryLook& look);
 Json to_json(const Finding& finding);
 Json to_json(const WorldSnapshot& snapshot, const Findings& findings);
 

@@ -50,8 +50,9 @@ class RingSearch {
     };
     const auto first = std::find_if(holders.begin(), holders.end(), blocks);
     if (first == holders.end()) return 0;
-    // Any holder may return the permits that a waiter for a semaphore wants.
-    const bool any_helps = first->kind == HOLDFAST_HELD_SEMAPHORE;
+    // Any holder may return the permits that a waiter for a semaphore wants. A waiter for all permits needs all
+    // holders.
+    const bool any_helps = first->kind == HOLDFAST_HELD_SEMAPHORE && link.waiter->want != HOLDFAST_ALL_PERMITS;
     const bool all_block =
         holders.size() == link.lock->holder_count && std::all_of(holders.begin(), holders.end(), blocks);
     return any_helps && !all_block ? 0 : first->owner;

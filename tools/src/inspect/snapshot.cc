@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "inspect/dictionaries.h"
+#include "inspect/text.h"
 #include "inspect/world.h"
 
 namespace holdfast::inspect {
@@ -64,6 +65,18 @@ void note_users(Snapshot& snapshot, Processes& processes) {
 }
 
 }  // namespace
+
+std::vector<std::string> Snapshot::troubles() const {
+  std::vector<std::string> troubles;
+  for (const DirectoryLook& one : directories)
+    if (!one.trouble.empty()) troubles.push_back(escaped(one.user) + ": " + without_controls(one.trouble));
+  return troubles;
+}
+
+bool Snapshot::is_in_trouble() const {
+  return !troubles().empty() || std::any_of(dictionaries.begin(), dictionaries.end(),
+                                            [](const DictionaryLook& look) { return !look.trouble.empty(); });
+}
 
 const Process& Snapshot::user(const Lock& lock, std::uint64_t token) const {
   static const Process unknown;

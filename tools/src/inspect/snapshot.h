@@ -12,6 +12,7 @@
 #include "holdfast.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
+#include "inspect/user_directories.h"
 
 namespace holdfast::inspect {
 
@@ -31,19 +32,22 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
-  std::string hidden{};                 // says that there are directories that only root sees; empty if there are none
-  bool is_used = true;                  // false: no program has used it yet
-  std::size_t directories = 0;          // if those of all users are shown together
-  std::vector<std::string> troubles{};  // why some of them could not be read
-  std::size_t processes = 0;            // living ones
-  std::uint64_t room_free = 0;          // of the file system, in bytes
-  std::uint64_t room_whole = 0;         // 0: unknown
+  std::string hidden{};  // says that there are directories that only root sees; empty if there are none
+  bool is_used = true;   // false: no program has used it yet
+  std::vector<DirectoryLook> directories{};  // if those of all users are shown together
+  std::size_t processes = 0;                 // living ones
+  std::uint64_t room_free = 0;               // of the file system, in bytes
+  std::uint64_t room_whole = 0;              // 0: unknown
   std::vector<DictionaryLook> dictionaries;
   std::vector<Lock> locks;                                         // at most kMostLocks of each directory
   std::map<std::pair<std::string, std::uint64_t>, Process> users;  // holders and waiters, by user and token
 
   static constexpr std::size_t kMostLocks = 10000;
 
+  /// Returns which directories could not be read, and why: "www-data: runtime directory ... has mode 0777".
+  std::vector<std::string> troubles() const;
+  /// Returns whether a directory or a dictionary could not be read.
+  bool is_in_trouble() const;
   /// Returns the process with that token, which holds the lock or waits for it.
   const Process& user(const Lock& lock, std::uint64_t token) const;
 };

@@ -120,8 +120,8 @@ bool add(std::string_view bytes, const std::string& user, Snapshot& all) {
   if (!unpacker.is_sound || !unpacker.rest.empty()) return false;
   all.is_used = all.is_used || one.is_used;
   all.processes += one.processes;
-  all.room_free = one.room_free;
-  all.room_whole = one.room_whole;
+  if (one.room_whole != 0) all.room_free = one.room_free;
+  if (one.room_whole != 0) all.room_whole = one.room_whole;
   for (DictionaryLook& look : one.dictionaries) {
     look.user = user;
     all.dictionaries.push_back(std::move(look));
@@ -140,8 +140,9 @@ Snapshot Snapshots::take(const std::vector<std::string>& names) {
   std::vector<UserDirectory> directories = find_user_directories().found;
   Snapshot all;
   all.directory = directory_to_be();
-  all.directories = directories.size();
   all.is_used = false;
+  std::map<std::string, std::string> troubles;  // by path
+  for (const UserDirectory& one : directories) all.directories.push_back({one.path, name_of_user(one.user), ""});
   std::erase_if(directories, [&](const UserDirectory& one) { return given_up_.contains(one.path); });
   const std::vector<Answer> answers =
       ask_each(directories, kSecondsForSnapshot, [&](const UserDirectory& directory) -> std::string {
@@ -152,12 +153,14 @@ Snapshot Snapshots::take(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto& [path, user] = directories[i];
     const std::string_view text = answers[i].text;
-    if (text.starts_with(kRefusal)) all.troubles.emplace_back(text.substr(1));
+    if (text.starts_with(kRefusal)) troubles[path] = text.substr(1);
     if (text.starts_with(kRefusal)) continue;
     if (text.starts_with(kSnapshot) && add(text.substr(1), name_of_user(user), all)) continue;
     given_up_[path] = fmt::format("cannot read {}: {}", path, answers[i].trouble);
   }
-  for (const auto& [path, why] : given_up_) all.troubles.push_back(why);
+  troubles.insert(given_up_.begin(), given_up_.end());
+  for (DirectoryLook& one : all.directories)
+    if (const auto found = troubles.find(one.path); found != troubles.end()) one.trouble = found->second;
   return all;
 }
 

@@ -18,6 +18,13 @@ struct UserDirectory {
   uid_t user = 0;
 };
 
+/// The data that commands show about such a directory.
+struct DirectoryLook {
+  std::string path;
+  std::string user;
+  std::string trouble;  // why it could not be read; empty if it could
+};
+
 struct UserDirectories {
   std::vector<UserDirectory> found;  // sorted by user, so that system users come first; at most kMost
   std::size_t left_out = 0;          // because there are more

@@ -19,9 +19,8 @@ namespace {
 /// Explains why there is no process table.
 Status no_world(const std::string& why) {
   if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + "; " + kOtherWays};
-  return {Code::system, directory_to_be() +
-                            "/processes was deleted or moved while programs used it, and they still do; see "
-                            "\"holdfast doctor\""};
+  return {Code::system,
+          directory_to_be() + "/processes was deleted or moved, but programs still use it; see \"holdfast doctor\""};
 }
 
 Status failure(int code) { return {static_cast<Code>(code), sentence(code)}; }

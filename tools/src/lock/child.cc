@@ -4,12 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <functional>
 #include <optional>
-#include <thread>
 
 #include "inspect/proc.h"
+#include "lock/job.h"
 #include "lock/lock_hold.h"
 #include "lock/lock_taker.h"
 
@@ -23,10 +22,6 @@ constexpr int kLookAtParentMs = 50;
 bool is_parent_stopped() {
   const auto stat = inspect::read_stat(static_cast<std::uint32_t>(::getppid()));
   return stat && stat->is_stopped();
-}
-
-void await_parent() {
-  while (is_parent_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookAtParentMs));
 }
 
 /// The parent acknowledges each hold that it receives, once the guard runs that will end the hold even if the parent
@@ -47,12 +42,8 @@ std::optional<int> take_guarded(LockTaker& taker, int channel) {
   for (;;) {
     if (const auto status = taker.take()) return status;
     if (!taker.is_visible()) return std::nullopt;  // the kernel ends its flock(2)
-    if (is_parent_stopped()) {
-      taker.give_back();
-      await_parent();
-      continue;
-    }
     send_hold(channel, taker.grant(), taker.hold());
+    begin_job();  // while the parent starts the guard
     Answer answer = await_answer(channel, kLookAtParentMs);
     if (answer == Answer::guarded) return std::nullopt;
     if (answer == Answer::stopped) {

@@ -16,8 +16,8 @@
 #include <optional>
 #include <sstream>
 
-#include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -121,10 +121,10 @@ int take_flock(int fd, bool shared, double deadline, const std::function<void()>
 
 int refuse_flock(const LockOptions& options, int error) {
   if (error == EWOULDBLOCK) {
-    if (!options.quiet) say("{} is locked by {}, with flock(2)", quote(options.key), flock_holder(options.file));
+    if (!options.quiet) say("{} is locked by {}, with flock(2)", quote_key(options.key), flock_holder(options.file));
     return options.conflict;
   }
-  say("cannot lock {}: {}", quote(options.key), std::strerror(error));
+  say("cannot lock {}: {}", quote_key(options.key), std::strerror(error));
   return error == ENOLCK || error == ENOMEM ? lock_status::kSystem : lock_status::kData;
 }
 

@@ -154,7 +154,7 @@ const Subcommand kFlock{
     R"(The options and exit statuses are those of flock(1). The lock is an ordinary flock(2) lock on the
 file, so flock(1) and holdfast flock exclude each other. The lock is also visible: "holdfast locks"
 shows it in the dictionary "files" with its holder and waiters, and the command gets its fencing
-number in $HOLDFAST_TOKEN.
+token in $HOLDFAST_TOKEN.
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise
    1  the lock is held, or the wait timed out (see -E)

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -20,6 +21,9 @@
 namespace holdfast::cli {
 
 namespace {
+
+/// The kernel adds this to the name of a file that was deleted.
+constexpr std::string_view kDeleted = " (deleted)";
 
 // The first thread may have ended while others run.
 bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'X' && (stat.state != 'Z' || stat.threads > 1); }
@@ -32,9 +36,19 @@ std::vector<std::uint32_t> visible_pids() {
   return self == std::to_string(::getpid()) ? inspect::all_pids() : std::vector<std::uint32_t>();
 }
 
+/// Returns the folder in /proc of a thread of the process that has not ended.
+std::string folder_of(std::uint32_t pid, const inspect::ProcStat& stat) {
+  const std::string folder = fmt::format("/proc/{}", pid);
+  if (stat.state != 'Z') return folder;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator(folder + "/task", error))
+    if (thread.path().filename() != std::to_string(pid)) return thread.path();
+  return folder;
+}
+
 /// Returns the value of the variable in the environment that the process got from exec.
-std::optional<std::string> initial_value(pid_t pid, std::string_view name) {
-  const auto environment = inspect::read_whole(fmt::format("/proc/{}/environ", pid));
+std::optional<std::string> initial_value(const std::string& folder, std::string_view name) {
+  const auto environment = inspect::read_whole(folder + "/environ");
   if (!environment) return std::nullopt;
   std::string_view rest = *environment;
   while (!rest.empty()) {
@@ -47,9 +61,9 @@ std::optional<std::string> initial_value(pid_t pid, std::string_view name) {
 }
 
 /// Returns the marks of the jobs that the process belongs to.
-std::vector<std::string> marks_of(pid_t pid) {
+std::vector<std::string> marks_of(const std::string& folder) {
   std::vector<std::string> marks;
-  std::istringstream all(initial_value(pid, kJobVariable).value_or(""));
+  std::istringstream all(initial_value(folder, kJobVariable).value_or(""));
   for (std::string mark; std::getline(all, mark, ':');) marks.push_back(mark);
   return marks;
 }
@@ -61,20 +75,35 @@ std::string make_job_mark(pid_t command) {
   return fmt::format("{}.{}.{}", command, stat ? stat->start : 0, stat ? stat->group : 0);
 }
 
+std::string name_of_file(int descriptor) {
+  std::error_code error;
+  std::string name = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error);
+  if (name.ends_with(kDeleted)) name.resize(name.size() - kDeleted.size());
+  return name;
+}
+
 std::optional<FoundJob> find_job(pid_t command) {
   const std::string prefix = fmt::format("{}.", command);
   const auto look_at = [&](std::uint32_t pid) -> std::optional<FoundJob> {
     const auto stat = inspect::read_stat(pid);
     if (!stat || !is_alive(*stat)) return std::nullopt;
-    for (std::string& mark : marks_of(static_cast<pid_t>(pid))) {
+    for (std::string& mark : marks_of(folder_of(pid, *stat))) {
       const auto group = inspect::whole_number_of(std::string_view(mark).substr(mark.rfind('.') + 1));
-      if (mark.starts_with(prefix) && group) return FoundJob{std::move(mark), command, static_cast<pid_t>(*group)};
+      if (mark.starts_with(prefix) && group) return FoundJob{std::move(mark), command, static_cast<pid_t>(*group), {}};
     }
     return std::nullopt;
   };
   for (const std::uint32_t pid : visible_pids())
     if (auto job = look_at(pid)) return job;
   return std::nullopt;
+}
+
+void begin_job() {
+  static bool has_begun = false;
+  if (std::exchange(has_begun, true)) return;
+  const char* const outer = std::getenv(kJobVariable);
+  const std::string mark = make_job_mark(::getpid());
+  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
 }
 
 void adopt_orphans() noexcept { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -111,14 +140,28 @@ std::string newest_process() {
   return load.substr(load.rfind(' ') + 1);
 }
 
+// Reads only the names of the files, because a file system may hang.
+bool has_open(const std::string& folder, const std::string& file) {
+  std::error_code error;
+  for (const auto& descriptor : std::filesystem::directory_iterator(folder + "/fd", error)) {
+    const std::string name = std::filesystem::read_symlink(descriptor, error);
+    if (!file.empty() && (name == file || name == fmt::format("{}{}", file, kDeleted))) return true;
+  }
+  return false;
+}
+
+bool has_inherited(const std::string& folder, const FoundJob& job) {
+  const std::vector<std::string> marks = marks_of(folder);
+  return std::find(marks.begin(), marks.end(), job.mark) != marks.end() || has_open(folder, job.file);
+}
+
 std::vector<pid_t> search_marks(const FoundJob& job) {
   std::vector<pid_t> members;
   for (const std::uint32_t number : visible_pids()) {
     const auto stat = inspect::read_stat(number);
     const auto pid = static_cast<pid_t>(number);
     if (!stat || !is_alive(*stat) || (stat->group != job.group && stat->group != job.command)) continue;
-    const std::vector<std::string> marks = marks_of(pid);
-    if (std::find(marks.begin(), marks.end(), job.mark) != marks.end()) members.push_back(pid);
+    if (pid != job.wrapper && has_inherited(folder_of(number, *stat), job)) members.push_back(pid);
   }
   return members;
 }
@@ -148,8 +191,11 @@ std::vector<pid_t> children_of_this() {
   // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
   // when this process waits for the child. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
-    std::istringstream words(*list);
-    for (pid_t child = 0; words >> child;) children.push_back(child);
+    for (std::string_view rest = *list; !rest.empty();) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      if (const auto child = inspect::whole_number_of(word)) children.push_back(static_cast<pid_t>(*child));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    }
     return children;
   }
   const auto self = static_cast<std::uint32_t>(::getpid());

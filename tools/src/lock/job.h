@@ -3,8 +3,9 @@
 //
 // Two ways find the members. The wrapper is the subreaper of the command: a process whose parent has ended becomes a
 // child of the wrapper, so all members descend from it. Other processes, and the guard when the wrapper has been
-// killed, search for the mark that members inherit in their environment; a member that cleared its environment is
-// missed.
+// killed, search for what members inherit: the mark in their environment, and a descriptor of the lock. A member that
+// has neither is missed. Processes that the wrapper's process started earlier leave orphans to the wrapper, too. So if
+// there were any, the wrapper also searches for what members inherit.
 //
 // Why not a process group for the job alone: a terminal's keys, `kill %1` and `timeout -k` reach the group of
 // `holdfast lock`. They must reach the command as they do below flock(1).
@@ -30,11 +31,19 @@ struct FoundJob {
   std::string mark;
   pid_t command;
   pid_t group;
+  std::string file;   // a file that members have open, as /proc names it; empty: unknown
+  pid_t wrapper = 0;  // no member, but in the group, and with the file; 0: unknown
 };
+
+/// Returns the name of the descriptor's file in /proc, even if the file has been deleted. Empty on failure.
+std::string name_of_file(int descriptor);
 
 /// Finds the job whose command is or was that process. Returns nothing if there is none yet, or if the environment of
 /// its processes may not be read.
 std::optional<FoundJob> find_job(pid_t command);
+
+/// Adds the mark of the job whose command this process becomes to its environment, at the first call.
+void begin_job();
 
 /// Makes this process the subreaper of its descendants.
 void adopt_orphans() noexcept;
@@ -46,7 +55,7 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
 /// Returns the command of the innermost job that this process belongs to; 0: none.
 pid_t command_of_this_job();
 
-/// Returns the living members that have the mark.
+/// Returns the living members that have inherited the mark or the file.
 std::vector<pid_t> marked_members(const FoundJob& job);
 
 /// Returns the children of this process.

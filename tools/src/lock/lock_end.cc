@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/name.h"
+#include "cli/output.h"
 
 namespace holdfast::cli {
 
@@ -24,6 +25,7 @@ constexpr double kShareOfSession = 1.0 / 3;
 
 LockEnd::LockEnd(const LockOptions& options, const Grant& grant, holdfast_dict* dict)
     : options_(options),
+      lease_(grant.lease),
       dict_(grant.in_cluster ? dict : nullptr),
       end_(options.exptime > 0 ? grant.time + options.exptime : std::numeric_limits<double>::infinity()) {
   holdfast_cluster state{};
@@ -40,8 +42,8 @@ double LockEnd::next(double now) const {
 std::optional<LockEnd::Ending> LockEnd::due(double now) {
   const double grace = options_.grace();
   if (now >= end_)
-    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote(options_.key), options_.exptime), grace,
-                  end_ + grace};
+    return Ending{fmt::format("the exptime of {} ({:g} s) has passed", quote_key(options_.key), options_.exptime),
+                  grace, end_ + grace};
   return dict_ != nullptr ? end_of_session(now) : std::nullopt;
 }
 
@@ -50,16 +52,28 @@ std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
   const int code = holdfast_cluster_state(dict_, &state);
   if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return std::nullopt;  // the dictionary was removed
   longest_ = std::max(longest_, state.seconds);
-  const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_);
+  const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_) || is_taken_away();
   const double grace = std::min(options_.grace(), kShareOfSession * longest_);
   if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
-  if (lost) return Ending{fmt::format("{} was lost", quote(options_.key)), options_.grace(), now + options_.grace()};
+  if (lost)
+    return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace()};
   const double left = std::max(state.seconds - kKillSeconds, 0.0);
   return Ending{
       fmt::format("{} is about to be lost: this machine's session with the store of cluster {} was not renewed{}",
-                  quote(options_.key), quote(static_cast<const char*>(state.name)),
+                  quote_key(options_.key), quote(static_cast<const char*>(state.name)),
                   code == HOLDFAST_OK ? "" : fmt::format(" ({})", holdfast_error())),
       static_cast<double>(static_cast<std::int64_t>(left * 10)) / 10, now + left};
+}
+
+bool LockEnd::is_taken_away() const {
+  holdfast_holder holder{};
+  std::uint32_t holders = 0;
+  std::uint32_t waiters = 0;
+  const std::string& key = options_.key;
+  const int code =
+      holdfast_look(dict_, key.data(), key.size(), &holder, 1, &holders, nullptr, sizeof(holdfast_waiter), 0, &waiters);
+  const bool is_ours = holders > 0 && holder.owner == lease_.owner && holder.sequence == lease_.sequence;
+  return (code == HOLDFAST_OK && !is_ours) || code == HOLDFAST_NOT_FOUND;
 }
 
 }  // namespace holdfast::cli

@@ -1,5 +1,5 @@
 // Says when a job must end because its lock ends: at its exptime, or when this machine's session in the cluster is not
-// renewed. The wrapper asks, and the guard for a wrapper that is gone or stopped.
+// renewed, or the cluster takes the lock away. The wrapper asks, and the guard for a wrapper that is gone or stopped.
 //
 // When a session ends, another machine may get the lock at once. So the job gets its time of grace before: a job that
 // is told to end has ended, or was killed, while its machine still has the lock.
@@ -35,8 +35,11 @@ class LockEnd {
 
  private:
   std::optional<Ending> end_of_session(double now);
+  /// Returns whether the grant was ended, as by `holdfast cluster break`. Reads shared memory only.
+  bool is_taken_away() const;
 
   const LockOptions& options_;
+  holdfast_lease lease_;
   holdfast_dict* dict_;
   double end_;  // holdfast_now()
   std::uint32_t epoch_ = 0;

@@ -15,9 +15,7 @@
 #include <memory>
 #include <optional>
 
-#include "cli/descriptor.h"
 #include "inspect/proc.h"
-#include "lock/job.h"
 #include "lock/lock_hold.h"
 #include "run/title.h"
 
@@ -100,7 +98,9 @@ class EndOfJob {
 /// keep waiters waiting, or has had enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const pid_t pid = ::getppid();
-  int idle = 0;  // milliseconds since a member was last seen
+  pollfd ended{parent, POLLIN, 0};
+  ::poll(&ended, 1, kLookAtParentEveryMs);  // it usually ends the hold, and with it this process, at once
+  int idle = 0;                             // milliseconds since a member was last seen
   while (idle < kParentMs) {
     const bool alone = is_gone_or_stopped(parent, pid);
     const bool is_time = alone || idle + kLookAtParentEveryMs >= kParentMs;
@@ -114,7 +114,7 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
 
 /// Only KILL and STOP can reach the guard, and terminals cannot: whatever ends the command and its parent must not end
 /// the guard first.
-[[noreturn]] void guard(int child, int parent, const Guarded& guarded, Hold& hold, std::atomic<bool>& acts) {
+[[noreturn]] void guard(int child, int parent, Guarded guarded, Hold& hold, std::atomic<bool>& acts) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -124,6 +124,7 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const auto [life, keeper, use] = hold.descriptors();
   close_all_but({child, parent, life, keeper, use});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
+  guarded.job.file = name_of_file(life);
   EndOfJob end(child, parent, guarded);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, end.step()) <= 0) continue;
@@ -135,26 +136,24 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
 
 }  // namespace
 
-bool LockGuard::start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end) {
-  end();
-  pid_ = 0;
+void LockGuard::prepare(pid_t child, pid_t group) {
 #ifdef SYS_pidfd_open
-  const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (end.get() < 0 || self.get() < 0 || !share_memory()) return false;
-  const Guarded guarded{key, {make_job_mark(child), child, group}, lock_end};
-  pid_ = ::fork();
-  if (pid_ == 0) guard(end.get(), self.get(), guarded, hold, *acts_);
+  child_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  parent_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 #endif
-  return pid_ > 0;
+  job_ = {make_job_mark(child), child, group, {}, ::getpid()};
+  void* const memory = ::mmap(nullptr, sizeof *acts_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) acts_ = std::construct_at(static_cast<std::atomic<bool>*>(memory), false);
 }
 
-bool LockGuard::share_memory() {
-  if (acts_ != nullptr) return true;
-  void* const memory = ::mmap(nullptr, sizeof *acts_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  acts_ = std::construct_at(static_cast<std::atomic<bool>*>(memory), false);
-  return true;
+bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_end) {
+  end();
+  pid_ = 0;
+  if (child_.get() < 0 || parent_.get() < 0 || acts_ == nullptr) return false;
+  const Guarded guarded{key, job_, lock_end};
+  pid_ = ::fork();
+  if (pid_ == 0) guard(child_.get(), parent_.get(), guarded, hold, *acts_);
+  return pid_ > 0;
 }
 
 void LockGuard::end() const {

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <string>
 
+#include "cli/descriptor.h"
+#include "lock/job.h"
 #include "lock/lock_end.h"
 #include "lock/lock_hold.h"
 
@@ -18,13 +20,16 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Guards a child that has this hold and its job in the process group `group`, instead of the guard's previous hold.
-  /// Returns false on failure: then only the caller and the job can end the hold. REQUIRES: the child is not reaped
-  /// yet.
-  bool start(pid_t child, pid_t group, Hold& hold, const std::string& key, const LockEnd& lock_end);
+  /// Prepares to guard a new child whose job is in the process group `group`, while the child waits for its lock.
+  void prepare(pid_t child, pid_t group);
+  /// Guards the child, which has this hold, instead of the guard's previous hold. Returns false on failure: then only
+  /// the caller and the job can end the hold.
+  bool start(Hold& hold, const std::string& key, const LockEnd& lock_end);
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
+  /// Returns the child's job.
+  const FoundJob& job() const noexcept { return job_; }
   /// Returns the guard's pid; 0: none.
   pid_t pid() const noexcept { return pid_; }
   /// Called by a parent that has reaped that child. Returns whether it was the guard.
@@ -37,8 +42,9 @@ class LockGuard {
   void end() const;
 
  private:
-  bool share_memory();
-
+  FoundJob job_;
+  Descriptor child_;   // pidfd
+  Descriptor parent_;  // pidfd of this process
   pid_t pid_ = 0;
   std::atomic<bool>* acts_ = nullptr;  // in memory shared by both processes
 };

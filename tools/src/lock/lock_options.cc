@@ -86,11 +86,11 @@ class LockParser {
                         "End the job that holds the lock (TERM, and KILL after --kill-after, by default\n"
                         "10 seconds), and take its place");
     arguments_.add_flag("--upgrade", options_.upgrade,
-                        "Make exclusive the shared lock of the job that runs this command, or with --fd\n"
-                        "that of the descriptor; takes no COMMAND");
+                        "Make a shared lock exclusive: the lock of descriptor N with --fd N, else the lock\n"
+                        "of the job that runs this command; takes no COMMAND");
     arguments_.add_flag("-u,--unlock", unlock_, "Not supported; use holdfast unlock");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
-    arguments_.add_flag("--verbose", options_.verbose, "Print the command, and how long it waited for the lock");
+    arguments_.add_flag("--verbose", options_.verbose, "Print the command, and how long the wait for the lock took");
     arguments_.add_flag("--agent", options_.agent,
                         "Run the cluster's agent while the command runs, unless one is running already");
   }
@@ -153,10 +153,13 @@ class LockParser {
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY.
+  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY, and where
+  /// "lock KEY PROGRAM -- ..." cannot mean that, because no program follows.
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
-    if (!is_first || !by_shell_ || !is_program(names_[1])) return {};
+    const bool is_command =
+        by_shell_ || (has_command_ && !options_.command.empty() && !is_program(options_.command[0]));
+    if (!is_first || !is_command || !is_program(names_[1])) return {};
     return fmt::format("{} may be the key or the command; write {} -- {} ... to run it, or -- {} {} -- COMMAND",
                        quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
   }
@@ -208,8 +211,7 @@ class LockParser {
       if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
     }
     if (unlock_)
-      return "there is nothing to unlock: the lock ends with the command; \"holdfast unlock\" releases that "
-             "of a descriptor";
+      return "there is nothing to unlock: the lock ends with the command; use \"holdfast unlock\" for a descriptor";
     if (options_.shared && exclusive_) return "-s and -x cannot be combined";
     if (options_.permits != 0 && options_.shared) return "--permits and -s cannot be combined";
     if (options_.permits != 0 && exclusive_) return "--permits and -x cannot be combined";
@@ -230,7 +232,7 @@ class LockParser {
         return "--upgrade can be combined only with --fd, -x, -n, -w, -E, -q, --verbose, --dir and --user";
     }
     if (options_.fd >= 0 && (options_.no_fork || options_.close || options_.kill_after || options_.replace))
-      return "--fd cannot be combined with --no-fork, --close, --kill-after and --replace: there is no job";
+      return "--fd cannot be combined with --no-fork, --close, --kill-after or --replace: there is no job";
     if (options_.replace && (nonblock_ || options_.no_fork))
       return nonblock_ ? "--replace and -n cannot be combined: jobs take time to end"
                        : "--replace and --no-fork cannot be combined: nothing would end the other job";

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/name.h"
+#include "cli/output.h"
 #include "cluster/question.h"
 #include "inspect/processes.h"
 #include "inspect/text.h"
@@ -45,12 +46,7 @@ double seconds_since(const std::string& wall_ms) {
 
 }  // namespace
 
-// The end of a long key, such as a path, says more than its beginning.
-Part key_part(const LockOptions& options) {
-  constexpr std::size_t kEscaped = 4;  // bytes of \xHH
-  constexpr std::size_t kMost = 82;
-  return {elide(quote(options.key, kEscaped * options.key.size()), kMost), kLeastKey};
-}
+Part key_part(const LockOptions& options) { return {quote_key(options.key), kLeastKey}; }
 
 std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const holdfast_lease* own) {
   const Part key = key_part(options);
@@ -74,7 +70,7 @@ std::vector<Part> refusal(holdfast_dict* dict, const LockOptions& options, const
 }
 
 std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) {
-  const std::string key = quote(options.key);
+  const std::string key = quote_key(options.key);
   Answer holder = answer;
   if (holder["code"] == "no") return key + " was held by another machine until just now";
   if (holder["code"] != "yes") return key + " is held by another machine";

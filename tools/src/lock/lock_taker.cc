@@ -22,6 +22,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
 #include "lock/file_lock.h"
@@ -129,7 +130,6 @@ std::optional<int> LockTaker::take_visible() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  begin_with_a_kind();
   if (const auto status = wait_for_lock(wait)) return status;
   if (!is_visible()) return std::nullopt;  // the file's lock is held without
   if (!options_.why.empty()) explain(options_.why);
@@ -163,9 +163,10 @@ std::optional<int> LockTaker::take_file() {
   return std::nullopt;
 }
 
-// flock(1) prints this to standard output.
+// flock(1) prints this to standard output. Nobody must be able to keep the lock by not reading it.
 void LockTaker::report(const std::string& what) const {
-  if (!options_.verbose) return;
+  const int output = options_.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
+  if (!options_.verbose || !accepts_messages(output, 0)) return;
   if (!options_.is_flock()) return say("{}", what);
   fmt::print("flock: {}\n", what);
   std::fflush(stdout);
@@ -242,11 +243,9 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     waited = true;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
-      begin_with_a_kind();
       continue;  // in the dictionary that replaced it
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
-    if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     if (on_wait_) std::exchange(on_wait_, nullptr)();
     const double now = holdfast_now();
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
@@ -264,7 +263,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     }
     if (is_cluster_missing(now - start_)) {
       notice.clear();
-      say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+      say("still waiting for {}: {}", quote_key(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
     }
     if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     std::uint32_t woken = 0;
@@ -272,14 +271,6 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     const double sleep = std::min({wait.sleep, next, std::max(notice.due_in(now - start_), 0.0)});
     holdfast_parker_sleep(wait.parker, sleep, &woken, 1);
   }
-}
-
-void LockTaker::begin_with_a_kind() {
-  misfits_ = 0;
-  kind_ = options_.permits != 0         ? Kind::permit
-          : options_.shared             ? Kind::reader
-          : tries_here() && is_shared() ? Kind::writer
-                                        : Kind::lock;
 }
 
 double LockTaker::exptime() const noexcept {
@@ -297,7 +288,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
     wait.sleep = kTrySleepSeconds;
     return try_once();
   }
-  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
+  if (!wants_permits()) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
   const auto [kind, want, total] = wanted_permits();
   return holdfast_permits_wait(dict_, key, size, kind, want, total, exptime(), &wait, &lease_);
 }
@@ -306,48 +297,15 @@ int LockTaker::attempt(holdfast_wait& wait) {
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
+  if (!wants_permits()) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
   const auto [kind, want, total] = wanted_permits();
   return holdfast_permits_try(dict_, key, size, kind, want, total, exptime(), 0, 0, &lease_);
 }
 
 LockTaker::Permits LockTaker::wanted_permits() const {
   constexpr auto kAll = static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
-  if (kind_ == Kind::permit) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
-  return {HOLDFAST_RWLOCK, kind_ == Kind::reader ? 1 : kAll, kAll};
-}
-
-bool LockTaker::is_shared() const {
-  std::uint32_t used = 0;
-  std::uint32_t waiters = 0;
-  const int code = holdfast_permits_count(dict_, options_.key.data(), options_.key.size(), &used, &waiters);
-  return code == HOLDFAST_OK && used > 0;
-}
-
-// A request for a lock does not queue behind readers, and a reader does not queue behind a lock; neither takes over
-// what a dead process holds of the other kind. So ask as a writer if there are readers, and release a dead holder's
-// lock. Returns true to try again at once.
-bool LockTaker::make_way(const holdfast_wait& wait) {
-  if (in_cluster()) return false;
-  const char* const key = options_.key.data();
-  const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) {
-    constexpr int kMisfitsMax = 3;
-    std::uint32_t used = 0;
-    std::uint32_t waiters = 0;
-    const bool locked = holdfast_permits_count(dict_, key, size, &used, &waiters) != HOLDFAST_OK;
-    misfits_ = locked ? 0 : misfits_ + 1;
-    if (locked || (used == 0 && misfits_ < kMisfitsMax)) return false;
-    holdfast_lock_leave(dict_, key, size, wait.parker, wait.waiter);
-    kind_ = Kind::writer;
-    return true;
-  }
-  holdfast_holder holder{};
-  holdfast_lease of_dead{};
-  if (holdfast_lock_holder(dict_, key, size, &holder) != HOLDFAST_OK || holder.alive != 0) return false;
-  if (holdfast_lock_try(dict_, key, size, 0, 0, 0, &of_dead) != HOLDFAST_OK) return false;
-  holdfast_unlock_for_certain(dict_, key, size, &of_dead);
-  return true;
+  if (options_.permits != 0) return {HOLDFAST_SEMAPHORE, 1, options_.permits};
+  return {HOLDFAST_RWLOCK, 1, kAll};
 }
 
 int LockTaker::refuse() {
@@ -372,7 +330,7 @@ int LockTaker::refuse_elsewhere() const {
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
-    say("cannot lock {}: {}", quote(options_.key), answer.status().message);
+    say("cannot lock {}: {}", quote_key(options_.key), answer.status().message);
     return lock_status::kUnavailable;
   }
   if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
@@ -408,14 +366,14 @@ int LockTaker::fail(int code) const {
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
-  say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
+  say("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
   const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // then nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
 int LockTaker::fail_unavailable(const std::string& otherwise) const {
   const std::string trouble = trouble_of_agent();
-  say("cannot lock {}: {}", quote(options_.key), trouble.empty() ? otherwise : trouble);
+  say("cannot lock {}: {}", quote_key(options_.key), trouble.empty() ? otherwise : trouble);
   return lock_status::kUnavailable;
 }
 
@@ -423,7 +381,7 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;
-  say("cannot lock {}: {}", quote(options_.key),
+  say("cannot lock {}: {}", quote_key(options_.key),
       is_told ? answer.status().message
               : fmt::format("a key of {} bytes is too long for a cluster's store", options_.key.size()));
   return lock_status::kUsage;
@@ -454,14 +412,12 @@ int LockTaker::confirm() const {
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
-  say("{} was lost before the command started", quote(options_.key));
+  say("{} was lost before the command started", quote_key(options_.key));
   return lock_status::kLost;
 }
 
 int LockTaker::become_command() {
-  const char* const outer = std::getenv(kJobVariable);
-  const std::string mark = make_job_mark(::getpid());
-  ::setenv(kJobVariable, (outer != nullptr ? outer + (":" + mark) : mark).c_str(), 1);
+  begin_job();
   if (is_visible())
     ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
   else

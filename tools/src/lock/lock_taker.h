@@ -42,9 +42,6 @@ class LockTaker {
   int become_command();
 
  private:
-  /// A key holds one kind at a time. While it is held, its kind decides how others wait.
-  enum class Kind { lock, reader, writer, permit };
-
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
@@ -66,7 +63,6 @@ class LockTaker {
   double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();
-  void begin_with_a_kind();
   /// Returns the arguments of a call for permits: what of, how many, and of how many.
   struct Permits {
     int kind;
@@ -74,9 +70,7 @@ class LockTaker {
     std::uint32_t total;
   };
   Permits wanted_permits() const;
-  /// Returns whether any living process shares the lock.
-  bool is_shared() const;
-  bool make_way(const holdfast_wait& wait);
+  bool wants_permits() const noexcept { return options_.shared || options_.permits != 0; }
   int refuse();
   int refuse_elsewhere() const;
   /// Returns why the agent or its store grants no lock now; empty: unknown.
@@ -94,8 +88,6 @@ class LockTaker {
 
   LockOptions options_;
   std::function<void()> on_wait_;
-  Kind kind_ = Kind::lock;
-  int misfits_ = 0;  // consecutive attempts that found neither a lock nor used permits in their way
   bool complained_ = false;
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};

@@ -1,15 +1,18 @@
 // The program `holdfast`. It runs `lock`, `flock` and `unlock`, and executes `holdfast-tools` for all other commands.
-// Crontabs start these three often, so this program links nothing that only other commands need.
+// Crontabs start these three often, so this program links nothing that only other commands need, and loads nothing.
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "cli/arguments.h"
 #include "cli/paths.h"
+#include "cli/user.h"
 #include "platform/standard_descriptors.h"
 #include "run/title.h"
 
@@ -17,14 +20,17 @@ namespace holdfast::cli {
 
 namespace {
 
-int become_tools(char** values) {
+char** arguments = nullptr;  // of this process
+
+int become_tools() {
   const std::string program = program_beside("holdfast-tools");
-  ::execv(program.c_str(), values);
+  ::execv(program.c_str(), arguments);
   say("cannot run {}: {}; install it beside holdfast", program, std::strerror(errno));
   return exit_status::kTrouble;
 }
 
 int run(int count, char** values) {
+  arguments = values;
   Words words(values + std::min(count, 1), values + count);
   // A link named flock takes the place of flock(1).
   const std::string name = count > 0 ? values[0] : "";
@@ -34,10 +40,16 @@ int run(int count, char** values) {
     make_room_for_title(count, values);
     return run_command(*command, {words.begin() + 1, words.end()});
   }
-  return become_tools(values);
+  return become_tools();
 }
 
 }  // namespace
+
+// For cli/user.h: to look up a user, the C library loads modules.
+std::string check_user(const std::string& /*name*/) { std::exit(become_tools()); }
+std::string become_user(const std::string& name, const std::function<void(uid_t)>& /*before*/) {
+  return check_user(name);
+}
 
 }  // namespace holdfast::cli
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "base/name.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
 #include "inspect/text.h"
@@ -39,7 +39,7 @@ std::string holder_in_words(const std::string& key, const holdfast_holder& holde
       holder.kind == HOLDFAST_HELD_LOCK ? "" : fmt::format(" ({})", inspect::share_in_words(holder));
   const inspect::Process& process = processes.of(holder.owner);
   const std::string why = inspect::escaped(static_cast<const char*>(holder.why));
-  return fmt::format("{}{} has been held by {}{} since {} ({}){}", quote(key), share, inspect::in_words(process),
+  return fmt::format("{}{} has been held by {}{} since {} ({}){}", quote_key(key), share, inspect::in_words(process),
                      inspect::comma_after(process), inspect::time_ago_in_words(holder.held),
                      inspect::duration_in_words(holder.held), why.empty() ? "" : ": " + why);
 }
@@ -47,8 +47,7 @@ std::string holder_in_words(const std::string& key, const holdfast_holder& holde
 bool can_ask() noexcept { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
 bool says_yes(const std::string& about) {
-  say("{}", about);
-  fmt::print(stderr, "Release it? [y/N] ");
+  fmt::print(stderr, "{}Release it? [y/N] ", paragraph("holdfast: " + about, line_width(STDERR_FILENO)));
   std::string answer;
   char c = 0;
   while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n') answer += c;
@@ -67,17 +66,17 @@ class Release {
       : dict_(dict), key_(std::move(key)), processes_(processes) {}
 
   int run(const inspect::Lock& lock, const ReleaseOptions& options) {
-    if (lock.holders.empty()) return say_no("cannot release {}: it is not held", quote(key_));
+    if (lock.holders.empty()) return say_no("cannot release {}: it is not held", quote_key(key_));
     int status = exit_status::kYes;
     bool found = false;
     for (const holdfast_holder& holder : lock.holders) {
       if (options.token != 0 && holder.sequence != options.token) continue;
       found = true;
       const bool is_wanted = options.token != 0 || options.yes || says_yes(holder_in_words(key_, holder, processes_));
-      status = std::max(status, is_wanted ? end(holder) : say_no("{} was not released", quote(key_)));
+      status = std::max(status, is_wanted ? end(holder) : say_no("{} was not released", quote_key(key_)));
     }
     if (!found)
-      return say_no("cannot release {} with token {}: it is held {}", quote(key_), options.token,
+      return say_no("cannot release {} with token {}: it is held {}", quote_key(key_), options.token,
                     holders_in_words(lock, processes_));
     return status;
   }
@@ -85,12 +84,12 @@ class Release {
  private:
   int end(const holdfast_holder& holder) {
     if (holder.sequence == 0)
-      return say_no("cannot release {}: {} is still taking it", quote(key_),
+      return say_no("cannot release {}: {} is still taking it", quote_key(key_),
                     inspect::in_words(processes_.of(holder.owner)));
     const holdfast_lease lease{holder.owner, holder.sequence};
     const int code = holdfast_lock_break(dict_, key_.data(), key_.size(), &lease);
     if (code == HOLDFAST_NOT_OWNER)
-      return say_no("cannot release {}: the grant with token {} has just ended", quote(key_), holder.sequence);
+      return say_no("cannot release {}: the grant with token {} has just ended", quote_key(key_), holder.sequence);
     if (code != HOLDFAST_OK) fail_by(code);
     return exit_status::kYes;
   }

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "inspect/processes.h"
 
 namespace holdfast::cli {
@@ -87,7 +87,7 @@ void Replacement::end(std::uint64_t sequence, pid_t command, const FoundJob& job
   for (const pid_t member : marked_members(job)) ::kill(member, is_new ? SIGTERM : SIGKILL);
   if (options_.quiet || (!is_new && known->second == 0)) return;
   reports_.push_back(
-      fmt::format("{}: sending {} to the job of pid {}", quote(options_.key), is_new ? "TERM" : "KILL", command));
+      fmt::format("{}: sending {} to the job of pid {}", quote_key(options_.key), is_new ? "TERM" : "KILL", command));
   if (!is_new) known->second = 0;
 }
 

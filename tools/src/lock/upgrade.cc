@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "holdfast.h"
 #include "inspect/text.h"
 #include "lock/descriptor_lock.h"
@@ -141,7 +141,7 @@ class Upgrade {
   }
 
   int refuse(int status, const std::string& why) const {
-    say("cannot upgrade {}: {}", quote(options_.key), why);
+    say("cannot upgrade {}: {}", quote_key(options_.key), why);
     return status;
   }
   int refuse_stranger() const { return refuse(lock_status::kLost, fmt::format("{} does not hold it", whose())); }

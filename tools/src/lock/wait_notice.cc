@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kClearLine = "\r\x1b[K";
 
 void write_out(std::string_view text) noexcept {
-  if (accepts_messages(0)) [[maybe_unused]]
+  if (accepts_messages(STDERR_FILENO, 0)) [[maybe_unused]]
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -45,8 +45,8 @@ void handle_ends(Handler before, Handler after) noexcept {
 
 }  // namespace
 
-bool accepts_messages(int wait_ms) noexcept {
-  pollfd out{STDERR_FILENO, POLLOUT, 0};
+bool accepts_messages(int output, int wait_ms) noexcept {
+  pollfd out{output, POLLOUT, 0};
   return ::poll(&out, 1, wait_ms) == 1 && (out.revents & POLLOUT) != 0;
 }
 

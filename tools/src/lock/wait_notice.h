@@ -8,8 +8,8 @@
 
 namespace holdfast::cli {
 
-/// Returns whether a message on standard error does not block, at the latest after that time.
-bool accepts_messages(int wait_ms) noexcept;
+/// Returns whether a message on that output does not block, at the latest after that time.
+bool accepts_messages(int output, int wait_ms) noexcept;
 
 class WaitNotice {
  public:

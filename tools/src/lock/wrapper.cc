@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 #include "holdfast.h"
 #include "lock/child.h"
@@ -63,7 +65,6 @@ class Wrapper {
         return status;
       }
     }
-    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
     adopt_orphans();
     start();
     while (!ended_ || (!options_.is_flock() && has_members())) {
@@ -98,12 +99,21 @@ class Wrapper {
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (command_ > 0) return;
+    if (command_ > 0) return prepare();
     // A waiting child ends with this process; a running command does not.
     follow_parent(self, SIGKILL);
     signals_.restore();
     channel_.reset();
     std::exit(take_and_become(options_, other.get()));
+  }
+
+  // Does what the child, which takes the lock now and starts no process, need not wait for.
+  void prepare() {
+    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
+    std::erase(children_before_, command_);
+    had_children_ = !children_before_.empty();
+    guard_.prepare(command_, group_);
+    holdfast_name_program("holdfast", std::strlen("holdfast"));  // otherwise attach() reads the name
   }
 
   void wait() {
@@ -134,7 +144,7 @@ class Wrapper {
     hold_ = std::move(word.hold);
     given_back_ = false;
     lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
-    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key, *lock_end_);
+    const bool is_guarded = guard_.start(*hold_, options_.key, *lock_end_);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
@@ -153,10 +163,19 @@ class Wrapper {
 
   /// Returns the processes of the job, without those that left the group; the command always belongs to it.
   std::vector<pid_t> members() const {
-    std::vector<pid_t> all = descending_members(::getpid(), command_, group_, strangers());
+    std::vector<pid_t> all;
+    if (!ended_ || !had_children_)
+      all = descending_members(had_children_ ? command_ : ::getpid(), command_, group_, strangers());
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
+    if (had_children_) {  // their orphans are children of this process, too
+      FoundJob job = guard_.job();
+      if (hold_) job.file = name_of_file(hold_->descriptors().front());
+      std::ranges::for_each(marked_members(job), add);
+      if (!ended_) add(command_);
+      return all;
+    }
     // After the search: if a member has started another one and ended, the search may have found neither, but the new
     // one is now a child of this process. Nor may /proc show the processes of other users.
     for (const pid_t child : own_children())
@@ -279,14 +298,14 @@ class Wrapper {
   // Repeats it until nothing is left, because members may start others.
   void kill_job(double now) {
     signal_job(SIGKILL);
-    if (!is_killed_) reports_.push_back(quote(options_.key) + ": the job has not ended; sending KILL");
+    if (!is_killed_) reports_.push_back(quote_key(options_.key) + ": the job has not ended; sending KILL");
     is_killed_ = true;
     kill_at_ = now + kCheckSeconds;
   }
 
   /// Prints the messages that do not block, because the job must end in time although nobody reads them.
   void print_reports(int wait_ms) {
-    for (; !reports_.empty() && accepts_messages(wait_ms); reports_.erase(reports_.begin()))
+    for (; !reports_.empty() && accepts_messages(STDERR_FILENO, wait_ms); reports_.erase(reports_.begin()))
       say("{}", reports_.front());
   }
 
@@ -311,7 +330,7 @@ class Wrapper {
   }
 
   std::string reason_of_loss() const {
-    const std::string key = quote(options_.key);
+    const std::string key = quote_key(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
     // If the dictionary is gone, its cluster is unknown, too.
@@ -352,7 +371,7 @@ class Wrapper {
   }
 
   std::string removed() const {
-    return fmt::format("{} was taken away: its dictionary {} was removed", quote(options_.key),
+    return fmt::format("{} was taken away: its dictionary {} was removed", quote_key(options_.key),
                        quote_name(options_.dictionary));
   }
 
@@ -378,6 +397,7 @@ class Wrapper {
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
   std::vector<pid_t> children_before_;
+  bool had_children_ = false;
   Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;

@@ -65,7 +65,7 @@ void report_refused_stores(Findings& findings) {
     const std::string sentence =
         answer->contains("store_cluster")
             ? fmt::format("its agent refuses etcd cluster {}: expected {}", refused, id("store_cluster"))
-            : fmt::format("its agent refuses etcd cluster {}: too few endpoints name it", refused);
+            : fmt::format("its agent refuses etcd cluster {}: too few endpoints belong to it", refused);
     findings.push_back(
         {Severity::error, "cluster " + cluster, sentence,
          fmt::format("remove the endpoints of other stores from the configuration; if the store was replaced "
@@ -128,7 +128,7 @@ void add(const Finding& finding, Shown& shown) {
 }
 
 Shown show(const WorldSnapshot& snapshot, const Findings& findings) {
-  Shown shown{.directory = snapshot.directory, .is_used = snapshot.entered};
+  Shown shown{.directory = snapshot.directory, .trouble = snapshot.trouble, .is_used = snapshot.entered};
   for (const Finding& finding : findings) add(finding, shown);
   for (const inspect::Dictionary& dictionary : snapshot.dictionaries) shown.names.push_back(dictionary.name);
   return shown;
@@ -137,26 +137,32 @@ Shown show(const WorldSnapshot& snapshot, const Findings& findings) {
 /// Adds findings that are not about the content of one directory. The first directory belongs to the user who looks.
 void add_findings_about_directories(const WorldOptions& world, std::vector<Shown>& all) {
   for (Shown& one : all)
-    if (!one.trouble.empty()) add(inspect::finding_of(Severity::error, "", one.trouble), one);
+    if (!one.trouble.empty() && one.rows.empty()) add(inspect::finding_of(Severity::error, "", one.trouble), one);
   if (const std::string hidden = world.hidden(); !hidden.empty())
     add({Severity::note, "", hidden, WorldOptions::kSeeHidden}, all.front());
   if (!world.shows_all()) return;
-  const std::vector<std::string> refused = inspect::find_user_directories().refused;
+  std::vector<std::string> refused = inspect::find_user_directories().refused;
   if (refused.empty()) return;
-  const std::string more = refused.size() > 1 ? fmt::format(", and {} more like it", refused.size() - 1) : "";
-  add({Severity::warning, refused.front(), "is no directory of the user in its name, or is a mount point" + more,
-       "remove it, or that user's programs cannot use the default directory"},
-      all.front());
+  const bool names_all = world.json() || !world.output().columns;
+  const std::size_t more = names_all ? 0 : refused.size() - 1;
+  refused.resize(refused.size() - more);
+  const std::string others = more != 0 ? fmt::format(", and {} more like it: --json shows all", more) : "";
+  for (const std::string& directory : refused)
+    add({Severity::warning, directory, "does not belong to the user in its name, or is a mount point" + others,
+         "remove it, or that user's programs cannot use the default directory"},
+        all.front());
 }
 
 std::string findings_for_people(const Shown& shown, bool with_users, const Output& output) {
+  constexpr const char* kIndent = "    ";
   std::string text;
   for (const std::vector<Cell>& row : shown.rows) {
     const auto& [severity, subject, sentence, advice] = std::tie(row[0], row[1], row[2], row[3]);
-    text += output.styled(severity.text, severity.style) + ": ";
-    if (with_users && !shown.user.empty()) text += inspect::escaped(shown.user) + ": ";
-    text += (subject.text.empty() ? "" : subject.text + ": ") + sentence.text + "\n";
-    if (!advice.text.empty()) text += "    " + advice.text + "\n";
+    std::string line = output.styled(severity.text, severity.style) + ": ";
+    if (with_users && !shown.user.empty()) line += inspect::escaped(shown.user) + ": ";
+    line += (subject.text.empty() ? "" : subject.text + ": ") + sentence.text;
+    text += paragraph(line, output.width);
+    if (!advice.text.empty()) text += paragraph(advice.text, output.width, kIndent, kIndent);
   }
   return text;
 }
@@ -217,10 +223,11 @@ int run_doctor(Arguments& arguments) {
   bool repairs = false;
   inspect::Limits limits;
   arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes, in one directory");
-  arguments.add_value("--held", "SECONDS", "Warn if a lock with waiters has been held for longer; default: 3600",
-                      read_seconds, limits.held);
-  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited for longer; default: 60", read_seconds,
-                      limits.waiting);
+  arguments.add_value("--held", "SECONDS",
+                      "Warn if a lock with waiters has been held longer than SECONDS; default: 3600", read_seconds,
+                      limits.held);
+  arguments.add_value("--waiting", "SECONDS", "Warn if a caller has waited longer than SECONDS; default: 60",
+                      read_seconds, limits.waiting);
   arguments.parse();
   if (repairs) world.show_one();
   std::vector<Shown> all =

@@ -132,15 +132,10 @@ std::vector<std::vector<Cell>> rows_of(SeenLocks& seen) {
 void print_table(std::vector<Shown> all, const WorldOptions& world, const Output& output) {
   using Align = Table::Align;
   constexpr std::ptrdiff_t kToken = 3;
-  std::vector<Table::Column> columns{{"DICTIONARY"},
-                                     {"KEY", Align::left, true},
-                                     {"KIND", Align::left, false, true},
-                                     {"TOKEN", Align::right},
-                                     {"HOLDER"},
-                                     {"HELD FOR"},
-                                     {"ENDS", Align::left, false, true},
-                                     {"WAITERS", Align::right},
-                                     {"WHY", Align::left, true}};
+  std::vector<Table::Column> columns{
+      {"DICTIONARY", Align::left, false, 4}, {"KEY", Align::left, true, 9},       {"KIND", Align::left, false, 1},
+      {"TOKEN", Align::right, false, 2},     {"HOLDER", Align::left, false, 8},   {"HELD FOR", Align::left, false, 3},
+      {"ENDS", Align::left, false, 1},       {"WAITERS", Align::right, false, 7}, {"WHY", Align::left, true, 6}};
   Table table = table_of(columns, all, world.shows_all(), output);
   const bool has_room = !output.columns || output.width == 0 || table.width() <= output.width;
   if (!has_room) {
@@ -157,12 +152,13 @@ void print_table(std::vector<Shown> all, const WorldOptions& world, const Output
 
 // --- the tree of waits ---
 
-std::string branches(const inspect::WaitLine& line, const Output& output) {
+/// Returns what is before the line, or before its continuation on the next line of the terminal.
+std::string branches(const inspect::WaitLine& line, const Output& output, bool continues = false) {
   std::string text;
   for (std::size_t i = 1; i <= line.depth; ++i) {
     if (!output.columns)
       text += "  ";
-    else if (i == line.depth)
+    else if (i == line.depth && !continues)
       text += line.has_more(i) ? "├─ " : "└─ ";
     else
       text += line.has_more(i) ? "│  " : "   ";
@@ -224,8 +220,8 @@ std::string waiter_in_words(const inspect::WaitLine& line, SeenLocks& seen, cons
 std::string ring_in_words(const inspect::WaitLine& line, const Output& output) {
   if (line.count == 1) return output.styled("a command waits for its child, which waits for the command:", Style::red);
   if (line.is_certain)
-    return output.styled(fmt::format("{} commands wait for each other, so none can go on:", line.count), Style::red);
-  return output.styled(fmt::format("{} processes wait for each other, unless other tasks go on:", line.count),
+    return output.styled(fmt::format("{} commands wait for each other, so none can proceed:", line.count), Style::red);
+  return output.styled(fmt::format("{} processes wait for each other, unless other tasks proceed:", line.count),
                        Style::yellow);
 }
 
@@ -264,7 +260,8 @@ std::string tree_of(SeenLocks& seen, const Output& output) {
   std::string text;
   const auto kind = [&](const holdfast_waiter& waiter) { return kind_of(waiter, seen); };
   for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors, kind))
-    text += branches(line, output) + line_in_words(line, seen, output) + "\n";
+    text += paragraph(line_in_words(line, seen, output), output.width, branches(line, output),
+                      branches(line, output, true));
   return text;
 }
 

@@ -134,7 +134,8 @@ Shown show(SeenDictionaries& seen, bool as_json) {
 void print_list(const std::vector<Shown>& all, const WorldOptions& options) {
   using Align = Table::Align;
   const Output output = options.output();
-  const Table table = table_of({{"NAME"},
+  constexpr int kMost = 9;
+  const Table table = table_of({{"NAME", Align::left, false, kMost},
                                 {"SIZE", Align::right},
                                 {"USED", Align::right},
                                 {"ENTRIES", Align::right},
@@ -200,10 +201,12 @@ std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary)
 void print_lines(const std::vector<Line>& lines, const Output& output) {
   std::size_t width = 0;
   for (const auto& [title, text] : lines) width = std::max(width, std::string_view(title).size());
+  const std::string blanks(width + 2, ' ');
   std::string all;
   for (const auto& [title, text] : lines) {
     if (output.columns)
-      all += output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  " + text + "\n";
+      all +=
+          paragraph(text, output.width, output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  ", blanks);
     else
       all += fmt::format("{}\t{}\n", title, text);
   }
@@ -252,7 +255,7 @@ const Subcommand kLs{"ls",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
 name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble. Root gets the
 dictionaries of all users, with the user in an extra field, unless a directory or user is named.
-"processes" are those that have the dictionary open, or hold or wait for a lock in it. Without
+"processes" have the dictionary open, or hold or wait for a lock in it. Without
 --processes, the search for them stops after about 20 ms; "+" means that there may be more.)",
                      run_ls};
 

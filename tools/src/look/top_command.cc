@@ -103,7 +103,8 @@ void print_for_people(TopView& view, const Output& output) {
     const std::vector<TopColumn>& columns = columns_of(pane);
     for (const TopColumn& column : columns)
       if (is_shown(column, view.snapshot()))
-        titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left, column.grows});
+        titles.push_back(
+            {column.title, column.right ? Table::Align::right : Table::Align::left, column.grows, column.importance});
     Table table(std::move(titles));
     const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
     for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
@@ -127,18 +128,20 @@ void pause(double seconds) {
 int run_batch(TopView& view, const TakeSnapshot& take, const TopOptions& wanted, const WorldOptions& world) {
   const Output output = world.output();
   std::set<std::string> said;
+  int status = exit_status::kYes;
   for (std::uint64_t refreshes = 0; wanted.count == 0 || refreshes <= wanted.count; ++refreshes) {
     if (refreshes != 0) pause(view.pace().delay());
     view.show(value_or_fail(take()));
-    for (const std::string& trouble : view.snapshot().troubles)
-      if (said.insert(trouble).second) say("{}", inspect::without_controls(trouble));
+    for (const std::string& trouble : view.snapshot().troubles())
+      if (said.insert(trouble).second) say("{}", trouble);
+    if (view.snapshot().is_in_trouble()) status = exit_status::kTrouble;
     if (refreshes == 0) continue;
     if (world.json())
       print_json(to_json(view), output);
     else
       output.columns ? print_for_people(view, output) : print_for_programs(view);
   }
-  return exit_status::kYes;
+  return status;
 }
 
 int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const TakeSnapshot& take,
@@ -207,7 +210,7 @@ const Subcommand kTop{
     "top",
     "Monitor locks and rates in a full-screen display",
     "[NAME...]",
-    "Monitor a runtime directory: locks with their holders and waiters, and rates.",
+    "Monitor a runtime directory: its locks with their holders and waiters, and how often it is used.",
     R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder; both ask
 for confirmation. F1 shows all keys, q quits. Elsewhere, or with --batch, it repeatedly prints the
 locks and the dictionaries: in lines that begin with "world", "lock" or "dictionary" and have

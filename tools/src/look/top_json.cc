@@ -72,6 +72,7 @@ Json head_to_json(const inspect::Snapshot& seen, const inspect::Rates& rates) {
   json["waits"] = rounded(rates.waits, kThousandths);
   json["room_free"] = seen.room_free;
   json["room"] = seen.room_whole != 0 ? Json(seen.room_whole) : Json();
+  for (const inspect::DirectoryLook& one : seen.directories) json["directories"].push_back(inspect::to_json(one));
   return json;
 }
 

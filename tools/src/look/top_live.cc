@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <csignal>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/descriptor.h"
@@ -72,7 +74,7 @@ class Live {
   int run() {
     refresh();
     while (!over_) {
-      screen_.draw(view_, message_);
+      screen_.draw(view_, messages_);
       wait();
       take_signals();
       take_keys();
@@ -89,10 +91,10 @@ class Live {
     constexpr double kFirstInterval = 0.25;
     auto seen = take_();
     due_ = holdfast_now() + (refreshed_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
-    message_ = seen ? "" : inspect::escaped(seen.status().message);
+    if (!seen) messages_ = {inspect::without_controls(seen.status().message)};
     if (!seen) return;
-    if (!seen->is_used) message_ = inspect::kUnusedYet;
-    if (!seen->troubles.empty()) message_ = inspect::escaped(seen->troubles.front());
+    messages_ = seen->troubles();
+    if (!seen->is_used) messages_ = {inspect::kUnusedYet};
     view_.show(std::move(*seen));
     refreshed_ = true;
   }
@@ -160,7 +162,7 @@ class Live {
   TopScreen screen_;
   TopRelease release_;
   bool refreshed_ = false;
-  std::string message_;
+  std::vector<std::string> messages_;
   double due_ = 0;
   bool has_keys_ = false;
   int empty_ = 0;

@@ -60,7 +60,8 @@ std::string send_signal(const TopRequest& request) {
   auto processes = inspect::Processes::read();
   const bool is_there = process.get() >= 0 && processes && processes->of(request.grant.owner).is_there();
   if (!is_there) return fmt::format("{} has ended", who);
-  if (!is_held(request)) return fmt::format("{} was not signalled: it no longer holds {}", who, quote(request.key));
+  if (!is_held(request))
+    return fmt::format("{} was not signalled: it no longer holds {}", who, quote_whole(request.key));
   if (::syscall(SYS_pidfd_send_signal, process.get(), request.signal, nullptr, 0) != 0)
     return fmt::format("cannot signal {}: {}", who, std::strerror(errno));
   return fmt::format("sent {} to {}", name_of_signal(request.signal), who);
@@ -68,7 +69,7 @@ std::string send_signal(const TopRequest& request) {
 
 std::string TopRelease::start(const TopRequest& request) {
   if (output_.get() >= 0) return "cannot release another lock: the previous release has not ended";
-  success_ = fmt::format("released {} of {}", quote(request.key), inspect::in_words(request.holder));
+  success_ = fmt::format("released {} of {}", quote_whole(request.key), inspect::in_words(request.holder));
   printed_.clear();
   std::array<int, 2> ends{};
   const auto failed = [](int error) {

@@ -12,7 +12,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr TopColumn kUserColumn{"user", "USER", 10, 7};
+constexpr TopColumn kUserColumn{"user", "USER", 10, 5};
 
 using inspect::DictionaryRates;
 using inspect::Lock;
@@ -50,10 +50,10 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
 
 // --- locks ---
 
-/// Returns "backup.sh 4711", followed by anything unusual about the process.
+/// Returns "4711 backup.sh", followed by anything unusual about the process. If this is elided, the pid remains.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
-  std::string text = fmt::format("{} {}", or_dash(inspect::escaped(process.program)), process.shown_pid());
+  std::string text = fmt::format("{} {}", process.shown_pid(), or_dash(inspect::escaped(process.program)));
   if (!process.is_there() || process.life == inspect::Life::stopped)
     text += fmt::format(", {}", inspect::life_in_words(process.life));
   if (count > 1) text += fmt::format(" +{}", count - 1);
@@ -161,14 +161,14 @@ std::string lower(std::string text) {
 }  // namespace
 
 const std::vector<TopColumn>& columns_of(TopPane pane) {
-  static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 10, 6, false, false},
+  static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 10, 4, false, false},
                                             {"key", "KEY", 16, 9, false, true},
-                                            {"kind", "KIND", 9, 1, false, false},
-                                            {"holder", "HOLDER", 16, 7, false, false},
-                                            {"held", "HELD", 8, 4, true, false},
-                                            {"waiters", "WAIT", 5, 8, true, false},
-                                            {"wait", "LONGEST", 8, 5, true, false},
-                                            {"contention", "CONT", 6, 3, true, false},
+                                            {"kind", "KIND", 9, 0, false, false},
+                                            {"holder", "HOLDER", 16, 8, false, false},
+                                            {"held", "HELD", 8, 2, true, false},
+                                            {"waiters", "WAIT", 5, 7, true, false},
+                                            {"wait", "LONGEST", 8, 3, true, false},
+                                            {"contention", "CONT", 6, 1, true, false},
                                             {"why", "WHY", 12, 6, false, true},
                                             kUserColumn};
   static const std::vector<TopColumn> dictionaries{
@@ -182,7 +182,7 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
 }
 
 bool is_shown(const TopColumn& column, const Snapshot& snapshot) noexcept {
-  return column.name != kUserColumn.name || snapshot.directories != 0;
+  return column.name != kUserColumn.name || !snapshot.directories.empty();
 }
 
 std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& name) {
@@ -242,8 +242,8 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
                                ? "unknown"
                                : fmt::format("{} of {} free", inspect::bytes_in_words(snapshot.room_free),
                                              inspect::bytes_in_words(snapshot.room_whole));
-  return {snapshot.directories != 0
-              ? inspect::counted(snapshot.directories, "runtime directory", "runtime directories")
+  return {!snapshot.directories.empty()
+              ? inspect::counted(snapshot.directories.size(), "runtime directory", "runtime directories")
               : inspect::escaped(snapshot.directory) + (snapshot.hidden.empty() ? "" : "; ") + snapshot.hidden,
           fmt::format("{}, {}, {}{}", inspect::counted(snapshot.processes, "process", "processes"),
                       inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"),

@@ -171,10 +171,12 @@ struct TopScreen::Parts {
   SCREEN* screen = nullptr;
   bool colours = false;
   int ended_by = 0;
+  std::vector<std::string> messages;  // in the lines before the titles
 
   static std::size_t width() { return static_cast<std::size_t>(std::max(COLS, 1)); }
   static int height() { return std::max(LINES, 1); }
-  static std::size_t head() { return height() < kLowScreen ? 0 : kHead; }
+  /// Returns the rows above the titles.
+  std::size_t head() const { return (height() < kLowScreen ? 0 : kHead) + messages.size(); }
 
   attr_t attribute(Style style) const {
     const auto pair = [&](int number, attr_t otherwise) {
@@ -211,16 +213,31 @@ struct TopScreen::Parts {
     put(row, 0, text, width(), false, attributes);
   }
 
+  void choose_lines(const std::vector<std::string>& wanted);
   void draw_head(const TopView& view) const;
   void draw_titles(TopView& view, int row, const std::vector<std::size_t>& widths) const;
   void draw_rows(TopView& view, int row) const;
-  static void draw_texts(const std::vector<std::string>& texts);
-  static void draw_foot(const TopView& view, const std::string& message);
+  static void draw_texts(TopView& view, const std::vector<std::string>& texts);
+  static void draw_foot(const TopView& view);
 };
 
+/// Shows the first message in full on a high screen, and in one line otherwise.
+void TopScreen::Parts::choose_lines(const std::vector<std::string>& wanted) {
+  constexpr std::size_t kShare = 6;  // of the screen
+  messages.clear();
+  if (wanted.empty()) return;
+  const std::size_t more = wanted.size() - 1;
+  const Part others{more != 0 ? fmt::format(" (and {} more: \"holdfast doctor\" names all)", more) : ""};
+  messages = wrapped(wanted.front() + others.text, width(), LongWords::broken);
+  if (messages.size() > static_cast<std::size_t>(height()) / kShare)
+    messages = {line_of({{wanted.front(), 1}, others}, width())};
+}
+
 void TopScreen::Parts::draw_head(const TopView& view) const {
-  if (head() == 0) return;
-  int row = 0;
+  int row = static_cast<int>(head() - messages.size());
+  for (const std::string& message : messages) put_line(row++, message, attribute(Style::red));
+  if (height() < kLowScreen) return;
+  row = 0;
   for (const std::string& line : head_of(view.snapshot(), view.rates())) put_line(row++, line, A_NORMAL);
   put(0, 0, "holdfast top: " + head_of(view.snapshot(), view.rates()).front(), width(), false, attribute(Style::bold));
   const char* const pane = view.pane == TopPane::locks ? "[Locks] Dictionaries" : "Locks [Dictionaries]";
@@ -264,19 +281,22 @@ void TopScreen::Parts::draw_rows(TopView& view, int row) const {
     put_line(row, view.pane == TopPane::locks ? "no locks are held or waited for" : "no dictionaries", A_NORMAL);
 }
 
-void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
-  int row = 0;
+void TopScreen::Parts::draw_texts(TopView& view, const std::vector<std::string>& texts) {
+  std::vector<std::string> lines;
   for (const std::string& text : texts)
-    if (row < height() - 1) put_line(row++, text, A_NORMAL);
+    for (std::string& line : wrapped(text, width(), LongWords::broken)) lines.push_back(std::move(line));
+  const auto rows = static_cast<std::size_t>(std::max(1, height() - 1));
+  const std::size_t first = view.fit_text(lines.size(), rows);
+  for (std::size_t i = 0; i < rows && first + i < lines.size(); ++i)
+    put_line(static_cast<int>(i), lines[first + i], A_NORMAL);
 }
 
-void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message) {
+void TopScreen::Parts::draw_foot(const TopView& view) {
   if (height() < 2) return;
   std::string line = view.pane == TopPane::locks
                          ? "F1 Help F3 Search F4 Filter F6 Sort Tab Pane r Release k Signal p Pause q Quit"
                          : "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane p Pause q Quit";
-  if (view.shows() != TopView::Shows::rows) line = "Press any key to go back";
-  if (!message.empty()) line = message;
+  if (view.shows() != TopView::Shows::rows) line = "Arrows scroll, other keys go back";
   if (!view.remark().empty()) line = view.remark();
   if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
   if (view.prompt() == TopView::Prompt::filter) line = "Filter: " + view.typed();
@@ -320,24 +340,25 @@ TopScreen::~TopScreen() {
 }
 
 std::size_t TopScreen::page() const noexcept {
-  const auto used = static_cast<int>(Parts::head()) + (Parts::height() >= 3 ? 2 : 1);
+  const auto used = static_cast<int>(parts_->head()) + (Parts::height() >= 3 ? 2 : 1);
   return static_cast<std::size_t>(std::max(1, Parts::height() - used));
 }
 
-void TopScreen::draw(TopView& view, const std::string& message) {
+void TopScreen::draw(TopView& view, const std::vector<std::string>& messages) {
   if (!terminal_takes_output()) return;
   const StuckTerminal stuck(parts_->before);
+  parts_->choose_lines(messages);
   view.fit(page());
   ::erase();
   if (view.shows() == TopView::Shows::help) {
-    Parts::draw_texts({std::begin(kHelp), std::end(kHelp)});
+    Parts::draw_texts(view, {std::begin(kHelp), std::end(kHelp)});
   } else if (view.shows() == TopView::Shows::details) {
-    Parts::draw_texts(view.details());
+    Parts::draw_texts(view, view.details());
   } else {
     parts_->draw_head(view);
-    parts_->draw_rows(view, static_cast<int>(Parts::head()) + (Parts::height() >= 3 ? 1 : 0));
+    parts_->draw_rows(view, static_cast<int>(parts_->head()) + (Parts::height() >= 3 ? 1 : 0));
   }
-  Parts::draw_foot(view, message);
+  Parts::draw_foot(view);
   ::refresh();
 }
 

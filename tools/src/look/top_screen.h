@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "look/top_view.h"
 
@@ -24,8 +25,9 @@ class TopScreen {
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  /// The last line has the user's prompt, a remark, `message` or, if there is none of these, the keys.
-  void draw(TopView& view, const std::string& message);
+  /// The last line has the user's prompt, a remark or, if there is none of these, the keys. The messages have a line of
+  /// their own.
+  void draw(TopView& view, const std::vector<std::string>& messages);
   /// Reads the next key. Returns false if there is none.
   bool read(TopPress& press);
   /// Returns the number of table rows that fit.

@@ -27,12 +27,40 @@ double used_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC + seconds + kMicro * micros;
 }
 
+/// Moves the position if the key moves. Returns whether it does. The position may be beyond the end.
+bool moved(TopKey key, std::size_t& at, std::size_t page) {
+  constexpr std::size_t kEnd = std::size_t{1} << 32;
+  const std::size_t step = std::max<std::size_t>(page, 1);
+  switch (key) {
+    case TopKey::up:
+      at -= std::min<std::size_t>(at, 1);
+      return true;
+    case TopKey::down:
+      ++at;
+      return true;
+    case TopKey::page_up:
+      at -= std::min(at, step);
+      return true;
+    case TopKey::page_down:
+      at += step;
+      return true;
+    case TopKey::home:
+      at = 0;
+      return true;
+    case TopKey::end:
+      at = kEnd;
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Returns why nothing can be done about this grant; empty: it can.
 std::string objection_to(const TopRequest& request) {
   const std::string who = inspect::in_words(request.holder);
   if (request.signal == TopRequest::kNoSignal)
     return request.grant.sequence == 0
-               ? fmt::format("cannot release {}: {} is still taking it", quote(request.key), who)
+               ? fmt::format("cannot release {}: {} is still taking it", quote_whole(request.key), who)
                : "";
   if (!request.holder.is_there()) return fmt::format("cannot signal {}: it no longer exists", who);
   if (request.holder.pid_here == 0) return fmt::format("cannot signal {}: it is not in this pid namespace", who);
@@ -68,6 +96,11 @@ void TopView::fit(std::size_t page) {
   first_ = std::min(first_, rows_.size() > page ? rows_.size() - page : 0);
 }
 
+std::size_t TopView::fit_text(std::size_t lines, std::size_t page) {
+  first_line_ = std::min(first_line_, lines > page ? lines - page : 0);
+  return first_line_;
+}
+
 bool TopView::press(TopKey key, const std::string& typed, std::size_t page) {
   if (key != TopKey::none) remark_.clear();
   if (prompt_ != Prompt::none) {
@@ -77,31 +110,20 @@ bool TopView::press(TopKey key, const std::string& typed, std::size_t page) {
   }
   const bool quits = key == TopKey::quit || (key == TopKey::text && typed == "q");
   if (shows_ != Shows::rows && key != TopKey::none) {
-    shows_ = Shows::rows;
-    return key != TopKey::quit;
+    const bool moves = moved(key, first_line_, page);
+    if (!moves) shows_ = Shows::rows;
+    return moves || key != TopKey::quit;
   }
   if (quits) return false;
-  move(key, page);
+  if (moved(key, selected_, page)) selected_ = std::min(selected_, rows_.empty() ? 0 : rows_.size() - 1);
   act(key, typed);
   return true;
-}
-
-void TopView::move(TopKey key, std::size_t page) {
-  const std::size_t last = rows_.empty() ? 0 : rows_.size() - 1;
-  const std::size_t step = std::max<std::size_t>(page, 1);
-  if (key == TopKey::up && selected_ > 0) --selected_;
-  if (key == TopKey::down) ++selected_;
-  if (key == TopKey::page_up) selected_ -= std::min(selected_, step);
-  if (key == TopKey::page_down) selected_ += step;
-  if (key == TopKey::home) selected_ = 0;
-  if (key == TopKey::end) selected_ = last;
-  selected_ = std::min(selected_, last);
 }
 
 void TopView::act(TopKey key, const std::string& typed) {
   switch (key) {
     case TopKey::help:
-      shows_ = Shows::help;
+      show_text(Shows::help);
       break;
     case TopKey::search:
       begin(Prompt::search);
@@ -167,7 +189,7 @@ void TopView::ask(int signal) {
     return;
   }
   if (row.lock == nullptr || row.lock->holders.empty()) {
-    remark_ = fmt::format("no process is known to hold {}", quote(row.key));
+    remark_ = fmt::format("no process is known to hold {}", quote_whole(row.key));
     return;
   }
   const holdfast_holder& holder = row.lock->holders.front();
@@ -253,7 +275,7 @@ void TopView::open_details() {
   if (pane != TopPane::locks || rows_.empty()) return;
   const inspect::LockRates& lock = rates_.locks[rows_[selected_].source];
   chosen_ = {lock.user, lock.dictionary, lock.key};
-  shows_ = Shows::details;
+  show_text(Shows::details);
 }
 
 std::vector<std::string> TopView::details() const {

@@ -55,6 +55,8 @@ class TopView {
   bool press(TopKey key, const std::string& typed, std::size_t page);
   /// Scrolls so that `page` rows are visible, including the chosen row.
   void fit(std::size_t page);
+  /// Scrolls so that `page` of the lines of a text are visible. Returns the first of them.
+  std::size_t fit_text(std::size_t lines, std::size_t page);
 
   const inspect::Snapshot& snapshot() const noexcept { return now_; }
   const inspect::Rates& rates() const noexcept { return rates_; }
@@ -77,7 +79,6 @@ class TopView {
 
  private:
   void arrange();
-  void move(TopKey key, std::size_t page);
   void act(TopKey key, const std::string& typed);
   void press_letter(const std::string& letter);
   void press_in_prompt(TopKey key, const std::string& typed);
@@ -88,6 +89,7 @@ class TopView {
   void find_from(std::size_t row);
   void change_column(bool forward);
   void open_details();
+  void show_text(Shows what) { shows_ = what, first_line_ = 0; }
 
   TopPace pace_;
   inspect::Snapshot before_;
@@ -97,6 +99,7 @@ class TopView {
   std::vector<TopRow> rows_;
   std::size_t selected_ = 0;
   std::size_t first_ = 0;
+  std::size_t first_line_ = 0;  // of a text
   bool paused_ = false;
   Shows shows_ = Shows::rows;
   Prompt prompt_ = Prompt::none;

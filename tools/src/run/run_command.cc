@@ -48,7 +48,7 @@ Signals to the master:
   HUP        read the script again, start new workers, and let the old ones finish
 
 Exit status: 0 all workers succeeded; 1 a worker failed; 2 invalid command line.
-A master that TERM or INT has stopped dies of that signal, so a shell reports 128 + n.)",
+A master that is stopped by TERM or INT dies of that signal, so a shell reports 128 + n.)",
                       run_run};
 
 }  // namespace holdfast::cli

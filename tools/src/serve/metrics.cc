@@ -22,7 +22,7 @@ const std::vector<Family> kAgentFamilies{
     {"holdfast_agent_grants_by_answer_total", "counter", "Locks granted at once, by the first request."},
     {"holdfast_agent_grants_by_bell_total", "counter", "Locks acquired after a notification from another machine."},
     {"holdfast_agent_grants_by_look_total", "counter", "Locks acquired by polling, without a notification."},
-    {"holdfast_agent_grants_broken_total", "counter", "Locks lost while the session lasted."},
+    {"holdfast_agent_grants_broken_total", "counter", "Locks lost because somebody broke them."},
     {"holdfast_agent_hand_overs_total", "counter", "Locks handed over to a waiting machine."},
     {"holdfast_agent_returns_total", "counter", "Locks returned unused."},
     {"holdfast_agent_sessions_lost_total", "counter", "Sessions lost, with all locks of this machine."},

@@ -21,7 +21,7 @@ inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "s
 /// The most locks to describe; further locks are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// The data about one dictionary that `holdfast stat` does not have.
+/// The data about one dictionary, including data that `holdfast stat` does not have.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};

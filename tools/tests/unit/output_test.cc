@@ -30,6 +30,36 @@ TEST_F(output, elision_keeps_both_ends_and_never_exceeds_the_width) {
       EXPECT_LE(width_of(elide(text, width)), width) << text;
 }
 
+TEST_F(output, elision_divides_no_character_as_it_is_shown) {
+  const std::string escape = "\\x1B";
+  EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 14), "ab" + escape + "cd" + escape + "ef");
+  EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 13), "ab" + escape + "…" + escape + "ef");
+  EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 12), "ab…" + escape + "ef");
+  EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 11), "ab…ef");
+  EXPECT_EQ(elide("\\\\\\\\\\\\", 5), "\\\\…\\\\");
+  EXPECT_EQ(elide("\\\\\\\\\\\\", 4), "…\\\\");
+  EXPECT_EQ(elide("e\u0301e\u0301e\u0301e\u0301", 3), "e\u0301…e\u0301");
+  EXPECT_EQ(elide("\\xyz\\xyz", 7), "\\xy…xyz");
+}
+
+TEST_F(output, text_is_wrapped_at_blanks_and_no_line_is_too_wide) {
+  using testing::ElementsAre;
+  EXPECT_THAT(wrapped("one two three", 0, LongWords::broken), ElementsAre("one two three"));
+  EXPECT_THAT(wrapped("one two three", 7, LongWords::broken), ElementsAre("one two", "three"));
+  EXPECT_THAT(wrapped("  one two three", 5, LongWords::broken), ElementsAre("  one", "two", "three"));
+  EXPECT_THAT(wrapped("a 0123456789 b", 5, LongWords::broken), ElementsAre("a", "01234", "56789", "b"));
+  EXPECT_THAT(wrapped("a 0123456789 b", 5, LongWords::elided), ElementsAre("a", "01…89", "b"));
+  EXPECT_THAT(wrapped("ab\\x1B\\x1Bc", 5, LongWords::broken), ElementsAre("ab", "\\x1B", "\\x1Bc"));
+  EXPECT_THAT(wrapped("漢字漢字", 5, LongWords::broken), ElementsAre("漢字", "漢字"));
+  EXPECT_THAT(wrapped("漢 漢", 1, LongWords::broken), ElementsAre("漢", "漢"));
+  EXPECT_THAT(wrapped("one  ", 3, LongWords::broken), ElementsAre("one"));
+  EXPECT_THAT(wrapped("", 5, LongWords::broken), ElementsAre(""));
+  EXPECT_THAT(wrapped("\x1b[31mone two\x1b[0m three", 7, LongWords::broken),
+              ElementsAre("\x1b[31mone two\x1b[0m", "three"));
+  EXPECT_EQ(paragraph("one two three", 20, "- ", "  "), "- one two three\n");
+  EXPECT_EQ(paragraph("one two threefold", 12, "- ", "  "), "- one two\n  threefold\n");
+}
+
 TEST_F(output, width_counts_the_columns_of_a_terminal) {
   EXPECT_EQ(width_of("plain"), 5U);
   EXPECT_EQ(width_of("漢字"), 4U);
@@ -57,6 +87,17 @@ TEST_F(output, a_table_leaves_out_columns_only_if_eliding_does_not_suffice) {
   EXPECT_EQ(shown(22), "ID  KEY\n 7  01234567…bcdefghij\n");
   EXPECT_EQ(shown(10), "ID\n 7\n");
   EXPECT_EQ(shown(1), "…\n7\n");
+}
+
+TEST_F(output, a_table_leaves_out_the_least_important_columns_first) {
+  Table table({{"NAME", Table::Align::left, false, 1}, {"KEY", Table::Align::left, false, 9}, {"STATE"}, {"PID"}});
+  table.add({Cell("one"), Cell("two"), Cell("held"), Cell("4711")});
+  const auto shown = [&](std::size_t width) { return table.text({.columns = true, .colours = false, .width = width}); };
+  EXPECT_EQ(shown(22), "NAME  KEY  STATE  PID\none   two  held   4711\n");
+  EXPECT_EQ(shown(21), "NAME  KEY  STATE\none   two  held\n");
+  EXPECT_EQ(shown(15), "NAME  KEY\none   two\n");
+  EXPECT_EQ(shown(8), "KEY\ntwo\n");
+  EXPECT_EQ(shown(2), "…Y\n…o\n");
 }
 
 TEST_F(output, columns_of_the_environment_count_only_if_they_are_a_number) {

@@ -21,9 +21,11 @@ local _M = {}
 
 -- In nginx, values expire by the clock of the event loop, like those of ngx.shared and like timers; elsewhere by the
 -- system's clock. The symbol does not exist outside nginx. Before nginx 1.13.10 it is a different clock, which the
--- library refuses.
+-- library refuses. `loop_ms` is the clock of the event loop in milliseconds, or nil.
 pcall(function ()
-    C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec)
+    if C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec) == OK then
+        _M.loop_ms = ffi.cast("const volatile int64_t *", ffi.C.holdfast_nginx_msec)
+    end
 end)
 
 -- --- methods ---
@@ -97,6 +99,13 @@ end
 local function size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
+end
+
+
+-- Returns the size that nginx.conf declares for a dictionary, or nil.
+function _M.declared_size(name)
+    local zone = find_zone(name)
+    return zone and not ffi_istype(handle_type, rawget(zone, 1)) and size_of(zone) or nil
 end
 
 
@@ -316,6 +325,7 @@ function _M.find(name)
 end
 
 
-_M.attach, _M.keep_values, _M.remember, _M.shared = attach, keep_values, remember, shared
+_M.attach, _M.is_before_workers, _M.keep_values = attach, is_before_workers, keep_values
+_M.remember, _M.shared = remember, shared
 
 return _M

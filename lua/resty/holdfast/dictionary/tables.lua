@@ -181,7 +181,7 @@ function _M.read_value(zone, value)
     elseif value_type == BOOLEAN then
         return value.number ~= 0
     elseif not zone.tables then
-        return nil, "the value is a table: open the dictionary with { tables = true } to read it"
+        return nil, "the value is a table; open the dictionary with { tables = true } to read it"
     end
     return decode_table(ffi_str(value.data, value.size))
 end

@@ -327,6 +327,7 @@ int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_s
         HOLDS_NOTHING = 0,
         HOLDS_SOMETHING = 1,
         HOLDS_EVERYTHING = 2,
+        HOLDS_ITSELF = 4,
         RWLOCK = 0,
         SEMAPHORE = 1,
         ALL_PERMITS = 1073741824,

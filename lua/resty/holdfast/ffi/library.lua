@@ -47,7 +47,8 @@ local function check_abi(library, path)
         error("holdfast: " .. path .. " is not libholdfast: it has no holdfast_abi", 0)
     end
     if abi ~= ABI then
-        error("holdfast: these Lua files need a library of ABI " .. ABI .. ", but " .. path .. " has ABI " .. abi, 0)
+        error("holdfast: these Lua files need libholdfast with ABI " .. ABI .. ", but " .. path .. " has ABI " .. abi,
+              0)
     end
 end
 

@@ -46,6 +46,7 @@ local function new_request(self, grant, exptime, timeout, step)
     request.handle, request.key_id = grant.dict, grant.key_id
     request.exptime, request.timeout, request.step = exptime, timeout, step
     request.fair = self.settings.fair == 1
+    request.itself = self.settings.itself
     return request
 end
 _M.new_request = new_request
@@ -240,7 +241,7 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The number of the grant that the current call found. No other Lua code runs before it is read.
+-- The fencing token of the grant that the current call found. No other Lua code runs before it is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }

@@ -41,10 +41,11 @@ local DEFAULT_WAIT = default_wait()
 -- coroutine that takes the lock. In nginx, a different light thread may release the lock.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: a wait blocks the process where the host allows no wait. `watched`:
--- each lock of the object has a watch (lock/renewal.lua).
-_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
-                         renew = false, on_lost = false, log_timeouts = false }
+-- Settings of an object without options. `block`: a wait blocks the process where the host allows no wait. `itself`: a
+-- wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
+-- (lock/renewal.lua).
+_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
+                         watched = false, renew = false, on_lost = false, log_timeouts = false }
 
 
 -- --- checks: the option is nil or acceptable ----------------------------------------------------------
@@ -212,7 +213,7 @@ end
 -- Raises for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
-        error("bad call of new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
+        error("bad call to new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
     end
 end
 
@@ -246,7 +247,7 @@ function _M.read_new(opts, known, defaults)
     local settings = _M.DEFAULT_SETTINGS
     if wait ~= DEFAULT_WAIT or block or fair or deadlock ~= nil or renew or on_lost or log_timeouts then
         settings = { wait = wait, block = block, fair = fair and 1 or 0, holder = holder_of(deadlock),
-                     watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost,
+                     itself = deadlock or false, watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost,
                      log_timeouts = log_timeouts }
     end
     local permits = defaults.most_permits and whole_number(opts, "permits", "new", 1, defaults.most_permits)

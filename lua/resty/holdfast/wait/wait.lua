@@ -7,12 +7,13 @@
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches            only waits until the grant with the number in `watched` ends; lease, exptime, holder and fair
+--   watches            only waits until the grant with the token in `watched` ends; lease, exptime, holder and fair
 --                      are not used
 --   changes            waits until the version of the key is no longer `version`; nothing else is used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds the lock; the reason is then "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
+--   itself             a wait for a lock that the coroutine holds is a deadlock
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
@@ -31,7 +32,7 @@ local BUFFER, BUSY, DEADLOCK, ELSEWHERE = core.BUFFER, core.BUSY, core.DEADLOCK,
 local INVALID, LOCKED, OK, SYSTEM, TIMEOUT = core.INVALID, core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
 local UNCHANGED = core.UNCHANGED
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
-local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
+local HOLDS_EVERYTHING, HOLDS_ITSELF = core.HOLDS_EVERYTHING, core.HOLDS_ITSELF
 
 -- A reason that no host can return. It means that the process was forked during the wait.
 local FORKED = {}
@@ -52,7 +53,7 @@ _M.request_type = ffi.typeof [[struct {
     int32_t key_id;
     uint32_t holder, want, total;
     uint8_t kind;
-    bool fair, certain, watches, tries, upgrades, changes;
+    bool fair, certain, watches, tries, upgrades, changes, itself;
 }]]
 
 
@@ -307,6 +308,9 @@ local function wait_in_queue(slot, host, request, deadline, lease)
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
     local holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
                   or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
+    if request.itself and holds ~= HOLDS_NOTHING then
+        holds = holds + HOLDS_ITSELF
+    end
     local left = request.timeout
     while true do
         local code, seconds = wait_once(request, lease, slot, task, holds, left)

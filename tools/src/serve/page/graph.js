@@ -40,7 +40,7 @@ function build(locks) {
   const ofTasks = ({ process, tasks }, lock) => node(`tasks ${nameOf(process)}\n${lock.name}`, () => ({
     of: nameOf(process), kind: `process ${process.state}`,
     label: `${tasks} ${tasks === 1 ? "task" : "tasks"} of ${process.pid ?? "?"}`,
-    title: `${processInWords(process)} waits for a lock of its own` }));
+    title: `${processInWords(process)} waits for a lock that it holds itself` }));
   const holders = new Map(locks.flatMap(lock => lock.holders).filter(one => one.pid_is_here)
     .map(one => [one.pid, one]));
   for (const lock of locks) {

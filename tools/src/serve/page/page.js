@@ -101,7 +101,7 @@ function showDictionaries(dictionaries) {
 }
 
 const CYCLES = { certain: "red: a deadlock, if these processes have only one task each",
-  possible: "yellow: possibly a deadlock; these processes have many tasks, and others may proceed" };
+  possible: "yellow: possibly a deadlock; these processes have many tasks, and other tasks may proceed" };
 
 function showGraphNote() {
   const { graph: found } = shown, note = find("graph-note");
@@ -144,7 +144,7 @@ function showTimes(histograms) {
     .map(kind => [one, kind, one[kind].waited, one[kind].held]));
   show("time-rows", rows.map(([one, kind, waited, held]) => row([one.name, kind, { number: count(waited.count) },
     ...[waited.median, waited.p99, waited.max, held.median, held.p99].map(time => ({ number: seconds(time) }))])),
-  "no lock was held yet");
+  "no lock has been held yet");
 }
 
 // Offers the dictionaries of the last hour, also those that were removed.
@@ -173,7 +173,7 @@ function showHistory() {
     lock.holder ? processInWords(lock.holder) : "nobody", { number: count(waiters) }, { number: seconds(longest) },
     { number: clock(begin + history.offset, true) },
     { number: until === history.newest ? "now" : clock(until + history.offset, true) },
-    lock.holder?.why ?? "", lock.dictionary])), "no wait took a second");
+    lock.holder?.why ?? "", lock.dictionary])), "no wait took more than a second");
 }
 
 function showDoctor(doctor) {

@@ -5,12 +5,12 @@ local later = require "resty.holdfast.later"
 local state = require "resty.holdfast.cluster.state"
 
 return {
-    NO_HOLDER = "no program of this machine holds it, but another machine may",
+    NO_HOLDER = "no program on this machine holds it, but another machine may",
     -- name, type, help
     FAMILIES = {
         { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
         { "holdfast_cluster_available", "gauge", "1 if this machine can get new locks of the cluster." },
-        { "holdfast_cluster_session_seconds", "gauge", "Time until the session ends unless the agent extends it." },
+        { "holdfast_cluster_session_seconds", "gauge", "Time until the session ends unless the agent renews it." },
     },
     holder = later.fn("resty.holdfast.cluster.store", "find_holder"),
     measure = state.measure,

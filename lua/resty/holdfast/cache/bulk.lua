@@ -1,0 +1,96 @@
+-- Several lookups at once, in the tables of mlcache: a bulk has four elements for each lookup (key, options, loader,
+-- its argument), the results three (value, error, hit level).
+
+local core = require "resty.holdfast.core"
+local options = require "resty.holdfast.cache.options"
+local program = require "resty.holdfast.program"
+local scheduler = require "resty.holdfast.scheduler"
+
+local error, ipairs, min, pcall, setmetatable, type = error, ipairs, math.min, pcall, setmetatable, type
+
+local ngx = program.is_nginx and require "ngx"
+
+local _M = {}
+
+local Bulk = {}
+Bulk.__index = Bulk
+
+
+function _M.new_bulk()
+    return setmetatable({ n = 0 }, Bulk)
+end
+
+
+function Bulk.add(bulk, key, opts, loader, argument)
+    local at = 4 * bulk.n
+    bulk[at + 1], bulk[at + 2], bulk[at + 3], bulk[at + 4] = key, opts, loader, argument
+    bulk.n = bulk.n + 1
+end
+
+
+local function next_result(results, number)
+    local at = 3 * number
+    if at < results.n then
+        return number + 1, results[at + 1], results[at + 2], results[at + 3]
+    end
+end
+
+
+-- for number, value, err, hit_level in cache.each_bulk_res(results) do ... end
+function _M.each_bulk_res(results)
+    if type(results) ~= "table" or not results.n then
+        error("bad results to each_bulk_res: expected the result of get_bulk, got " .. core.describe(results), 2)
+    end
+    return next_result, results, 0
+end
+
+
+-- Calls fn() `count` times: in light threads of nginx or tasks of the scheduler, elsewhere one after the other.
+local function run(fn, count)
+    local in_task = not ngx and scheduler.running()
+    local started = {}
+    for i = 1, (ngx or in_task) and count - 1 or 0 do
+        local allowed, thread = pcall(ngx and ngx.thread.spawn or scheduler.spawn, fn)
+        started[i] = allowed and thread or nil
+    end
+    fn()
+    for _, thread in ipairs(started) do
+        if ngx then
+            ngx.thread.wait(thread)
+        else
+            thread:join()
+        end
+    end
+end
+
+
+-- Returns the results. Up to `concurrency` (3) loaders run at the same time.
+function _M.get_bulk(cache, bulk, opts)
+    if type(bulk) ~= "table" or type(bulk.n) ~= "number" then
+        error("bad bulk to get_bulk: expected a table with a field n, got " .. core.describe(bulk), 2)
+    end
+    options.check(opts, "get_bulk", options.BULK, 2)
+    local results, missing, last = { n = 3 * bulk.n }, {}, 0
+    local function get(row, loader)
+        local at, to = 4 * row, 3 * row
+        local value, err, level = cache:get(bulk[at + 1], bulk[at + 2], loader, bulk[at + 4])
+        results[to + 1], results[to + 2], results[to + 3] = value, err, level
+        return level
+    end
+    for row = 0, bulk.n - 1 do
+        local level = get(row, nil)
+        if level == -1 or level == 4 then
+            missing[#missing + 1] = row
+        end
+    end
+    run(function ()
+        while last < #missing do
+            last = last + 1
+            get(missing[last], bulk[4 * missing[last] + 3])
+        end
+    end, min(#missing, opts and opts.concurrency or 3))
+    return results
+end
+
+
+return _M

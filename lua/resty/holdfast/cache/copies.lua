@@ -1,0 +1,80 @@
+-- Level 1 of a cache: copies of values in the Lua state, by key. `young` and `old` have at most lru_size copies each.
+-- When `young` is full it becomes `old`, so the last lru_size copies are in one of them, and a hit moves nothing.
+
+local core = require "resty.holdfast.core"
+local entries = require "resty.holdfast.cache.entries"
+local option = require("resty.holdfast.cache.options").of
+
+local C = core.C
+local pcall, tostring = pcall, tostring
+
+local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entries.STRIPE, entries.ENDS, entries.GUARDS
+local STALE = entries.STALE
+
+local _M = {}
+
+
+local function put(cache, key, entry)
+    if not cache.young[key] then
+        if cache.count >= cache.settings.lru_size then
+            cache.old, cache.young, cache.count = cache.young, {}, 0
+        end
+        cache.count = cache.count + 1
+    end
+    cache.young[key] = entry
+    if cache.old[key] then  -- otherwise the assignment would add the key
+        cache.old[key] = nil
+    end
+end
+_M.put = put
+
+
+-- Returns whether no tag of a copy was purged.
+function _M.guards_hold(cache, guards)
+    for i = 1, #guards, 2 do
+        if C.holdfast_is_current(cache.handle, guards[i], guards[i + 1], 0) ~= 1 then
+            return false
+        end
+    end
+    return true
+end
+
+
+-- Returns whether the copy is what the dictionary has now.
+function _M.is_current(cache, entry)
+    return C.holdfast_is_current(cache.handle, entry[NUMBER], entry[STRIPE], entry[ENDS]) == 1
+           and (not entry[GUARDS] or _M.guards_hold(cache, entry[GUARDS]))
+end
+
+
+-- Makes the program's own form of the value, and keeps the entry if it has a version and is not stale. Returns nil; the
+-- reason.
+function _M.keep(cache, key, opts, entry)
+    local serializer = option(cache, opts, "l1_serializer")
+    if serializer and entry[VALUE] ~= nil then
+        local ok, value, err = pcall(serializer, entry[VALUE])
+        if not ok then
+            return "l1_serializer threw an error: " .. tostring(value)
+        elseif err or value == nil then
+            return err or "l1_serializer returned a nil value"
+        end
+        entry[VALUE] = value
+    end
+    if entry[NUMBER] and not entry[STALE] then
+        put(cache, key, entry)
+    end
+end
+
+
+-- Returns the entry in the dictionary, and keeps a copy. Returns nil if there is none; nil and the reason.
+function _M.look(cache, key, opts)
+    local entry, err = entries.read(cache, key, option(cache, opts, "early_refresh"))
+    err = err or entry and _M.keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry
+end
+
+
+return _M

@@ -1,0 +1,241 @@
+-- Events that every process of a machine sees, in one order. Manual: docs/resty.holdfast.events.md.
+--
+-- The events are numbered from 1. A dictionary keeps the last `keep` of them: event n is the value of the key
+-- "e:" .. n % keep, a table { n, topic, data }. Publishing event n is one store to that key, which replaces event
+-- n - keep, unless somebody has stored there in the meantime. So the numbers have no holes. A publisher that dies at
+-- any instruction has published its event, or has not.
+--
+-- The key "last" is the number of the last event. It is stored after the event, so it is too low if a publisher is
+-- between the two stores, or has died there. A publisher or subscriber that finds an event after "last" raises "last"
+-- for the other. A subscriber waits until the key of the next event changes.
+
+local core = require "resty.holdfast.core"
+local shdict = require "resty.shdict"
+
+local describe, is_time = core.describe, core.is_time
+local error, floor, format, getmetatable, max = error, math.floor, string.format, getmetatable, math.max
+local next, setmetatable, tostring, type = next, setmetatable, tostring, type
+
+local now = core.C.holdfast_now
+
+local _M = { _VERSION = core.version }
+
+local Bus, Subscription = {}, {}
+Bus.__index, Subscription.__index = Bus, Subscription
+
+
+-- Raises, at the line that called the function, for an argument that is not acceptable.
+local function check(accepted, name, what, expected, given)
+    if not accepted then
+        error(format("bad %s to %s: expected %s, got %s", name, what, expected, describe(given)), 3)
+    end
+end
+
+
+local function is_count(given)
+    return type(given) == "number" and given >= 1 and given <= 2 ^ 31 and given == floor(given)
+end
+
+
+local function is_position(given)
+    return type(given) == "number" and given >= 0 and given < 2 ^ 53 and given == floor(given)
+end
+
+
+local function check_options(opts, known, what)
+    check(opts == nil or type(opts) == "table", "options", what, "a table", opts)
+    local name = opts and next(opts)
+    while name ~= nil do
+        if not known[name] then
+            error(format('unknown option "%s" to %s', tostring(name), what), 3)
+        end
+        name = next(opts, name)
+    end
+    return opts or {}
+end
+
+
+local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
+
+
+-- Opens the events of a name: events.open(name, opts).
+--
+-- name: the name of a dictionary. opts: keep (how many events are kept; default: what the first program has asked for,
+-- or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
+--
+-- Returns the bus; nil and a message. Raises for arguments of the wrong type. Does not yield.
+function _M.open(name, opts)
+    check(type(name) == "string", "name", "events.open", "a string", name)
+    opts = check_options(opts, OPEN_OPTIONS, "events.open")
+    check(opts.keep == nil or is_count(opts.keep), 'option "keep"', "events.open", "a whole number from 1", opts.keep)
+    local dict, err = shdict.open(name, { size = opts.size or "1m", persist = opts.persist, mode = opts.mode,
+                                          versions = true, tables = true })
+    if not dict then
+        return nil, err
+    end
+    dict:add("keep", opts.keep or 1000)
+    local keep
+    keep, err = dict:get("keep")
+    if not keep then
+        return nil, err or "dictionary is full"
+    elseif not is_count(keep) or (opts.keep and opts.keep ~= keep) then
+        return nil, format("events %s keep %s, but the caller requested %s", core.quote(name), describe(keep),
+                           describe(opts.keep or 1000))
+    end
+    return setmetatable({ dict = dict, keep = keep }, Bus)
+end
+
+
+-- Returns the stored event for number n, which may be another one, its version, and an error.
+local function look(bus, n)
+    local event, err, version = bus.dict:get_changed("e:" .. n % bus.keep)
+    if not version then
+        return nil, nil, err
+    end
+    return type(event) == "table" and event or nil, version
+end
+
+
+-- Sets "last" to n if it is smaller.
+local function advance(bus, n)
+    local last, _, version = bus.dict:get_changed("last")
+    while version and (last or 0) < n do
+        local stored, err = bus.dict:set_unless_changed("last", version, n)
+        if stored or err ~= "changed" then
+            return
+        end
+        last, _, version = bus.dict:get_changed("last")
+    end
+end
+
+
+-- Publishes an event to all subscribers: bus:publish(topic, data).
+--
+-- topic: a string. data: what a dictionary with tables can store, or nil.
+--
+-- Returns the number of the event; nil and "no memory" (it is too large) or another error of set. Does not yield.
+function Bus.publish(bus, topic, data)
+    check(getmetatable(bus) == Bus, "receiver", "publish", "a bus", bus)
+    check(type(topic) == "string", "topic", "publish", "a string", topic)
+    local n = (bus.dict:get("last") or 0) + 1
+    while true do
+        local event, version, err = look(bus, n)
+        if err then
+            return nil, err
+        elseif event and event[1] >= n then
+            -- Others are ahead. The publisher of this event may have died before it could store "last".
+            n = event[1] + 1
+            advance(bus, event[1])
+        else
+            local stored
+            stored, err = bus.dict:set_unless_changed("e:" .. n % bus.keep, version, { n, topic, data })
+            if stored then
+                advance(bus, n)
+                return n
+            elseif err ~= "changed" then
+                return nil, err
+            end
+        end
+    end
+end
+
+
+local SUBSCRIBE_OPTIONS = { topic = true, from = true }
+
+
+-- Begins to listen: bus:subscribe(opts).
+--
+-- opts: topic (a string; default: all topics), from (the number of the last event that the caller has seen, as returned
+-- by sub:position(); 0: from the oldest event that is kept; default: only events from now on).
+--
+-- Returns the subscription; nil and "dictionary not found". Raises for arguments of the wrong type. Does not yield.
+function Bus.subscribe(bus, opts)
+    check(getmetatable(bus) == Bus, "receiver", "subscribe", "a bus", bus)
+    opts = check_options(opts, SUBSCRIBE_OPTIONS, "subscribe")
+    check(opts.topic == nil or type(opts.topic) == "string", 'option "topic"', "subscribe", "a string", opts.topic)
+    check(opts.from == nil or is_position(opts.from), 'option "from"', "subscribe", "a number from position()",
+          opts.from)
+    local seen = opts.from or bus.dict:get("last") or 0
+    local event, _, err = look(bus, seen + 1)
+    if err then
+        return nil, err
+    end
+    while opts.from == nil and event and event[1] > seen do  -- "last" is too low
+        seen = event[1]
+        event = look(bus, seen + 1)
+    end
+    return setmetatable({ bus = bus, topic = opts.topic, seen = seen }, Subscription)
+end
+
+
+-- Returns the number of the last event that next() has passed, for another subscription to begin there.
+function Subscription.position(sub)
+    check(getmetatable(sub) == Subscription, "receiver", "position", "a subscription", sub)
+    return sub.seen
+end
+
+
+-- Returns the next event if it is there: its topic, data and number, and how many events before it were lost. Otherwise
+-- returns nil and the version of its key; nil, nil and an error.
+local function take(sub)
+    local bus, missed = sub.bus, 0
+    while true do
+        local n = sub.seen + 1
+        local event, version, err = look(bus, n)
+        if not version then
+            return nil, nil, err
+        end
+        local last = bus.dict:get("last") or 0
+        if event and event[1] == n then
+            if last < n then
+                advance(bus, n)
+            end
+            sub.seen = n
+            if sub.topic == nil or sub.topic == event[2] then
+                return event[2], event[3], n, missed
+            end
+        elseif event and event[1] > n then  -- more than `keep` events came
+            sub.seen = event[1] - bus.keep
+            missed = missed + sub.seen - n + 1
+        elseif last >= n then
+            -- Either it was evicted, because the dictionary is too small, or it has been published since the look.
+            if bus.dict:version("e:" .. n % bus.keep) == version then
+                sub.seen = n
+                missed = missed + 1
+            end
+        elseif last < sub.seen then  -- the dictionary was flushed, and counts from 1 again
+            sub.seen = 0
+            missed = missed + 1
+        else
+            return nil, version
+        end
+    end
+end
+
+
+-- Returns the next event, and waits for it: sub:next(timeout).
+--
+-- timeout: seconds (default 5; math.huge: no limit; 0: does not wait).
+--
+-- Returns the topic, the data, the number of the event, and how many events before it were lost. Otherwise returns nil
+-- and "timeout", "dictionary not found" or why the caller cannot wait here. Yields like lock() of resty.lock.
+function Subscription.next(sub, timeout)
+    check(getmetatable(sub) == Subscription, "receiver", "next", "a subscription", sub)
+    check(timeout == nil or is_time(timeout), "timeout", "next", "a number of seconds, 0 or more", timeout)
+    local deadline = now() + (timeout or 5)
+    while true do
+        local topic, data, n, missed = take(sub)
+        if topic then
+            return topic, data, n, missed
+        elseif not data then
+            return nil, n  -- an error
+        end
+        local changed, err = sub.bus.dict:wait("e:" .. (sub.seen + 1) % sub.bus.keep, data, max(deadline - now(), 0))
+        if not changed then
+            return nil, err
+        end
+    end
+end
+
+
+return _M

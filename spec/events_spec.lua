@@ -1,0 +1,189 @@
+-- Tests resty.holdfast.events.
+
+local blamed = require("spec.support.expect").blamed
+local events = require "resty.holdfast.events"
+local fixture, pack, process = require "spec.support" ("fixture", "pack", "process")
+local shdict = require "resty.shdict"
+
+local OPEN = [[
+    local events = require "resty.holdfast.events"
+    local bus = assert(events.open("spec_events", { keep = 100 }))
+]]
+
+
+describe("events", function ()
+    local dict = fixture.dictionary("spec_events", { size = "1m", versions = true, tables = true })
+    local bus
+
+    before_each(function ()
+        bus = assert(events.open("spec_events", { keep = 100 }))
+    end)
+
+    local function all(sub)
+        local got = {}
+        repeat
+            local topic, data, number, missed = sub:next(0)
+            if topic then
+                got[#got + 1] = { topic, data, number, missed }
+            end
+        until not topic
+        return got
+    end
+
+    it("come to a subscriber in order, with their topic, data and number", function ()
+        local sub = assert(bus:subscribe())
+        assert.equal(1, (bus:publish("config", { limit = 7 })))
+        assert.equal(2, (bus:publish("cache", "key")))
+        assert.equal(3, (bus:publish("empty")))
+        assert.same({ { "config", { limit = 7 }, 1, 0 }, { "cache", "key", 2, 0 }, { "empty", nil, 3, 0 } }, all(sub))
+        assert.equal(3, sub:position())
+        assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        assert.same(pack(nil, "timeout"), pack(sub:next(0.01)))
+    end)
+
+    it("that were published before the subscription do not come, unless it asks for them", function ()
+        bus:publish("old", 1)
+        local new, from_start = assert(bus:subscribe()), assert(bus:subscribe { from = 0 })
+        bus:publish("new", 2)
+        assert.same({ { "new", 2, 2, 0 } }, all(new))
+        assert.same({ { "old", 1, 1, 0 }, { "new", 2, 2, 0 } }, all(from_start))
+        assert.same({ { "new", 2, 2, 0 } }, all(bus:subscribe { from = 1 }))
+    end)
+
+    it("of other topics do not come to a subscriber of one topic", function ()
+        local sub = assert(bus:subscribe { topic = "b" })
+        for i = 1, 10 do
+            bus:publish(i % 5 == 0 and "b" or "a", i)
+        end
+        assert.same({ { "b", 5, 5, 0 }, { "b", 10, 10, 0 } }, all(sub))
+        assert.equal(10, sub:position())
+    end)
+
+    it("that were overwritten are counted", function ()
+        local sub = assert(bus:subscribe())
+        for i = 1, 250 do
+            bus:publish("a", i)
+        end
+        local got = all(sub)
+        assert.same({ "a", 151, 151, 150 }, got[1])
+        assert.same({ "a", 250, 250, 0 }, got[#got])
+        assert.equal(100, #got)
+    end)
+
+    it("that were evicted or flushed are counted, and later events come", function ()
+        local sub = assert(bus:subscribe())
+        bus:publish("a", 1)
+        bus:publish("a", 2)
+        dict:delete("e:1")
+        assert.same({ { "a", 2, 2, 1 } }, all(sub))
+        dict:flush_all()
+        bus:publish("a", 3)
+        assert.same({ { "a", 3, 1, 1 } }, all(sub))
+    end)
+
+    it("wake a subscriber that waits in another process", function ()
+        local child = process.start(OPEN .. [[
+            local sub = assert(bus:subscribe())
+            say("listens")
+            for _ = 1, 3 do
+                local topic, data, number = sub:next(20)
+                say(topic, data, number)
+            end
+        ]])
+        child:expect("listens")
+        for i = 1, 3 do
+            bus:publish("a", i)
+            child:expect(("a\t%d\t%d"):format(i, i))
+        end
+    end)
+
+    it("of four publishers reach every subscriber once and in the same order", function ()
+        local publish = OPEN .. [[
+            local before = 0
+            for i = 1, 500 do
+                local n = assert(bus:publish(tostring(worker), i))
+                assert(n > before)
+                before = n
+            end
+        ]]
+        local subscribers = {}
+        for i = 1, 2 do
+            subscribers[i] = process.start [[
+                local bus = assert(require("resty.holdfast.events").open("spec_many_events", { keep = 5000 }))
+                local sub = assert(bus:subscribe())
+                say("listens")
+                local sum, order, last = 0, {}, {}
+                for _ = 1, 2000 do
+                    local topic, i, n, missed = sub:next(30)
+                    assert(topic and missed == 0, i)
+                    assert(i == (last[topic] or 0) + 1)
+                    last[topic] = i
+                    sum = (sum * 31 + n * 7 + topic * i) % 1000003
+                end
+                say(sum)
+            ]]
+            subscribers[i]:expect("listens")
+        end
+        local sources = {}
+        for i = 1, 4 do
+            sources[i] = ("local worker = %d; "):format(i) .. publish:gsub("spec_events", "spec_many_events")
+                         :gsub("keep = 100", "keep = 5000")
+        end
+        process.run_together(sources)
+        local sum = subscribers[1]:hear(30)
+        assert.is_truthy(tonumber(sum), sum)
+        assert.equal(sum, subscribers[2]:hear(30))
+    end)
+
+    it("survive a publisher that dies after any of its stores", function ()
+        -- The publisher has stored the event, and has not raised "last".
+        bus:publish("a", 1)
+        dict:set("e:2", { 2, "a", "of the dead" })
+        local sub = assert(bus:subscribe { from = 1 })
+        assert.same({ { "a", "of the dead", 2, 0 } }, all(sub))
+        assert.equal(2, (dict:get("last")))
+        dict:set("e:3", { 3, "a", "of another" })
+        assert.equal(3, assert(bus:subscribe()):position())
+        assert.equal(4, (bus:publish("a", 4)))
+        assert.same({ { "a", "of another", 3, 0 }, { "a", 4, 4, 0 } }, all(sub))
+    end)
+
+    it("come to nobody if they cannot be stored, and the next one does", function ()
+        local sub = assert(bus:subscribe())
+        assert.same(pack(nil, "no memory"), pack(bus:publish("a", ("x"):rep(2 ^ 21))))
+        local number, err = bus:publish("a", { print })
+        assert.is_nil(number)
+        assert.matches("^bad table: cannot serialize 'function'", err)
+        bus:publish("a", 1)
+        assert.same({ { "a", 1, 1, 0 } }, all(sub))
+    end)
+
+    it("need a dictionary that exists and keeps as many", function ()
+        local removed = assert(events.open("spec_removed", { size = "64k", keep = 5 }))
+        local sub = assert(removed:subscribe())
+        assert(shdict.remove("spec_removed"))
+        assert.same(pack(nil, "dictionary not found"), pack(removed:publish("a", 1)))
+        assert.same(pack(nil, "dictionary not found"), pack(sub:next(1)))
+        assert.same(pack(nil, "dictionary not found"), pack(removed:subscribe()))
+        assert.same(pack(nil, 'events "spec_events" keep 100, but the caller requested 7'),
+                    pack(events.open("spec_events", { keep = 7 })))
+        assert.is_truthy(events.open("spec_events"))
+    end)
+
+    it("refuse bad arguments at the caller's line", function ()
+        for expected, call in pairs {
+            ["bad name to events.open: expected a string, got 1"] = function () events.open(1) end,
+            ['bad option "keep" to events.open: expected a whole number from 1, got 0.5'] =
+                function () events.open("spec_events", { keep = 0.5 }) end,
+            ['unknown option "kep" to events.open'] = function () events.open("spec_events", { kep = 1 }) end,
+            ["bad topic to publish: expected a string, got nil"] = function () bus:publish() end,
+            ['bad receiver to publish: expected a bus, got "a"'] = function () bus.publish("a") end,
+            ['bad option "from" to subscribe: expected a number from position(), got -1'] =
+                function () bus:subscribe { from = -1 } end,
+            ["bad timeout to next: expected a number of seconds, 0 or more, got -1"] =
+                function () bus:subscribe():next(-1) end,
+        } do
+            assert.equal(expected, blamed(call))
+        end
+    end)
+end)

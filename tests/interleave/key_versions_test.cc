@@ -1,0 +1,146 @@
+// Versions of keys, while processes die or stop between the steps of a change, and while others wait for it.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/started.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr double kLong = 30;
+
+class KeyVersions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_EQ(dict.set("k", "old"), HOLDFAST_OK);
+    ASSERT_EQ(dict.get_changed("k", &copy), text("old"));
+  }
+  void TearDown() override { holdfast_remove("d", 1); }
+
+  /// A process that is at that failpoint of a change.
+  class Changing : public Started {
+   public:
+    Changing(Dict& dict, const std::string& failpoint)
+        : Started("at " + failpoint, [&dict, failpoint](Channel& parent) {
+            pause_at(failpoint, parent);
+            return dict.set("k", "new");
+          }) {}
+  };
+  /// A process that waits for a change of the version in `copy`.
+  class Waiter : public Started {
+   public:
+    Waiter(Dict& dict, const holdfast_version_of_key& copy)
+        : Started("waits", [&dict, known = copy](Channel& parent) mutable {
+            parent.say("waits");
+            return dict.wait_for_change("k", kLong, &known);
+          }) {}
+  };
+  bool is_watched() {
+    return eventually([&] {
+      for (const Stripe& stripe : dict.segment().shards()[0].stripes())
+        if (stripe.watchers.load() != 0) return true;
+      return false;
+    });
+  }
+
+  const ScratchDirectory directory;
+  Dict dict{"d", {.versions = true}};
+  holdfast_version_of_key copy{};
+};
+
+TEST_F(KeyVersions, no_copy_is_current_from_the_first_step_of_a_change) {
+  for (const char* failpoint : {"version.odd", "version.committed"}) {
+    SCOPED_TRACE(failpoint);
+    holdfast_version_of_key before{};
+    dict.get_changed("k", &before);
+    ASSERT_TRUE(dict.is_current(before));
+    Changing writer(dict, failpoint);
+    EXPECT_FALSE(dict.is_current(before));
+    holdfast_version_of_key during{};
+    const Got seen = dict.get_changed("k", &during);
+    EXPECT_FALSE(dict.is_current(during));
+    EXPECT_EQ(dict.get_changed("k", &during), seen) << "an odd version is not \"unchanged\"";
+    writer.say("go on");
+    EXPECT_EQ(writer.wait(), HOLDFAST_OK);
+    EXPECT_FALSE(dict.is_current(during));
+    EXPECT_EQ(dict.get_changed("k", &during), text("new"));
+    EXPECT_TRUE(dict.is_current(during));
+  }
+}
+
+// The waiter has read the old value with the odd version. The writer commits and dies, and nobody else uses the
+// dictionary.
+TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_was_complete) {
+  for (const char* failpoint : {"version.odd", "version.committed"}) {
+    SCOPED_TRACE(failpoint);
+    Changing writer(dict, "version.odd");
+    holdfast_version_of_key known{};
+    ASSERT_EQ(dict.get_changed("k", &known).code, HOLDFAST_OK);
+    ASSERT_EQ(known.number % 2, 1);
+    Waiter waiter(dict, known);
+    ASSERT_TRUE(is_watched());
+    writer.kill_and_wait();
+    EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
+    EXPECT_EQ(dict.version("k").number % 2, 0);
+    EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_OK);
+    EXPECT_TRUE(dict.is_current(known));
+  }
+}
+
+TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_posted) {
+  Waiter waiter(dict, copy);
+  ASSERT_TRUE(is_watched());
+  Changing writer(dict, "watchers.taken");
+  writer.kill_and_wait();
+  EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
+}
+
+// Fails if the version that is returned is read after the value.
+TEST_F(KeyVersions, a_value_that_changes_while_it_is_read_is_not_current) {
+  at_failpoint("read.found", [&] { in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); }); });
+  copy.number = 0;
+  const Got seen = dict.get_changed("k", &copy);
+  EXPECT_TRUE(seen == text("new") || !dict.is_current(copy)) << seen;
+}
+
+// Fails if the version that the store returns is loaded after the flush.
+TEST_F(KeyVersions, a_store_that_is_flushed_before_it_returns_gives_no_current_version) {
+  ASSERT_GT(dict.push("list", HOLDFAST_LEFT, "element"), 0);
+  holdfast_version_of_key version = dict.version("list");
+  at_failpoint("arena.release", [&] { EXPECT_EQ(dict.flush_all(), HOLDFAST_OK); });
+  const Got value = text("v");
+  ASSERT_EQ(dict.store_unless_changed("list", &version, &value), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("list"), nothing());
+  EXPECT_FALSE(dict.is_current(version));
+}
+
+// Fails if the waiter compares the version before it announces that it waits.
+TEST_F(KeyVersions, a_change_before_the_announcement_ends_the_wait_at_once) {
+  Parked waiter;
+  waiter.sleep(0);
+  at_failpoint("watch.kept", [&] { in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); }); });
+  EXPECT_EQ(waiter.wait_for_change(dict, "k", &copy), HOLDFAST_OK);
+}
+
+// Another thread of the waiter's process receives the post before the waiter sleeps. Fails if the waiter's watch is
+// kept only after the comparison.
+TEST_F(KeyVersions, a_post_that_another_thread_receives_is_not_lost) {
+  Parked waiter;
+  Parked other;
+  for (Parked* const each : {&waiter, &other}) each->sleep(0);
+  at_failpoint("wait.settle", [&] {
+    in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); });
+    other.sleep(0);
+  });
+  ASSERT_EQ(waiter.wait_for_change(dict, "k", &copy), HOLDFAST_UNCHANGED);
+  EXPECT_TRUE(waiter.sleep(0));
+  EXPECT_EQ(waiter.wait_for_change(dict, "k", &copy), HOLDFAST_OK);
+}
+
+}  // namespace
+}  // namespace holdfast::test
