@@ -142,7 +142,7 @@ local function count_keys(handle, unwanted)
         if unwanted(kind) then
             count = count + 1
         end
-    end)
+    end, jobs.store)
     return count
 end
 

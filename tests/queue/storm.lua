@@ -128,6 +128,7 @@ local function kill(i)
     seen:safe_set("killed " .. pids[i], now())
     C.kill(pids[i], 9)
     C.waitpid(pids[i], nil, 0)
+    seen:safe_set("killed " .. pids[i], now())  -- it is dead only now, if the processor was busy
 end
 
 

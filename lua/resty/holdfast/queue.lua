@@ -111,7 +111,7 @@ local function open_store(name, opts)
     if not locks then
         return nil, err
     end
-    local store = stores[name] or { candidates = {}, look_at = 0 }
+    local store = stores[name] or { candidates = {}, look_at = 0, scanned = 0 }
     store.dict, store.jobs, store.claims, store.workers = dict, dict[1], own[1], locks[1]
     stores[name] = store
     return store
@@ -527,7 +527,7 @@ function _M.dead(self, max_count)
         if claim and floor(claim / GRANTS) == DEAD then
             numbers[#numbers + 1] = { n, claim }
         end
-    end)
+    end, self.store)
     sort(numbers, function (a, b) return a[1] < b[1] end)
     for i = 1, min(#numbers, checks.read_max(max_count, 100)) do
         jobs[#jobs + 1] = new_job(self, numbers[i][1], numbers[i][2], true)
@@ -555,7 +555,7 @@ function _M.stats(self)
         if what == "ready" then
             first = min(first or n, n)
         end
-    end)
+    end, store)
     local value, flags = nil, nil
     if first then
         value, flags = read(store, first)

@@ -48,6 +48,9 @@ local GRANTS = 2 ^ 24
 local NEVER = 2 ^ 53
 -- Seconds that a producer may need between two steps, and after which a busy taker looks for deaths and due times.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
+-- The next look comes later by so many seconds for each key that the last one has read. The time of a look would be the
+-- wrong measure: on a busy machine, the jobs of dead workers would wait longest.
+local LOOK_PER_KEY = 2e-6
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
 -- so long.
 local LONGEST_SLEEP = 0.4
@@ -251,6 +254,7 @@ local function each(handle, scan, kind, last, fn, self, arg)
             grow(frame)
             code = scan(handle, cursor, 256, at(kind), length, frame.value, frame.count)
         end
+        self.scanned = self.scanned + frame.count[0]
         local packed = frame.value.data
         for _ = 1, code == OK and frame.count[0] or 0 do
             local size = ffi_cast("const int32_t *", packed)[0]
@@ -369,6 +373,7 @@ end
 -- Looks for deaths and for due times.
 local function look(self, now)
     local dead = {}
+    self.scanned = 0
     each(self.workers, C.holdfast_scan_locks, WORKER, NEVER, note_dead, self, dead)
     if next(dead) or not self.has_scanned then
         local owners = find_claims(self, now, true)
@@ -381,8 +386,7 @@ local function look(self, now)
     elseif (get(self, EARLIEST) or 0) <= now then
         find_claims(self, now, false)
     end
-    local after = C.holdfast_now()
-    self.look_at = after + max(LOOK_EVERY, 4 * (after - now))
+    self.look_at = now + max(LOOK_EVERY, self.scanned * LOOK_PER_KEY)
 end
 
 
