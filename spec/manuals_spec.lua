@@ -11,6 +11,7 @@ local MANUALS = {
     ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
     ["docs/resty.holdfast.events.md"] = "resty.holdfast.events",
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
+    ["docs/resty.holdfast.queue.md"] = "resty.holdfast.queue",
 }
 
 -- Functions that only other modules of the project call.

@@ -285,14 +285,15 @@ local PLAIN = { settings = options.DEFAULT_SETTINGS, ratio = 2, max_step = 0.5 }
 local STEP = 0.001
 
 
--- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. Returns the
--- version; nil and the reason.
-function _M.wait_for_change(handle, key, known, timeout, deaths)
+-- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. `way`: an object
+-- whose settings say how to wait. Returns the version; nil and the reason.
+function _M.wait_for_change(handle, key, known, timeout, deaths, way)
+    way = way or PLAIN
     local grant = take_grant(handle, key)  -- contains only the key and holds no lock
-    local request = new_request(PLAIN, grant, 0, timeout, STEP)
+    local request = new_request(way, grant, 0, timeout, STEP)
     request.changes, request.version[0].number = true, known
     request.version[0].deaths = deaths and 1 or 0
-    local elapsed, err = finish(grant, wait_without_grant(PLAIN, request, nil))
+    local elapsed, err = finish(grant, wait_without_grant(way, request, nil))
     if not elapsed then
         return nil, err
     end

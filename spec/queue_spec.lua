@@ -1,0 +1,658 @@
+-- Tests resty.holdfast.queue (queue.lua, queue/claims.lua): jobs that several processes push and take.
+
+local expect, pack, process = require "spec.support" ("expect", "pack", "process")
+local core = require "resty.holdfast.core"
+local queue = require "resty.holdfast.queue"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+local sleep = require("resty.holdfast.host.none").sleep
+
+local NAME = "spec_queue"
+local now = core.C.holdfast_now
+
+-- For children: `jobs` is the queue.
+local OPEN = [[
+    local queue = require "resty.holdfast.queue"
+    local jobs = assert(queue.open("spec_queue", { size = "100k", persist = false }))
+]]
+
+
+local function remove()
+    for _, suffix in ipairs { "", ".claims", ".workers" } do
+        shdict.remove(NAME .. suffix)
+    end
+end
+
+
+describe("queue", function ()
+    local function open(opts)
+        opts = opts or {}
+        opts.size, opts.persist = opts.size or "100k", false
+        return assert(queue.open(NAME, opts))
+    end
+
+    local jobs
+
+    before_each(function ()
+        remove()
+        jobs = open()
+    end)
+
+    after_each(process.clean_up)
+
+    -- Takes a job and ends it. Returns its value, or the error.
+    local function finish(timeout, from)
+        local job, err = (from or jobs):take(timeout or 0)
+        if not job then
+            return err
+        end
+        assert(job:done())
+        return job.value
+    end
+
+    local function push(...)
+        for _, value in ipairs { ... } do
+            assert(jobs:push(value))
+        end
+    end
+
+    describe("push and take", function ()
+        it("hand out each job once, in the order of the pushes", function ()
+            push("a", "b", "c")
+            assert.same({ "a", "b", "c", "timeout" }, { finish(), finish(), finish(), finish() })
+        end)
+
+        it("keep the type and the bytes of a job", function ()
+            for _, value in ipairs { "", "a\0b", 0, -1.5, true, false, ("x"):rep(10000), { 1, { a = "b" } } } do
+                assert(jobs:push(value))
+                assert.same(value, finish())
+            end
+        end)
+
+        it("number the jobs upwards, and the job knows its number, its attempts and its token", function ()
+            local first, second = jobs:push("a"), jobs:push("b")
+            assert.is_true(second > first)
+            local job = jobs:take(0)
+            assert.same({ first, 1, 1 }, { job.number, job.attempts, job:token() })
+        end)
+
+        it("wait for a job only as long as the timeout says", function ()
+            local start = now()
+            assert.equal("timeout", finish(0.05))
+            assert.is_true(now() - start >= 0.05)
+        end)
+
+        it("do not wait for a job that is there, however many numbers were voided before it", function ()
+            for _ = 1, 3 do
+                require("resty.holdfast.queue.claims").new_number(jobs.store)  -- a producer that died
+            end
+            push("a")
+            assert.equal("a", finish(20))
+        end)
+
+        it("block only the coroutine that waits", function ()
+            local order = {}
+            scheduler.spawn(function ()
+                local value = finish(20)
+                order[#order + 1] = value
+            end)
+            scheduler.spawn(function ()
+                scheduler.sleep(0.02)
+                order[#order + 1] = "pushed"
+                push("a")
+            end)
+            scheduler.run()
+            assert.same({ "pushed", "a" }, order)
+        end)
+
+        it("give each of many waiting coroutines one job", function ()
+            local got = {}
+            for _ = 1, 50 do
+                scheduler.spawn(function ()
+                    local value = finish(20)
+                    got[#got + 1] = value
+                end)
+            end
+            scheduler.spawn(function ()
+                for i = 1, 50 do
+                    push(i)
+                end
+            end)
+            scheduler.run()
+            table.sort(got)
+            assert.equal(50, #got)
+            for i = 1, 50 do
+                assert.equal(i, got[i])
+            end
+        end)
+
+        it("reach a process that waits", function ()
+            local child = process.start(OPEN .. [[
+                say("ready")
+                for _ = 1, 3 do
+                    local job = assert(jobs:take(20))
+                    job:done()
+                    say(job.value)
+                end
+            ]])
+            child:expect("ready")
+            for _, value in ipairs { "a", "b", "c" } do
+                push(value)
+                child:expect(value)
+            end
+            child:expect_end()
+        end)
+    end)
+
+    -- Starts a process that takes `count` jobs and waits for a line; then it runs `last`.
+    local function start_worker(count, last, opts)
+        local child = process.start(OPEN:gsub("false }", "false, " .. (opts or "") .. " }") .. ([[
+            local taken = {}
+            for i = 1, %d do
+                taken[i] = assert(jobs:take(20))
+            end
+            say("taken")
+            hear()
+            %s
+        ]]):format(count or 1, last or ""))
+        child:expect("taken")
+        return child
+    end
+
+    local function end_worker(child)
+        child:kill()
+        child:wait()
+    end
+
+    describe("a job of a dead worker", function ()
+        it("comes again before the others, with one more attempt and a higher token", function ()
+            push("a", "b", "c")
+            end_worker(start_worker(2))
+            for _, value in ipairs { "a", "b" } do
+                local job = assert(jobs:take(20))
+                assert.same({ value, 2, 2 }, { job.value, job.attempts, job:token() })
+                job:done()
+            end
+            assert.equal("c", finish())
+            assert.equal("timeout", finish(0.02))
+        end)
+
+        it("comes again even if the process that noticed the death takes no more", function ()
+            push("a", "b")
+            end_worker(start_worker(2))
+            assert.equal("a", assert(jobs:take(20)).value)
+            local child = process.start(OPEN .. [[
+                jobs.store.has_scanned = true  -- only the death may tell it
+                say(assert(jobs:take(20)).value)
+            ]])
+            child:expect_end("b")
+        end)
+
+        it("wakes a taker that waits", function ()
+            push("a")
+            local worker = start_worker()
+            local child = process.start(OPEN .. [[
+                say("waits")
+                local job = assert(jobs:take(20))
+                say(job.value, job.attempts, job:done())
+            ]])
+            child:expect("waits")
+            sleep(0.05)
+            end_worker(worker)
+            child:expect_end("a\t2\ttrue")
+        end)
+
+        it("also comes again if its worker has ended in an orderly way", function ()
+            push("a")
+            local child = start_worker()
+            child:say("go")
+            child:wait()
+            assert.equal(2, assert(jobs:take(20)).attempts)
+        end)
+
+        it("stays with a worker that lives", function ()
+            push("a")
+            local child = start_worker(1, "say(taken[1]:done())")
+            assert.equal("timeout", finish(0.1))
+            child:say("go")
+            child:expect_end("true")
+        end)
+
+        it("is dead after max_attempts", function ()
+            jobs = open { max_attempts = 2 }
+            push("a", "b")
+            end_worker(start_worker())
+            end_worker(start_worker())
+            local job = assert(jobs:take(20))
+            assert.equal("b", job.value)
+            local dead = jobs:dead()
+            assert.equal(1, #dead)
+            assert.same({ "a", 2 }, { dead[1].value, dead[1].attempts })
+        end)
+    end)
+
+    it("a job with as many attempts as can be counted becomes dead", function ()
+        local claims = require "resty.holdfast.queue.claims"
+        jobs = open { max_attempts = 1e9 }
+        push("a")
+        local job = jobs:take(0)
+        local last = job.claim - 1 + claims.GRANTS - 1
+        assert(claims.swap(jobs.store, claims.CLAIM, job.number, job.claim, last) == 0)
+        job.claim = last
+        assert.same({ true, "dead" }, { job:retry() })
+        assert.equal(claims.GRANTS - 1, jobs:dead()[1].attempts)
+    end)
+
+    describe("a dead job", function ()
+        local dead
+
+        before_each(function ()
+            jobs = open { max_attempts = 1 }
+            push("a")
+            assert.same({ true, "dead" }, { jobs:take(0):retry() })
+            dead = assert(jobs:dead()[1])
+        end)
+
+        it("is not taken", function ()
+            assert.equal("timeout", finish(0.03))
+            assert.equal(1, jobs:stats().dead)
+        end)
+
+        it("is put back by retry, with its attempts", function ()
+            assert.is_true(dead:retry())
+            local job = assert(jobs:take(20))
+            assert.same({ "a", 2 }, { job.value, job.attempts })
+            assert.same({}, jobs:dead())
+        end)
+
+        it("is deleted by done, once", function ()
+            assert.is_true(dead:done())
+            assert.same(pack(nil, "not owner"), pack(dead:done()))
+            assert.same({}, jobs:dead())
+            assert.same({}, jobs.store.dict:get_keys(0))
+        end)
+
+        it("is one of at most max_count, the oldest first", function ()
+            for i = 1, 4 do
+                push(i)
+                assert(jobs:take(0):retry())
+            end
+            local values = {}
+            for i, job in ipairs(jobs:dead(3)) do
+                values[i] = job.value
+            end
+            assert.same({ "a", 1, 2 }, values)
+        end)
+    end)
+
+    describe("retry", function ()
+        it("gives the job back, and counts the attempt", function ()
+            push("a")
+            assert.is_true(jobs:take(0):retry())
+            local job = jobs:take(20)
+            assert.same({ "a", 2 }, { job.value, job.attempts })
+        end)
+
+        it("gives the job back after the delay", function ()
+            push("a")
+            local start = now()
+            assert.is_true(jobs:take(0):retry(0.05))
+            assert.equal(1, jobs:stats().delayed)
+            assert.equal("a", finish(20))
+            assert.is_true(now() - start >= 0.05)
+        end)
+
+        it("wakes a taker that waits", function ()
+            push("a")
+            local job = jobs:take(0)
+            local child = process.start(OPEN .. [[
+                say("waits")
+                say(assert(jobs:take(20)).attempts)
+            ]])
+            child:expect("waits")
+            sleep(0.05)
+            assert(job:retry())
+            child:expect_end("2")
+        end)
+    end)
+
+    it("a delayed job comes after its delay, and not before", function ()
+        local start = now()
+        assert(jobs:push("late", { delay = 0.06 }))
+        assert(jobs:push("soon", { delay = 0.03 }))
+        push("first")
+        assert.same({ "first", "timeout" }, { finish(), finish() })
+        assert.equal("soon", finish(20))
+        assert.is_true(now() - start >= 0.03)
+        assert.equal("late", finish(20))
+        assert.is_true(now() - start >= 0.06)
+    end)
+
+    it("a delayed job wakes a process that waits longer", function ()
+        local child = process.start(OPEN .. [[
+            say("waits")
+            say(assert(jobs:take(20)).value)
+        ]])
+        child:expect("waits")
+        sleep(0.05)
+        assert(jobs:push("a", { delay = 0.02 }))
+        child:expect_end("a")
+    end)
+
+    it("jobs with a higher priority come first, and all others in order", function ()
+        push("normal 1")
+        assert(jobs:push("low", { priority = 1 }))
+        push("normal 2")
+        assert(jobs:push("high", { priority = 9 }))
+        assert(jobs:push("high too", { priority = 9 }))
+        sleep(0.02)  -- a busy taker looks for them now and then
+        assert.same({ "high", "high too", "low", "normal 1", "normal 2" },
+                    { finish(), finish(), finish(), finish(), finish() })
+    end)
+
+    describe("a unique key", function ()
+        it("admits one job until the job has ended", function ()
+            assert(jobs:push("a", { key = "k" }))
+            assert.same(pack(nil, "exists"), pack(jobs:push("b", { key = "k" })))
+            assert(jobs:push("c", { key = "other" }))
+            local job = jobs:take(0)
+            assert.same(pack(nil, "exists"), pack(jobs:push("b", { key = "k" })))
+            assert(job:done())
+            assert(jobs:push("d", { key = "k" }))
+            assert.same({ "c", "d" }, { finish(), finish() })
+        end)
+
+        it("is free again if a producer died in the middle of a push", function ()
+            local child = process.start(OPEN .. [[
+                local core = require "resty.holdfast.core"
+                local claims = require "resty.holdfast.queue.claims"
+                claims.add = function () os.exit(0) end  -- before the commit
+                package.loaded["resty.holdfast.queue"] = nil
+                require("resty.holdfast.queue").open("spec_queue"):push("a", { key = "k" })
+            ]])
+            assert.equal(0, child:wait())
+            assert(jobs:push("b", { key = "k" }))
+            assert.equal("b", finish(20))
+        end)
+    end)
+
+    describe("max", function ()
+        before_each(function () jobs = open { max = 2 } end)
+
+        it("limits the jobs that nobody has taken", function ()
+            push("a", "b")
+            assert.same(pack(nil, "full"), pack(jobs:push("c", { timeout = 0 })))
+            assert.same(pack(nil, "full"), pack(jobs:push("c", { timeout = 0.02 })))
+            local job = jobs:take(0)
+            assert(jobs:push("c", { timeout = 0 }))
+            assert(job:done())
+            assert.same({ "b", "c" }, { finish(), finish() })
+        end)
+
+        it("makes push wait until a job is taken", function ()
+            push("a", "b")
+            scheduler.spawn(function ()
+                scheduler.sleep(0.02)
+                finish()
+            end)
+            scheduler.spawn(function () assert(jobs:push("c", { timeout = 20 })) end)
+            scheduler.run()
+            assert.same({ "b", "c" }, { finish(), finish() })
+        end)
+
+        it("applies to each program's own pushes", function ()
+            push("a", "b")
+            assert(open():push("c"))
+            assert.same(pack(nil, "full"), pack(jobs:push("d", { timeout = 0 })))
+        end)
+    end)
+
+    describe("a lease", function ()
+        it("ends with a worker that is stopped; its done then says so and ends nothing", function ()
+            push("a")
+            local worker = start_worker(1, 'say(taken[1]:done()) say(taken[1]:retry()) say(taken[1]:touch())',
+                                        "lease = 0.05")
+            worker:kill(process.STOP)
+            local job = assert(jobs:take(20))
+            assert.same({ "a", 2 }, { job.value, job.attempts })
+            worker:kill(process.CONT)
+            worker:say("go")
+            worker:expect_end("nil\tnot owner", "nil\tnot owner", "nil\tnot owner")
+            assert.is_true(job:done())
+        end)
+
+        it("does not end for a worker that is stopped if nobody asked for it", function ()
+            push("a")
+            local worker = start_worker(1, "say(taken[1]:done())")
+            worker:kill(process.STOP)
+            assert.equal("timeout", finish(0.1))
+            worker:kill(process.CONT)
+            worker:say("go")
+            worker:expect_end("true")
+        end)
+
+        it("begins again with touch", function ()
+            jobs = open { lease = 0.05 }
+            push("a")
+            local job = jobs:take(0)
+            assert.is_true(job:touch(60))
+            sleep(0.1)
+            assert.equal("timeout", finish())
+            assert.is_true(job:done())
+        end)
+    end)
+
+    it("a stopped taker that waits does not keep jobs from others", function ()
+        local child = process.start(OPEN .. [[
+            say("waits")
+            say(jobs:take(20) ~= nil)
+        ]])
+        child:expect("waits")
+        sleep(0.1)
+        child:kill(process.STOP)
+        push("a")
+        assert.equal("a", finish(20))
+        scheduler.spawn(function () push("b") end)
+        scheduler.spawn(function () assert.equal("b", finish(20)) end)
+        scheduler.run()
+        child:kill(process.CONT)
+        push("c")
+        child:expect_end("true")
+    end)
+
+    describe("done", function ()
+        it("ends a job once", function ()
+            push("a")
+            local job = jobs:take(0)
+            assert.is_true(job:done())
+            assert.same(pack(nil, "not owner"), pack(job:done()))
+            assert.same(pack(nil, "not owner"), pack(job:retry()))
+            assert.same(pack(nil, "not owner"), pack(job:touch()))
+        end)
+
+        it("leaves nothing in the dictionaries", function ()
+            for _, opts in ipairs { {}, { key = "k" }, { delay = 0.001 }, { priority = 3 } } do
+                assert(jobs:push("a", opts))
+                jobs.store.look_at = 0  -- a job with a priority ends before takers pass its number
+                assert.equal("a", finish(20))
+            end
+            assert.same({}, jobs.store.dict:get_keys(0))
+            push("b")
+            assert.equal("b", finish(20))
+            assert.equal("timeout", finish(0.05))
+            assert.equal(4, #shdict.find(NAME .. ".claims"):get_keys(0))  -- the counters
+            assert.same({ ready = 0, taken = 0, delayed = 0, dead = 0, oldest = 0 }, jobs:stats())
+        end)
+
+        it("is refused in a forked child, which takes jobs of its own", function ()
+            push("a", "b")
+            local child = process.start(process.FORK .. OPEN .. [[
+                local job = jobs:take(0)
+                in_child(function ()
+                    say(job:done())
+                    local own = assert(jobs:take(1))
+                    say(own.value, own:done(), job:done())
+                end)
+                say(job:done())
+            ]])
+            child:expect_end("nil\tnot owner", "b\ttrue\tnil\tnot owner", "true")
+        end)
+    end)
+
+    describe("bad days:", function ()
+        it("a job that is too large is refused with a message, and the queue works on", function ()
+            local job, err, message = jobs:push(("x"):rep(200000))
+            assert.same({ nil, "no memory" }, { job, err })
+            assert.matches("too large", message)
+            push("a")
+            assert.equal("a", finish(20))
+        end)
+
+        it("a full dictionary refuses pushes and loses no job; taking makes room", function ()
+            local pushed, err = 0
+            repeat
+                local n
+                n, err = jobs:push(("x"):rep(500), { delay = pushed % 10 == 0 and 0.001 or nil })
+                pushed = pushed + (n and 1 or 0)
+            until not n
+            assert.equal("no memory", err)
+            assert.is_true(pushed > 50)
+            for _ = 1, 20 do
+                jobs:push(("x"):rep(500))
+            end
+            local taken = 0
+            while finish(taken < pushed and 20 or 0.05) ~= "timeout" do
+                taken = taken + 1
+                if taken == 10 then
+                    push("y")
+                    pushed = pushed + 1
+                end
+            end
+            assert.equal(pushed, taken)
+        end)
+
+        it("a dictionary that is removed ends its jobs, and a new queue has none of them", function ()
+            push("a", "b")
+            local job = jobs:take(0)
+            remove()
+            assert.same(pack(nil, "not owner"), pack(job:done()))
+            assert.same(pack(nil, "dictionary not found"), pack(jobs:push("c")))
+            assert.same(pack(nil, "dictionary not found"), pack(jobs:take(0)))
+            jobs = open()
+            push("d")
+            assert.same({ "d", "timeout" }, { finish(), finish() })
+            assert.same(pack(nil, "not owner"), pack(job:done()))
+        end)
+
+        it("a flush ends all jobs, and the queue works on", function ()
+            for _, suffix in ipairs { "", ".claims", ".workers" } do
+                push("a", "b")
+                local job = jobs:take(0)
+                shdict.open(NAME .. suffix):flush_all()
+                assert.matches(suffix == "" and "true" or "not owner", tostring(select(suffix == "" and 1 or 2,
+                                                                                       job:done())))
+                while finish(0.02) ~= "timeout" do end
+                push("c")
+                assert.equal("c", finish(20))
+            end
+        end)
+
+        it("two programs with different sizes: the second is told both", function ()
+            local child = process.start [[
+                local queue = require "resty.holdfast.queue"
+                say(queue.open("spec_queue", { size = "1m" }))
+            ]]
+            assert.matches("102400", child:hear())
+        end)
+
+        it("a job that is a table needs string.buffer, and a function is refused", function ()
+            assert.same(pack(nil, "bad value type"), pack(jobs:push(print)))
+            local job, err = jobs:push { print }
+            assert.is_nil(job)
+            assert.matches("bad table", err)
+        end)
+    end)
+
+    it("a queue outlives its processes, and jobs that were taken come again", function ()
+        local dir = require("spec.support.shell").output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+        finally(function () os.execute("rm -rf -- '" .. dir .. "'") end)
+        local function run(source)
+            local child = process.start([[
+                local queue = require "resty.holdfast.queue"
+                local jobs = assert(queue.open("kept", { size = "100k", persist = true }))
+            ]] .. source, { env = { HOLDFAST_DIR = dir } })
+            local lines = child:hear_all()
+            child:wait()
+            return lines
+        end
+        assert.equal("", run [[ for _, v in ipairs { "a", "b", "c" } do jobs:push(v) end ]])
+        assert.equal("a\n", run [[ say(jobs:take(0).value) ]])
+        assert.equal("a\t2\nb\t1\nc\t1\n", run [[
+            for _ = 1, 3 do
+                local job = jobs:take(1)
+                say(job.value, job.attempts)
+                job:done()
+            end
+        ]])
+    end)
+
+    it("len and stats count what is in the queue", function ()
+        jobs = open { max_attempts = 1 }
+        assert.equal(0, jobs:len())
+        push("a", "b", "c", "d")
+        assert(jobs:push("e", { delay = 60 }))
+        jobs:take(0)
+        jobs:take(0):retry()
+        local stats = jobs:stats()
+        assert.is_true(stats.oldest >= 0 and stats.oldest < 60)
+        stats.oldest = 0
+        assert.same({ ready = 2, delayed = 1, taken = 1, dead = 1, oldest = 0 }, stats)
+        assert.equal(3, jobs:len())
+    end)
+
+    it("wrong arguments raise at the line of the call", function ()
+        for _, call in ipairs {
+            { 'bad name to open: expected a string, got nil', function () queue.open() end },
+            { 'unknown option "siz" to open', function () queue.open("x", { siz = 1 }) end },
+            { 'bad option "max" to open: expected a whole number, 1 or more, got 0',
+              function () queue.open("x", { max = 0 }) end },
+            { 'bad option "lease" to open: expected a number greater than 0, got -1',
+              function () queue.open("x", { lease = -1 }) end },
+            { 'bad option "priority" to push: expected a whole number from 0 to 1000, got 1.5',
+              function () jobs:push("a", { priority = 1.5 }) end },
+            { 'bad option "key" to push: expected a string of 1 to 65534 bytes, got ""',
+              function () jobs:push("a", { key = "" }) end },
+            { 'bad "job" argument: expected a string, number, boolean or table, got nil', function () jobs:push() end },
+            { "bad timeout to take: expected a number, 0 or more, got -1", function () jobs:take(-1) end },
+            { "bad receiver of take: expected a queue, got nil; call it with a colon", function () jobs.take() end },
+        } do
+            assert.equal(call[1], expect.blamed(call[2]))
+        end
+    end)
+
+    describe("when processes are killed,", function ()
+        local function run(patience, ...)
+            local child = process.start({ "luajit", ... }, { env = { HOLDFAST_STORM_PATIENCE = patience } })
+            local text = child:hear_all(300)
+            return child:wait(), text
+        end
+
+        it("before each of their calls, no job is lost, comes again with attempts 1 or leaves something", function ()
+            local status, text = run(false, "tests/queue/every_call.lua")
+            assert.equal(0, status, text)
+            assert.matches("wait: %d+ deaths", text)
+        end)
+
+        it("at random, no job is lost or begins twice without attempts > 1", function ()
+            local status, text = run(false, "tests/queue/storm.lua", os.getenv "HOLDFAST_STORM_KILLS" or "300")
+            assert.equal(0, status, text)
+        end)
+
+        for _, fault in ipairs { "claim later", "no void", "attempts forgotten", "the living are dead" } do
+            it("the storm notices a planted fault: " .. fault, function ()
+                local status, text = run("1", "tests/queue/storm.lua", "300", fault)
+                assert.equal(1, status, text)
+            end)
+        end
+    end)
+end)
