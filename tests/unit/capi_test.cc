@@ -38,9 +38,9 @@ TEST(capi, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_NO_MEMORY), "no memory");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_TIMEOUT), "timeout");
-  for (int code = HOLDFAST_OK; code <= HOLDFAST_UNAVAILABLE; ++code)
+  for (int code = HOLDFAST_OK; code <= HOLDFAST_UNCHANGED; ++code)
     EXPECT_STRNE(holdfast_code_text(code), "unknown code");
-  EXPECT_STREQ(holdfast_code_text(HOLDFAST_UNAVAILABLE + 1), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_UNCHANGED + 1), "unknown code");
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
 }
 
