@@ -21,20 +21,20 @@ constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
 constexpr std::uint32_t kDelayShift = 3;
-// The kind that the waiter wants, plus 1. Version 0.2.0 writes 0 here: its waiters want the kind that is held.
-constexpr std::uint32_t kKindShift = 24;
+// Version 0.2.0 sets this bit and does not read it: its waiters want the kind that is held. Without the bit, the next
+// two bits are the kind, which 0.2.0 takes for some microseconds of the delay.
+constexpr std::uint32_t kAnyKind = 8;
+constexpr std::uint32_t kKindShift = 4;
 constexpr std::uint32_t kKindMask = 3;
-constexpr std::uint32_t kDelayMask = (std::uint32_t{1} << (kKindShift - kDelayShift)) - 1;
-static_assert(ticks(kDelayMaxNs) <= kDelayMask);
 
 constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
-  return ticks(std::min(waiter.delay_ns, kDelayMaxNs)) << kDelayShift | (waiter.fair ? kFair : 0) |
-         (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0) |
-         (static_cast<std::uint32_t>(waiter.kind) + 1) << kKindShift;
+  const auto delay = static_cast<std::uint32_t>(std::min(waiter.delay_ns, kDelayMaxNs) >> 10);
+  return ((delay + 7) & ~7U) << kDelayShift | static_cast<std::uint32_t>(waiter.kind) << kKindShift |
+         (waiter.fair ? kFair : 0) | (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0);
 }
 constexpr HeldKind kind_in(std::uint32_t traits, HeldKind held) noexcept {
-  const std::uint32_t kind = traits >> kKindShift & kKindMask;
-  return kind != 0 ? static_cast<HeldKind>(kind - 1) : held;
+  if ((traits & kAnyKind) != 0) return held;
+  return static_cast<HeldKind>(std::min(traits >> kKindShift & kKindMask, kHeldKinds - 1));
 }
 constexpr bool is_upgrade(HeldKind kind, std::uint32_t want) noexcept {
   return kind == HeldKind::rwlock && want == kAllButOwn;
@@ -44,8 +44,15 @@ constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want
   return held == HeldKind::lock || held == kind ? want : kAllPermits;
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
-  return std::min(ns_of(traits >> kDelayShift & kDelayMask & ~1U), kDelayMaxNs);
+  return std::min(ns_of(traits >> kDelayShift & ((traits & kAnyKind) != 0 ? ~1U : ~7U)), kDelayMaxNs);
 }
+// 0.2.0 computes the delay so. It may be wrong by some microseconds.
+constexpr bool is_read_by_0_2_0(std::uint64_t delay_ns, HeldKind kind) noexcept {
+  const std::uint64_t seen = std::min(ns_of(traits_of({.kind = kind, .delay_ns = delay_ns}) >> 3 & ~1U), kDelayMaxNs);
+  return seen + 1024 >= delay_ns && seen <= delay_ns + 16 * 1024;
+}
+static_assert(is_read_by_0_2_0(0, HeldKind::semaphore) && is_read_by_0_2_0(50'000, HeldKind::rwlock) &&
+              is_read_by_0_2_0(kDelayMaxNs, HeldKind::lock));
 
 constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
   const std::uint32_t claim = ticks(claim_ns(delay_in(traits), (traits & kFair) != 0));

@@ -195,6 +195,8 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         key,
         [&](Transaction& change) {
           segment = &change.segment();
+          wake(world, result.chosen);  // chosen by a first run, which found no memory
+          result.chosen.first = result.chosen.aside = {};
           const Code made = find_or_make_lock(change, contender, dead, result);
           if (made != Code::ok) return made;
           const Code answer = try_acquire(LockEntry::of(change), world, contender, dead, result);

@@ -47,7 +47,8 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
 // it must try instead.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
-  if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
+  if (!watch.is_same_entry() || watch.segment->retired() ||
+      !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
     return WatchState::open;
   const auto kind = static_cast<PermitsKind>(watch.entry->flags.load(kRelaxed));
   const Glimpse first = glimpse_first(*watch.shard, fields.queue, held_kind(kind));
