@@ -1,4 +1,4 @@
--- Tests bench/support/points.lua and bench/plot: the kept points of curves, and their pictures.
+-- Tests bench/support/points.lua and bench/plot, which store the points of curves and draw the curves.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"
@@ -12,7 +12,7 @@ local function run(text)
 end
 
 describe("A file of points", function ()
-    it("has a line for each point, after their source", function ()
+    it("has a line for the source of the points, then one for each point", function ()
         local written, path = points.new(), os.tmpname()
         assert.is_true(written:is_empty())
         written:add("waits", "mine", 0.5, 10)
@@ -26,7 +26,7 @@ describe("A file of points", function ()
 
     it("refuses a curve's name that could not be read back", function ()
         assert.has_error(function () points.new():add("waits", "mine, alone", 1, 2) end,
-                         "a curve's name has no comma")
+                         "a curve's name must not contain a comma")
     end)
 end)
 
@@ -62,7 +62,7 @@ describe("bench/plot", function ()
         assert.equal(tostring(count), shell.output("ls " .. folder .. "/*.svg | wc -l"))
     end)
 
-    it("fails if the file has no points, is no such file, or cannot be read", function ()
+    it("fails if the file has no points, is not a file of points, or cannot be read", function ()
         assert.matches("has none of the figures\nstatus 1$", run("figure,curve,x,y\n"))
         assert.matches("data:2: expected figure,curve,x,y .*, got \"waits,mine,one,2\"\nstatus 1$",
                        run("figure,curve,x,y\nwaits,mine,one,2\n"))

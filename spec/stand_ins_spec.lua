@@ -1,10 +1,10 @@
--- Tests program.lua, the detection of nginx. Replacements of nginx in unit tests and command-line tools (a global
--- `ngx`, an `ngx.shared` of Lua tables) are not nginx, and do no harm: resty.lock and resty.shdict work as in a plain
+-- Tests how program.lua detects nginx. Replacements for nginx in unit tests and command-line tools (a global `ngx`, an
+-- `ngx.shared` of Lua tables) are not taken for nginx, and do no harm: resty.lock and resty.shdict work as in a plain
 -- script.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- The programs' own part: a lock that a different process holds for a moment, and a free lock.
+-- The part that all the programs share: it takes a free lock that soon expires, and then waits for this lock.
 local USE = [[
     local resty_lock = require "resty.lock"
     local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))
@@ -23,9 +23,9 @@ local ZONES = [[
 ]]
 
 local STAND_INS = {
-    ["with zones that know no size"] = ZONES .. "ngx = { shared = shared }",
+    ["with zones of unknown size"] = ZONES .. "ngx = { shared = shared }",
     ["with zones that are empty tables"] = "ngx = { shared = { stand_in = {} } }",
-    ["with zones of methods that fail"] = "ngx = { shared = { stand_in = { capacity = function () error 'no' end } } }",
+    ["with zones whose methods fail"] = "ngx = { shared = { stand_in = { capacity = function () error 'no' end } } }",
     ["with a sleep and a clock"] = ZONES .. [[
         ngx = { shared = shared, sleep = function () end, now = os.time, log = function () end, get_phase = function ()
             return "timer"
@@ -38,12 +38,12 @@ local STAND_INS = {
                 socket = { tcp = nothing }, thread = { spawn = nothing }, timer = { at = nothing },
                 worker = { exiting = nothing }, config = { debug = false } }
     ]],
-    ["that raises for what it does not have"] = ZONES .. [[
+    ["that raises an error for every missing field"] = ZONES .. [[
         local function refuse(_, name) error("no " .. name) end
         ngx = setmetatable({ shared = setmetatable(shared, { __index = refuse }) }, { __index = refuse })
         require("resty.shdict").open("beside_it", { size = "100k" })
     ]],
-    ["that is no table"] = "ngx = 'nginx'",
+    ["that is not a table"] = "ngx = 'nginx'",
 }
 
 
@@ -82,7 +82,7 @@ describe("a stand-in for ngx", function ()
 
     it("made by busted's mock does no harm in busted", function ()
         local name = os.tmpname()
-        local path = name .. "_spec.lua" -- or busted mistakes it for something else
+        local path = name .. "_spec.lua" -- busted chooses a loader by the ending .lua
         files.write(path, MOCKED)
         local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
         local said = shell.output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))

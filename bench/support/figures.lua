@@ -108,8 +108,8 @@ local function summary(tables, facts, path)
                             how[6](cells[how[3]]) }
     end
     return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
-        .. ("\nAll from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
-            facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
+        .. ("\nAll figures are from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path,
+            facts.date, facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
 end
 
 

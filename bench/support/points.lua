@@ -13,7 +13,7 @@ end
 
 -- A name with a comma could not be read back.
 function Points:add(figure, curve, x, y)
-    assert(not curve:find(",", 1, true), "a curve's name has no comma")
+    assert(not curve:find(",", 1, true), "a curve's name must not contain a comma")
     table.insert(self.lines, ("%s,%s,%.6g,%.6g"):format(figure, curve, x, y))
 end
 

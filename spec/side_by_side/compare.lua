@@ -1,6 +1,7 @@
--- Runs in a worker of nginx: makes each call in each state of the key, on ngx.shared and on resty.shdict. Prints words
--- separated by tabs: "differs", the state, the call, results and content of the original and of ours; "rule", the
--- number of differences that it explains, its reason; "cases" and their number.
+-- Runs in a worker of nginx: makes each call in each state of the key, on ngx.shared and on resty.shdict. Prints lines
+-- of words separated by tabs. A line is "differs", the state, the call, its arguments, and the results and the content
+-- of the original and then of ours; or "cases" and their number; or "rule", the number of differences that the rule
+-- explains, and its reason.
 
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
@@ -30,7 +31,8 @@ local STATES = {
 
 
 -- Returns a time in seconds, rounded so that the clocks of both sides agree. Both clocks stand still while a call is
--- compared, but the original's milliseconds begin at different moments. No time that is set here is near a step.
+-- compared, but the original's milliseconds do not begin when ours do. No time that is set here is near a point where
+-- the rounded value changes.
 local function round(seconds)
     if seconds and seconds < 0 then
         return "negative"
@@ -144,7 +146,7 @@ end
 
 
 local function compare()
-    local calls = require "spec.side_by_side.calls" -- not earlier: only here can it make coroutines
+    local calls = require "spec.side_by_side.calls" -- not earlier: only here can this module create coroutines
     local rules = require "spec.side_by_side.differences"
     local pairs_ = {}
     for i = 1, PAIRS do

@@ -239,10 +239,8 @@ struct LockFields {
 static_assert(sizeof(LockFields) == 64);
 
 /// The value of a waiter block. Entry::flags contains the waiter's number, Entry::expiry its deadline, and Entry::stamp
-/// its traits. Bit 0 of the traits says that it is fair, bit 1 that it is present, bit 2 that it only tries. If bit 3
-/// is 0, bits 4 and 5 are the HeldKind that it wants, and the bits from 6 on say how long its loop takes to react, in
-/// units of 8192 ns. (0.2.0 sets bit 3, and wants what is held.) `woken` and `first` are in units of 1024 ns, and wrap.
-/// In a watcher, `want` and `overtakes` are the halves of the grant's fencing token, and `woken` and `first` are 0.
+/// its traits (dict/wait_queue.cc). `woken` and `first` are in units of 1024 ns, and wrap. In a watcher, `want` and
+/// `overtakes` are the lower and the upper half of the grant's fencing token, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)

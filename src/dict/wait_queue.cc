@@ -16,7 +16,8 @@ namespace {
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
 
-// The traits of a waiter, in one word: its Entry::stamp.
+// The traits of a waiter, in one word: its Entry::stamp. kPresent says that its thread spins, kTries that it only
+// tries. The other bits are its delay and the kind that it wants.
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;

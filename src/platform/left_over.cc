@@ -20,7 +20,7 @@ class LeftOver {
   void keep(const Thing& thing) noexcept {
     for (Slot& slot : slots_) {
       State unused = State::unused;
-      // Acquire: pairs with the release in retry(), after it has read the thing.
+      // Acquire: pairs with the release with which retry() ends its reading of the thing.
       if (!slot.state.compare_exchange_strong(unused, State::changing, std::memory_order_acquire,
                                               std::memory_order_relaxed))
         continue;
@@ -31,7 +31,7 @@ class LeftOver {
     }
   }
 
-  /// Calls `give_back(const Thing&)` for each thing. The function returns whether the thing is gone.
+  /// Calls `give_back(const Thing&)` for each thing; `give_back` returns whether the thing is gone.
   template <class GiveBack>
   void retry(GiveBack&& give_back) noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) return;

@@ -5,16 +5,16 @@
 // The first thread that reads the mail passes each number to the parker of that waiter.
 //
 // A wake-up may get lost, because its sender or its receiving thread may die. So a parker with waiters sleeps in slices
-// and checks, without any lock, what the waiters wait for (wait/watch.h). The waiter counts as woken if its lock is
+// and checks, without any lock, what the waiters wait for (wait/watch.h). A waiter counts as woken if its lock is
 // open or granted to it, or if it is no longer in the lock's queue. If the mailbox has overflowed, the parker checks
 // immediately. If several threads sleep, one of them listens and checks for all of them (wait/sleepers.h).
 //
 // The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, slices matter
-// only if a process is stopped between its store and its post.
+// only if a process is stopped after it has stored a change and before it has posted the wake-up.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has either a descriptor for that loop to watch, or
-// a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. For each loop
-// that has mail, a thread that distributes mail then makes the descriptor readable (event_loops.cc).
+// a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. The thread
+// that distributes the mail then makes the descriptor of each loop with mail readable (event_loops.cc).
 //
 // Thread safety: any thread may make any call. The lot's mutex is never held while the thread sleeps or holds a shmtx.
 #pragma once
@@ -49,8 +49,8 @@ class World;
 /// The time within which the first waiter of a queue notices a release without a wake-up. For each later waiter this
 /// time is longer, by kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if
 /// the first waiter does not check. The longer time keeps a hundred waiting processes from all being awake all the
-/// time. The benchmark of this constant and the next two is "1,000 that wait, and nothing happens"; takeover also
-/// covers kLookNs.
+/// time. The benchmark for this constant and the next two is "1,000 that wait, and nothing happens"; the benchmark
+/// "takeover" also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// The interval between the checks of any waiter when a death watch is on. It is less than the time within which a
@@ -70,7 +70,7 @@ class Parker {
   void close_waiter(std::uint32_t number) noexcept;
 
   /// Begins a wait, or continues it, and forgets an earlier wake-up. Returns the waiter in the form that queues use,
-  /// with arrival 0 if the parker has no waiter of that number.
+  /// with arrival 0 if the parker has no waiter with that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
   /// Keeps the watch's segment until the waiter's next watch, or until the end of its wait. Later checks use this
   /// watch. REQUIRES: the caller still has the EpochGuard in which the watch was made.
@@ -107,10 +107,10 @@ class Parker {
   Status accept();
   /// Ends listen() and accept().
   void disconnect() noexcept;
-  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. A parker has only one
+  /// Makes the descriptor readable, or sends a byte, at the given time. kNever cancels the alarm. A parker has only one
   /// alarm. Fails like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// Returns whether a wake thread serves the parker's loop, if it has one. If it returns false, the waiters must poll.
+  /// Returns false if the parker's loop needs the wake thread but the thread cannot run: the waiters must then poll.
   bool attended() const noexcept;
 
   /// Returns whether the kernel tells this process when others die.
@@ -199,8 +199,8 @@ class ParkingLot {
   }
 
   /// Distributes the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
-  /// no such waiters and the thread may sleep, the thread must sleep now and call again. Also checks what the waiters
-  /// wait for when such a check is due, even if mail keeps the process awake.
+  /// no such waiters and the thread may sleep, the thread must sleep now and call again. When a check is due,
+  /// also checks what the waiters wait for, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
   // REQUIRES, for all calls below: the lot's mutex.
@@ -222,7 +222,7 @@ class ParkingLot {
   /// Returns the time (ns) until which the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
-  /// Checks what the parker's waiters wait for, or the waiters of all parkers if `parker` is null. Marks a waiter ready
+  /// Checks what the waiters of the parker (of all parkers if `parker` is null) wait for. Marks a waiter ready
   /// if its lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If
   /// several waiters wait for one open entry, marks only the first, which later wakes the next. Returns how long to
   /// wait until the next check for the remaining waiters.

@@ -37,8 +37,9 @@ struct Ways {
 #define CALL(call) \
   Named { SYS_##call, #call }
 
-// Calls that are missing here cannot fail as they are used, or the library does not make them: calls that end, signal
-// or wait for a process, signal masks, and closing a descriptor (which is gone even if close fails).
+// The calls that are missing here cannot fail in the way the library uses them, or the library does not make them:
+// calls that end, signal or wait for a process, change signal masks, or close a descriptor (which is gone even if close
+// fails).
 constexpr Ways kWays[] = {
 #ifdef SYS_open
     {EMFILE, EACCES, {CALL(open)}},
@@ -85,15 +86,15 @@ constexpr Ways kWays[] = {
 };
 #undef CALL
 
-// Waiting for a lock that another process holds (EAGAIN) is by design, so this fails only once.
+// EAGAIN means that another process holds the lock. The caller then waits by design, so only one call gets this error.
 Call way_of_fcntl(int command) {
   if (command == F_OFD_SETLK) return {"fcntl(F_OFD_SETLK)", ENOLCK, EAGAIN};
   if (command == F_OFD_GETLK) return {"fcntl(F_OFD_GETLK)", ENOLCK, EINTR};
   return {"fcntl", EINTR, EMFILE};
 }
 
-// Futexes within one process belong to the C library: no kernel refuses their wake-ups. A sandbox may refuse the
-// library's own.
+// Futexes within one process belong to the C library: no kernel refuses their wake-ups. A sandbox may refuse those of
+// holdfast's own futexes.
 Call way_of_futex(std::uint64_t operation) {
   if ((operation & FUTEX_CMD_MASK) == FUTEX_WAKE_OP) return {"futex(wake and change)", EFAULT, EINTR};
   const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
@@ -140,7 +141,7 @@ int send_descriptor(int channel, int fd) noexcept {
 }  // namespace
 
 int ask_about_calls(int channel) noexcept {
-  // sendmsg sends the descriptor to the answering process, so that process cannot be asked about it.
+  // sendmsg sends the descriptor to the answering process, which therefore cannot be asked about this call.
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),

@@ -8,7 +8,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Pause between notes to one holder about one queue position. No benchmark has a holder that keeps a lock for so long.
+/// Longest pause between notes to one holder about one queue position. No holder in a benchmark keeps a lock this long.
 constexpr Milliseconds kNoteAgainMax = 30'000;
 
 }  // namespace
@@ -92,7 +92,7 @@ void Locks::touch(Lock& lock) {
       worked(asked);
       asked.stood_at = asked.grant;
     } else {
-      pause(asked);  // a process is stopped there: the lock stands as before, with the numbers that are left
+      pause(asked);  // a process is stopped in a change: the lock stands as before, with its remaining numbers
     }
   });
 }
@@ -160,7 +160,7 @@ void Locks::transfer(Lock& lock) {
     if (again && !answer.found.empty() && !answer.found.front().empty())
       wait(asked, answer.found.front().front().created, answer.revision);
   });
-  lock.queue.forget(to);  // if the transfer is refused, that lease may be dead
+  lock.queue.forget(to);  // if the transfer is refused, the waiter's lease may be dead
 }
 
 void Locks::release(Lock& lock) {

@@ -156,7 +156,7 @@ const Subcommand kRm{
     "Remove dictionaries and the locks in them.",
     R"(If another process has a dictionary open or holds a lock in it, or if rm cannot tell, rm keeps the
 dictionary, because its locks would be lost. With --force, rm removes it, and those processes get
-an error. Opening the name afterwards creates a new dictionary.
+an error. Opening a dictionary of that name afterwards creates a new one.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
     run_rm};

@@ -68,7 +68,7 @@ class Creation {
  public:
   explicit Creation(Arguments& arguments) : arguments_(arguments) {
     arguments.add_flag("--create", wanted_, "Create the dictionary if it is missing");
-    arguments.add_value("--size", "SIZE", "With --create: the size of a new dictionary, as in 1m; default: 8m",
+    arguments.add_value("--size", "SIZE", "With --create: the size of a new dictionary, such as 1m; default: 8m",
                         read_size, options_.size);
     arguments.add_flag("--persist", persist_,
                        "With --create: never replace the dictionary, even if opened with another size");
@@ -227,7 +227,7 @@ const Subcommand kSet{"set",
                       "Store a value",
                       "NAME KEY VALUE",
                       "Store a value.",
-                      R"(With --stdin instead of VALUE, reads the value from standard input. A dictionary that --create
+                      R"(With --stdin, omit VALUE: it is read from standard input. A dictionary that --create
 creates stays until "holdfast rm" or a reboot. Without --persist, a program that opens it with
 another size replaces it while no process uses it.
 

@@ -44,7 +44,7 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
   arguments.add_optional("--color", "WHEN", "always",
-                         "Print columns in colour: always, auto (default) or never; --color alone: always",
+                         "Print columns in colour: always, auto (default) or never; --color alone means always",
                          [this](const std::string& when) { return read_color(when, color_); });
   if (prints == Prints::columns) arguments.add_flag("--header", header_, "Print columns with titles, as on a terminal");
 }

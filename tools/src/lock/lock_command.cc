@@ -46,7 +46,7 @@ int run_lock(Arguments& arguments) {
 
 int run_unlock(Arguments& arguments) {
   int fd = -1;
-  arguments.add_number("--fd", "N", "The descriptor of the caller; required", fd,
+  arguments.add_number("--fd", "N", "The descriptor given to holdfast lock --fd; required", fd,
                        {.what = "descriptor", .most = kDescriptorMax});
   arguments.parse();
   if (fd < 0) arguments.refuse("no --fd was given");

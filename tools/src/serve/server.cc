@@ -30,7 +30,7 @@ constexpr double kCloseTimeout = 1;
 // Seconds for reading the world, and for the doctor, which reads all memory.
 constexpr double kWorldTimeout = 10;
 constexpr double kDoctorTimeout = 120;
-// Parts of a core. Together with the requests, they are less than 1 %.
+// The parts of a core that gathering may use. Together with answering requests, they are less than 1 %.
 constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
 constexpr double kHistoryPart = 0.003;
@@ -124,7 +124,7 @@ void Server::keep_sample() {
     history_.add(boot_time(), *sample);
   else
     history_.add_unknown(boot_time());
-  // The average decides, because thorough samples take longer.
+  // The pause depends on the average cost of a sample, because thorough samples take longer than others.
   samples_ = std::min(samples_ + 1, kChunkSamples);
   sample_cost_ += (sampler_.took() - sample_cost_) / static_cast<double>(samples_);
   const double pause = std::max(history_.pause(), seconds_kept(sample_cost_, kHistoryPart));
