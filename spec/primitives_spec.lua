@@ -8,7 +8,7 @@ local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
 -- Functions of a module that are not methods of its objects.
-local NO_METHODS = { new = true, ref_obj = true, unref_obj = true }
+local NO_METHODS = { all = true, new = true, ref_obj = true, unref_obj = true }
 
 -- The methods that take a key, and the methods that only a holder calls, except the one that releases the key.
 local KEYED = {
