@@ -79,8 +79,8 @@ describe("a dictionary", function ()
 
     it("that HOLDFAST_CLUSTER names is never local", function ()
         assert(shdict.open(NAME, { size = "64k" }))
-        local contradiction = 'dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts '
-                              .. 'it into the cluster "main"\n'
+        local contradiction = 'dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER '
+                              .. 'assigns it to the cluster "main"\n'
         assert.equal(contradiction, declared('say(select(2, require("resty.lock"):new("spec_cluster")))',
                                              NAME .. "=main"))
         assert.equal(contradiction, declared('say(select(2, shdict.open("spec_cluster")))', NAME .. "=main"))
