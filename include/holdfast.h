@@ -406,7 +406,7 @@ typedef struct holdfast_version_of_key {
   int64_t number;  /* the version; odd while a process is changing the value; 0: unknown                 */
   uint32_t stripe; /* for holdfast_is_current                                                            */
   int32_t deaths;  /* for the two calls that wait; not 0: the death of a process also ends the wait      */
-  int64_t end;     /* for holdfast_is_current; after holdfast_get_changed: when the value expires        */
+  int64_t end;     /* for holdfast_is_current: when the value that was read or stored expires            */
 } holdfast_version_of_key;
 
 /* [read] Returns the key's version, also if the key has no value. */

@@ -148,6 +148,19 @@ describe("events", function ()
         assert.same({ { "a", "of another", 3, 0 }, { "a", 4, 4, 0 } }, all(sub))
     end)
 
+    it("come although another program has stored other values under their keys", function ()
+        local sub = assert(bus:subscribe { from = 0 })
+        for _, value in ipairs { "text", {}, { 1 }, { 1 / 0, "a" }, { 0 / 0, "a" }, { "1", "a" } } do
+            dict:flush_all()
+            dict:set("keep", 100)
+            dict:set("last", "text")
+            dict:set("e:1", value)
+            assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+            assert.equal(1, (bus:publish("a", 1)))
+            assert.equal("a", (assert(bus:subscribe { from = 0 }):next(0)))
+        end
+    end)
+
     it("come to nobody if they cannot be stored, and the next one does", function ()
         local sub = assert(bus:subscribe())
         assert.same(pack(nil, "no memory"), pack(bus:publish("a", ("x"):rep(2 ^ 21))))

@@ -69,7 +69,7 @@ struct WatchKind {
 struct Watch {
   const WatchKind* kind = nullptr;  // null: nothing to check
   const Entry* entry = nullptr;     // waiters with the same entry wait for the same thing
-  const void* fields = nullptr;     // the entry's value
+  const void* fields = nullptr;     // the entry's value; for a change: the stripe
   const Segment* segment = nullptr;
   const Shard* shard = nullptr;
   const QueueFields* queue = nullptr;  // the queue that the waiter is in
@@ -77,7 +77,7 @@ struct Watch {
   std::uint32_t shape = 0;             // the entry's shape at that time
   std::uint32_t want = 1;              // how much the waiter wants
   std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
-                                       // waits to become the writer: its own token
+                                       // waits to become the writer: its own token; for a change: the known version
   std::uint32_t block = 0;             // for a watcher: its block in the queue
   bool deaths = false;                 // the wait also ends when a process has died
 

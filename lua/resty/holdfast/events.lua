@@ -92,14 +92,23 @@ local function look(bus, n)
     if not version then
         return nil, nil, err
     end
-    return type(event) == "table" and event or nil, version
+    -- Other programs may have stored anything.
+    local is_event = type(event) == "table" and is_position(event[1]) and type(event[2]) == "string"
+    return is_event and event or nil, version
+end
+
+
+-- Returns the number of the last event, or a smaller one.
+local function last_number(bus)
+    local last = bus.dict:get("last")
+    return is_position(last) and last or 0
 end
 
 
 -- Sets "last" to n if it is smaller.
 local function advance(bus, n)
     local last, _, version = bus.dict:get_changed("last")
-    while version and (last or 0) < n do
+    while version and not (is_position(last) and last >= n) do
         local stored, err = bus.dict:set_unless_changed("last", version, n)
         if stored or err ~= "changed" then
             return
@@ -117,7 +126,7 @@ end
 function Bus.publish(bus, topic, data)
     check(getmetatable(bus) == Bus, "receiver", "publish", "a bus", bus)
     check(type(topic) == "string", "topic", "publish", "a string", topic)
-    local n = (bus.dict:get("last") or 0) + 1
+    local n = last_number(bus) + 1
     while true do
         local event, version, err = look(bus, n)
         if err then
@@ -155,7 +164,7 @@ function Bus.subscribe(bus, opts)
     check(opts.topic == nil or type(opts.topic) == "string", 'option "topic"', "subscribe", "a string", opts.topic)
     check(opts.from == nil or is_position(opts.from), 'option "from"', "subscribe", "a number from position()",
           opts.from)
-    local seen = opts.from or bus.dict:get("last") or 0
+    local seen = opts.from or last_number(bus)
     local event, _, err = look(bus, seen + 1)
     if err then
         return nil, err
@@ -185,7 +194,7 @@ local function take(sub)
         if not version then
             return nil, nil, err
         end
-        local last = bus.dict:get("last") or 0
+        local last = last_number(bus)
         if event and event[1] == n then
             if last < n then
                 advance(bus, n)
