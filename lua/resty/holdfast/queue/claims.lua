@@ -40,7 +40,7 @@ local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.st
 local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
 local sort, tonumber = table.sort, tonumber
 
-local BUFFER, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED
+local BUFFER, CORRUPT, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.CORRUPT, core.DIFFERS, core.EXISTS, core.LOCKED
 local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
@@ -89,7 +89,11 @@ _M.at = at
 local function get(self, kind, n)
     local code = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found)
     if code == OK then
-        return found.number, found.flags
+        local value = found.number
+        if value >= -NEVER and value <= NEVER then
+            return value, found.flags
+        end
+        return nil, CORRUPT  -- another program has stored it: a loop over such a number would not end
     end
     return nil, code ~= NOT_FOUND and code or nil
 end
