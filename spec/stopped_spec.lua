@@ -185,13 +185,16 @@ describe("while a process is stopped inside the dictionary,", function ()
 
         -- Starts a process that waits for the key, so that each release takes the mutex. The process reports how its
         -- wait has ended.
-        local function start_waiter(kind, object)
+        local function start_waiter(kind)
+            -- A trace may keep the function below for as long as it likes. So the function uses an object of its own,
+            -- because a test waits until another object is collected.
+            local probe = new(kind)
             local waiter = process.start(([[
                 local object = require(%q):new("spec_stopped", { timeout = 60, %s })
                 local taken, err = object[%q](object, "key")
                 say(taken and "got it" or err)
             ]]):format(kind.class, kind.options and "permits = 1" or "", kind.wanted))
-            assert(waits.await(function () return object:waiters("key") == 1 end))
+            assert(waits.await(function () return probe:waiters("key") == 1 end))
             return waiter
         end
 
@@ -208,7 +211,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             it(kind.name .. " of `with`", function ()
                 local object, child, waiter = new(kind), nil, nil
                 assert.equal("done", object[kind.with](object, "key", function ()
-                    waiter = start_waiter(kind, object)
+                    waiter = start_waiter(kind)
                     child = stop_inside()
                     return "done"
                 end))
@@ -222,7 +225,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             it(kind.name .. " whose object is collected", function ()
                 local object = new(kind)
                 assert(object[kind.take](object, "key"))
-                local waiter = start_waiter(kind, object)
+                local waiter = start_waiter(kind)
                 local child = stop_inside()
                 object = nil  -- luacheck: ignore 311
                 collectgarbage()
