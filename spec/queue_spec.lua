@@ -408,6 +408,16 @@ describe("queue", function ()
     end)
 
     describe("a lease", function ()
+        it("that has ended gives a dead job to nobody", function ()
+            jobs = open { max_attempts = 1, lease = 0.02 }
+            push("a")
+            local job = jobs:take(0)
+            assert(job:touch(0.01))
+            assert.same(pack(true, "dead"), pack(job:retry()))
+            assert.equal("timeout", finish(0.1))
+            assert.equal("a", jobs:dead()[1].value)
+        end)
+
         it("ends with a worker that is stopped; its done then says so and ends nothing", function ()
             push("a")
             local worker = start_worker(1, 'say(taken[1]:done()) say(taken[1]:retry()) say(taken[1]:touch())',

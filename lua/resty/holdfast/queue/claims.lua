@@ -291,10 +291,10 @@ local function is_alive(self, owner, known)
 end
 
 
--- Returns when the claim may be taken over.
+-- Returns when the claim may be taken over. The due time of a dead job's last worker means nothing.
 local function due_of(self, n, claim)
     local due, grants = get(self, DUE, n)
-    return due and grants == claim % GRANTS and due or NEVER
+    return due and grants == claim % GRANTS and floor(claim / GRANTS) ~= DEAD and due or NEVER
 end
 _M.due_of = due_of
 
