@@ -16,6 +16,7 @@ local MANUALS = {
 
 -- Functions that only other modules of the project call.
 local INTERNAL = {
+    ["resty.holdfast.queue"] = { find = true },
     ["resty.shdict"] = { find = true },
     ["resty.holdfast.scheduler"] = { is_yieldable = true, report = true, wait = true },
 }

@@ -11,6 +11,7 @@ local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
 local ffi_str = require("ffi").string
 local lease_pool = require "resty.holdfast.lock.lease_pool"
+local attach = require("resty.holdfast.dictionary.registry").attach
 local options = require "resty.holdfast.lock.options"
 local shdict = require "resty.shdict"
 local tables = require "resty.holdfast.dictionary.tables"
@@ -22,6 +23,7 @@ local next, setmetatable, sort, tostring, type = next, setmetatable, table.sort,
 local scalar, wait_for_change = checks.scalar, contended.wait_for_change
 
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
+local DETACHED = claims.DETACHED
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
 local KEY_SIZE, NEXT, TAIL = claims.KEY_SIZE, claims.NEXT, claims.TAIL
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
@@ -32,8 +34,8 @@ local TIMEOUT = 5
 -- turn after so many seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
--- Claims from this one on belong to workers.
-local FIRST_WORKER = (claims.LAST_STATE + 1) * claims.GRANTS
+-- Claims from the first one on are taken; claims from the second one on belong to workers.
+local FIRST_TAKEN, FIRST_WORKER = DETACHED * GRANTS, (claims.LAST_STATE + 1) * GRANTS
 
 local _M = { _VERSION = core.version }
 local mt, job_mt = { __index = _M }, { __index = {} }
@@ -95,26 +97,39 @@ local function check_receiver(self, method, expected)
 end
 
 
--- Opens the dictionaries of a queue. Returns its state; nil and a message.
-local function open_store(name, opts)
+-- Opens the dictionaries of a queue with this function: shdict.open, or, if they must exist, attach. Returns its state;
+-- nil and a message.
+local function open_store(open, name, opts)
     local dict, own, locks, err
-    dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest,
-                                    tables = not tables.missing or nil })
+    dict, err = open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest })
     if dict then
         -- Two claims for each value fit, even for the smallest values.
-        own, err = shdict.open(name .. ".claims", { size = 2 * dict:capacity(), persist = opts.persist,
-                                                    mode = opts.mode, versions = true })
+        own, err = open(name .. ".claims", { size = 2 * dict:capacity(), persist = opts.persist, mode = opts.mode,
+                                             versions = true })
     end
     if own then
         locks, err = shdict.open(name .. ".workers", { size = "256k", persist = false, mode = opts.mode })
     end
+    if own and not locks and open == attach then
+        locks = attach(name .. ".workers") or {}  -- for a process that only observes, and so creates nothing
+    end
     if not locks then
         return nil, err
     end
+    dict.tables = not tables.missing
     local store = stores[name] or { candidates = {}, look_at = 0, scanned = 0 }
     store.dict, store.jobs, store.claims, store.workers = dict, dict[1], own[1], locks[1]
     stores[name] = store
     return store
+end
+
+
+local function make(store, opts)
+    local settings = setmetatable({ block = opts.block or false }, { __index = options.DEFAULT_SETTINGS })
+    return setmetatable({
+        store = store, max = opts.max, max_attempts = opts.max_attempts or 5, lease = opts.lease,
+        way = { settings = settings, ratio = 2, max_step = 0.5, step = 0.001 },
+    }, mt)
 end
 
 
@@ -126,15 +141,17 @@ function _M.open(name, opts)
         error("bad name to open: expected a string, got " .. type(name), 2)
     end
     opts = check_options(opts, "open", OPEN)
-    local store, err = open_store(name, opts)
-    if not store then
-        return nil, err
-    end
-    local settings = setmetatable({ block = opts.block or false }, { __index = options.DEFAULT_SETTINGS })
-    return setmetatable({
-        store = store, max = opts.max, max_attempts = opts.max_attempts or 5, lease = opts.lease,
-        way = { settings = settings, ratio = 2, max_step = 0.5, step = 0.001 },
-    }, mt)
+    local store, err = open_store(shdict.open, name, opts)
+    return store and make(store, opts), err
+end
+
+
+-- Opens a queue that exists, for the command `holdfast queue`, and for observers, which can only look at it. Returns
+-- the queue; nil and a message.
+function _M.find(name, opts)
+    opts = check_options(opts, "find", OPEN)
+    local store, err = open_store(attach, name, opts)
+    return store and make(store, opts), err
 end
 
 
@@ -308,8 +325,8 @@ local function read(store, n)
 end
 
 
--- Makes the object of a claimed job. Returns nil if the job's value was flushed; nil and the reason if the value cannot
--- be read.
+-- Makes the object of a job with that claim. Returns nil if the job's value was flushed; nil, the reason and the object
+-- if the value cannot be read.
 local function new_job(self, n, claim, was_owned)
     local store = self.store
     local value, flags = read(store, n)
@@ -326,8 +343,7 @@ local function new_job(self, n, claim, was_owned)
         job:done()
         return nil
     end
-    job:retry(1)
-    return nil, flags
+    return nil, flags, job
 end
 
 
@@ -343,7 +359,10 @@ function try(self, first)
     if not n then
         return nil, claim and reason(claim), third
     end
-    local job, err = new_job(self, n, claim, third)
+    local job, err, unreadable = new_job(self, n, claim, third)
+    if unreadable then
+        unreadable:retry(1)
+    end
     if job or err then
         return job, err
     end
@@ -412,10 +431,10 @@ end
 
 -- --- jobs ---
 
--- Returns whether this Lua state may change the job. A dead job belongs to nobody, so everybody may.
+-- Returns whether this Lua state may change the job. If the job belongs to no worker, everybody may.
 local function may_change(self)
     local store, owner = self.queue.store, floor(self.claim / GRANTS)
-    return owner == DEAD or store.worker == owner and claims.is_worker(store)
+    return self.claim < FIRST_WORKER or store.worker == owner and claims.is_worker(store)
 end
 
 
@@ -459,10 +478,10 @@ function Job.retry(self, delay)
     delay = delay or 0
     core.check_time(delay, "delay", "retry", 2)
     local store, n = self.queue.store, self.number
-    local grants, is_dead = self.claim % GRANTS, self.claim < FIRST_WORKER
+    local grants, is_taken = self.claim % GRANTS, self.claim >= FIRST_TAKEN
     if not may_change(self) or get(store, CLAIM, n) ~= self.claim then
         return nil, "not owner"
-    elseif not is_dead and claims.is_spent(grants, self.queue.max_attempts) then
+    elseif is_taken and claims.is_spent(grants, self.queue.max_attempts) then
         local buried, err = change(self, DEAD * GRANTS + grants)
         return buried, buried and "dead" or err
     end
@@ -500,6 +519,22 @@ function Job.touch(self, seconds)
 end
 
 
+-- Gives the job to whoever knows its number and its token, for `seconds`, after which it can be taken again. Returns
+-- true; nil and an error of touch().
+function Job.detach(self, seconds)
+    check_receiver(self, "detach", job_mt)
+    core.check_time(seconds, "seconds", "detach", 2)
+    local touched, err = self:touch(seconds)
+    if not touched then
+        return nil, err
+    end
+    local claim = DETACHED * GRANTS + self.claim % GRANTS
+    touched, err = change(self, claim)
+    self.claim = touched and claim or self.claim
+    return touched, err
+end
+
+
 -- Returns the job's fencing token: whoever gets this job later has a higher one.
 function Job.token(self)
     check_receiver(self, "token", job_mt)
@@ -514,6 +549,25 @@ function _M.len(self)
     check_receiver(self, "len")
     local first, tail = get(self.store, NEXT), get(self.store, TAIL)
     return first and tail and max(tail - first + 1, 0) or 0
+end
+
+
+-- Returns the job with this number, if it is ready, delayed or dead; with its token also if it is detached. Returns nil
+-- and "not found", "not owner" (it is taken, or has another token) or another error.
+function _M.job(self, number, token)
+    check_receiver(self, "job")
+    if not whole(number) then
+        checks.bad_argument("number", WHOLE, number)
+    end
+    local claim, code = get(self.store, CLAIM, number)
+    local owner = floor((claim or NOTHING * GRANTS) / GRANTS)
+    if owner == VOID or owner == NOTHING then
+        return nil, code and reason(code) or "not found"
+    elseif claim >= FIRST_WORKER or token ~= claim % GRANTS and (token or claim >= FIRST_TAKEN) then
+        return nil, "not owner"
+    end
+    local job, err, unreadable = new_job(self, number, claim, true)
+    return job or unreadable, not job and (err or "not found") or nil
 end
 
 
@@ -536,14 +590,15 @@ function _M.dead(self, max_count)
 end
 
 
--- Returns a table of counts: ready, delayed, taken, dead, and oldest, the seconds since the first ready job was pushed.
+-- Returns a table of counts: ready, delayed, taken, dead, and oldest, the seconds since the first ready job was pushed;
+-- workers: how many jobs each living worker has, by pid.
 function _M.stats(self)
     check_receiver(self, "stats")
     local store, now = self.store, C.holdfast_now()
-    local counts, first = { ready = 0, delayed = 0, taken = 0, dead = 0, oldest = 0 }, nil
+    local counts, first = { ready = 0, delayed = 0, taken = 0, dead = 0, oldest = 0, workers = {} }, nil
     claims.each(store.claims, C.holdfast_scan, CLAIM, math.huge, function (_, n)
         local claim = get(store, CLAIM, n) or NOTHING * GRANTS
-        local what = claim >= FIRST_WORKER and "taken" or claim < GRANTS and "ready"
+        local what = claim >= FIRST_TAKEN and "taken" or claim < GRANTS and "ready"
         if floor(claim / GRANTS) == ASIDE then
             what = claims.due_of(store, n, claim) > now and "delayed" or "ready"
         elseif floor(claim / GRANTS) == DEAD then
@@ -552,7 +607,10 @@ function _M.stats(self)
         if what then
             counts[what] = counts[what] + 1
         end
-        if what == "ready" then
+        local pid = claim >= FIRST_WORKER and claims.pid_of(store, floor(claim / GRANTS))
+        if pid then
+            counts.workers[pid] = (counts.workers[pid] or 0) + 1
+        elseif what == "ready" then
             first = min(first or n, n)
         end
     end, store)

@@ -7,7 +7,8 @@
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
 --   done     this worker -> no claim; the value and the rest are deleted afterwards
 --   retry    this worker -> ASIDE; the due time is stored before
---   bury     this worker, or a dead worker -> DEAD, after max_attempts grants
+--   detach   this worker -> DETACHED; the due time is stored before
+--   bury     this worker, a dead worker, or DETACHED -> DEAD, after max_attempts grants
 --   void     add the claim VOID, because the producer of N does not come
 --   nothing  add the claim NOTHING, because the caller's own push failed, or to wake a taker
 --
@@ -36,7 +37,7 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C, enter, grow, leave, reason = core.C, core.enter, core.grow, core.leave, core.reason
-local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.string
+local ffi_cast, ffi_copy, ffi_new, ffi_sizeof, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.sizeof, ffi.string
 local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
 local sort, tonumber = table.sort, tonumber
 
@@ -54,8 +55,8 @@ local LOOK_PER_KEY = 2e-6
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
 -- so long.
 local LONGEST_SLEEP = 0.4
--- The owners of claims; a worker's number is higher.
-local READY, ASIDE, DEAD, VOID, NOTHING, LAST_STATE = 0, 1, 2, 3, 4, 15
+-- The owners of claims; a worker's number is higher. Claims from DETACHED on are taken.
+local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5, 15
 
 -- A key is its kind and its number.
 local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
@@ -71,8 +72,9 @@ local holder, number = ffi_new("holdfast_holder"), ffi_new("double[1]")
 local version = ffi_new("holdfast_version_of_key[1]")
 expected.type = NUMBER
 
-local _M = { ASIDE = ASIDE, DEAD = DEAD, GRANTS = GRANTS, KEY_SIZE = KEY_SIZE, LAST_STATE = LAST_STATE, NEXT = NEXT,
-             NOTHING = NOTHING, TAIL = TAIL, VOID = VOID, CLAIM = CLAIM, DUE = DUE, UNIQUE = UNIQUE, VALUE = VALUE }
+local _M = { ASIDE = ASIDE, DEAD = DEAD, DETACHED = DETACHED, GRANTS = GRANTS, KEY_SIZE = KEY_SIZE,
+             LAST_STATE = LAST_STATE, NEXT = NEXT, NOTHING = NOTHING, TAIL = TAIL, VOID = VOID,
+             CLAIM = CLAIM, DUE = DUE, UNIQUE = UNIQUE, VALUE = VALUE }
 
 
 -- Returns the key in scratch memory, for one call.
@@ -291,6 +293,16 @@ local function is_alive(self, owner, known)
 end
 
 
+-- Returns the worker's pid; nil if the worker is dead or unknown. Only makes calls that observers can make, too.
+function _M.pid_of(self, owner)
+    local holders, waiters = ffi_new("uint32_t[1]"), ffi_new("uint32_t[1]")
+    local code = self.workers and C.holdfast_look(self.workers, at(WORKER, owner), KEY_SIZE, holder, 1, holders, nil,
+                                                  ffi_sizeof("holdfast_waiter"), 0, waiters)
+    local is_there = code == OK and holders[0] > 0 and C.holdfast_process_lives(holder.owner) ~= NOT_FOUND
+    return is_there and holder.pid or nil
+end
+
+
 -- Returns when the claim may be taken over. The due time of a dead job's last worker means nothing.
 local function due_of(self, n, claim)
     local due, grants = get(self, DUE, n)
@@ -413,7 +425,7 @@ local function take_over(self, now, limit)
         local n, claim = found_claim.number, found_claim.claim
         local grants = claim % GRANTS
         local has_more_time = found_claim.due > 0 and due_of(self, n, claim) > now
-        if not has_more_time and claim >= (LAST_STATE + 1) * GRANTS and is_spent(grants, limit) then
+        if not has_more_time and claim >= DETACHED * GRANTS and is_spent(grants, limit) then
             swap(self, CLAIM, n, claim, DEAD * GRANTS + grants)
         elseif not has_more_time then
             local mine = self.worker * GRANTS + grants + 1
