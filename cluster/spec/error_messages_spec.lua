@@ -31,6 +31,7 @@ local SHOWN = {
     ["tools/src/lock/descriptor_lock.cc"] = { "holdfast: keeper of " },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/lock/lock_taker.cc"] = { "waits for the flock(2) of " },
+    ["tools/src/queue/job_runner.cc"] = { "holdfast: guard of queue " },
     ["tools/src/lock/wait_notice.cc"] = { "waiting for " },
     ["tools/src/look/locks_command.cc"] = { " has been held by ", " is not held ", " (", ", child", ": --json ",
                                             "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
@@ -48,9 +49,9 @@ local SHOWN = {
 }
 -- Mistakes on a command line share one entry, because their messages explain themselves.
 local USAGE = {
-    "^bad ", "expected one of ", "^expected either VALUE", "^: expected seconds from ", "^unknown ", "^no .*given",
+    "^bad ", "expected one of ", "^expected either ", "^: expected seconds from ", "^unknown ", "^no .*given",
     "^ after %-c ", "^: the command follows", "^%-%-agent.* needs? ", "^given twice", "^; unlike flock",
-    " cannot be combined", "takes no value$", "^expected status, ", "--batch$", "not supported",
+    " cannot be combined", "takes no value$", "^expected status, ", "^expected ls, ", "--batch$", "not supported",
     "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
@@ -208,10 +209,11 @@ local function helps()
     local _, text = command.run("--help")
     local all = { text }
     for name in text:match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
-        all[#all + 1] = select(2, command.run(name, "--help"))
-    end
-    for _, name in ipairs { "status", "holders", "break", "accept-new-store" } do
-        all[#all + 1] = select(2, command.run("cluster", name, "--help"))
+        local help = select(2, command.run(name, "--help"))
+        all[#all + 1] = help
+        for subcommand in (help:match "\nSubcommands:\n(.-)\n\n" or ""):gmatch "  ([%l-]+) +%u" do
+            all[#all + 1] = select(2, command.run(name, subcommand, "--help"))
+        end
     end
     return (table.concat(all, "\n"):gsub("%s+", " "))
 end

@@ -30,14 +30,15 @@ _holdfast_place() {
   done
 }
 
-# Lists the subcommands of "holdfast cluster", which only its own --help shows.
-_holdfast_subcommands() { holdfast cluster --help 2>/dev/null | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'; }
+# Lists the subcommands of a command, which only its own --help shows.
+_holdfast_subcommands() { holdfast "$1" --help 2>/dev/null | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'; }
 
 # Lists the columns of top, which its error message for a wrong column names.
 _holdfast_columns() { holdfast top --sort "" 2>&1 | sed -n '1s/.*expected one of //p' | tr -d ' ' | tr ',' '\n'; }
 
 # Names and keys with escapes are left out: they would have to be typed with -e.
 _holdfast_names() { holdfast ls "$@" 2>/dev/null | cut -f1 | grep -vF "\\"; }
+_holdfast_queues() { holdfast queue ls "${world[@]}" 2>/dev/null | cut -f1 | grep -vF "\\"; }
 _holdfast_cluster_names() {
   holdfast ls "${world[@]}" --json 2>/dev/null | grep -oE '\{"name":"[^"\]*","file":[^{}]*"cluster":"' | cut -d'"' -f4
 }
@@ -70,7 +71,7 @@ _holdfast() {
     return
   fi
   local subcommand=()
-  [[ $command == cluster ]] && ((COMP_CWORD > 2)) && subcommand=("${COMP_WORDS[2]}")
+  [[ $command == @(cluster|queue) ]] && ((COMP_CWORD > 2)) && subcommand=("${COMP_WORDS[2]}")
   # Options after "--" belong to the command that is run.
   if [[ $current == -* && " ${COMP_WORDS[*]:1:COMP_CWORD-1} " != *" -- "* ]]; then
     _holdfast_offer < <(_holdfast_options "$command" "${subcommand[@]}")
@@ -93,10 +94,23 @@ _holdfast() {
     get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;
     cluster:0)
       if ((COMP_CWORD == 2)); then
-        _holdfast_offer < <(_holdfast_subcommands)
+        _holdfast_offer < <(_holdfast_subcommands cluster)
       elif [[ ${subcommand[*]} != accept-new-store ]]; then
         _holdfast_offer < <(_holdfast_cluster_names)
       fi
+      ;;
+    queue:0)
+      if ((COMP_CWORD == 2)); then
+        _holdfast_offer < <(_holdfast_subcommands queue)
+      else
+        _holdfast_offer < <(_holdfast_queues)
+      fi
+      ;;
+    queue:*)
+      case ${subcommand[0]} in
+        ls) _holdfast_offer < <(_holdfast_queues) ;;
+        work) mapfile -t COMPREPLY < <(compgen -c -- "$current") ;;
+      esac
       ;;
     cluster:1 | release:1)
       [[ ${subcommand[*]} == @(status|accept-new-store) ]] || _holdfast_offer < <(_holdfast_locks "$dictionary" "$current")

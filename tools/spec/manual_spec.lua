@@ -20,10 +20,22 @@ local function commands()
 end
 
 -- Returns the long options in the --help of a command.
-local function options(name)
+local function options(...)
     local names = {}
-    for option in output(name, "--help"):gmatch "%-%-[%l-]+" do
+    local words = { ... }
+    words[#words + 1] = "--help"
+    for option in output(unpack(words)):gmatch "%-%-[%l-]+" do
         names[option] = true
+    end
+    return names
+end
+
+-- Returns the names of a command's subcommands.
+local function subcommands(name)
+    local names = {}
+    local list = output(name, "--help"):match "\nSubcommands:\n(.-)\n\n"
+    for subcommand in (list or ""):gmatch "  ([%l-]+) +%u" do
+        names[#names + 1] = subcommand
     end
     return names
 end
@@ -38,9 +50,16 @@ describe("The manual of the command", function ()
         for _, name in ipairs(commands()) do
             local named = manual:find("holdfast " .. name, 1, true) or manual:find("`" .. name .. " NAME", 1, true)
             assert.truthy(named, name)
-            for option in pairs(ELSEWHERE[name] and {} or options(name)) do
-                assert.truthy(option == "--help" or manual:find("%f[-]" .. option:gsub("%-", "%%-") .. "%f[^%l-]"),
-                              name .. " " .. option)
+            local all = { ELSEWHERE[name] and {} or options(name) }
+            for _, subcommand in ipairs(subcommands(name)) do
+                assert.truthy(manual:find(("holdfast %s %s"):format(name, subcommand), 1, true), subcommand)
+                all[#all + 1] = options(name, subcommand)
+            end
+            for _, found in ipairs(all) do
+                for option in pairs(found) do
+                    assert.truthy(option == "--help" or manual:find("%f[-]" .. option:gsub("%-", "%%-") .. "%f[^%l-]"),
+                                  name .. " " .. option)
+                end
             end
         end
     end)

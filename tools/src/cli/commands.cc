@@ -15,11 +15,18 @@ namespace {
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER
-    &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore,
+    &kAgent,     &kCluster,    &kClusterStatus,
+    &kHolders,   &kBreak,      &kAcceptNewStore,
 #endif
-    &kDel,   &kDoctor,  &kFlock,         &kGet,     &kIncr,  &kKeys,           &kLock,
-    &kLocks, &kLs,      &kPrune,         &kRelease, &kRm,    &kServe,          &kSet,
-    &kStat,  &kTop,     &kTtl,           &kUnlock,
+    &kDel,       &kDoctor,     &kFlock,
+    &kGet,       &kIncr,       &kKeys,
+    &kLock,      &kLocks,      &kLs,
+    &kPrune,     &kQueue,      &kQueueLs,
+    &kQueuePush, &kQueueWork,  &kQueueTake,
+    &kQueueDone, &kQueueRetry, &kQueueDead,
+    &kRelease,   &kRm,         &kServe,
+    &kSet,       &kStat,       &kTop,
+    &kTtl,       &kUnlock,
 };
 
 std::string list_of_commands() {

@@ -36,12 +36,15 @@ extern const Subcommand kRm, kPrune;                        // cli/rm_command.cc
 extern const Subcommand kLock, kUnlock;                     // lock/lock_command.cc
 extern const Subcommand kFlock;                             // lock/flock_command.cc
 extern const Subcommand kRelease;                           // lock/release_command.cc
-extern const Subcommand kLs, kStat;                         // look/ls_command.cc
-extern const Subcommand kLocks;                             // look/locks_command.cc
-extern const Subcommand kTop;                               // look/top_command.cc
-extern const Subcommand kDoctor;                            // look/doctor_command.cc
-extern const Subcommand kRun;                               // run/run_command.cc
-extern const Subcommand kServe;                             // serve/serve_command.cc
+extern const Subcommand kQueue, kQueueLs, kQueuePush, kQueueTake, kQueueDone, kQueueRetry,
+    kQueueDead;                      // queue/queue_command.cc
+extern const Subcommand kQueueWork;  // queue/work_command.cc
+extern const Subcommand kLs, kStat;  // look/ls_command.cc
+extern const Subcommand kLocks;      // look/locks_command.cc
+extern const Subcommand kTop;        // look/top_command.cc
+extern const Subcommand kDoctor;     // look/doctor_command.cc
+extern const Subcommand kRun;        // run/run_command.cc
+extern const Subcommand kServe;      // serve/serve_command.cc
 
 /// Runs `holdfast WORDS...`. Returns the exit status.
 int run_command_line(const Words& words);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/name.h"
+#include "base/parse.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "inspect/dictionaries.h"
@@ -74,6 +75,15 @@ std::string read_seconds(const std::string& text, double& seconds) {
   seconds = inspect::number_of(text).value_or(-1);
   if (seconds >= 0 && seconds <= kMost) return {};
   return fmt::format("bad time {}: expected seconds from 0 to 1e10, as in 2.5", quote(text));
+}
+
+std::string read_size(const std::string& text, std::uint64_t& bytes) {
+  const auto size = parse_size(text);
+  bytes = size ? *size : 0;
+  if (!size) return size.status().message;
+  return bytes >= HOLDFAST_SIZE_MIN
+             ? std::string()
+             : fmt::format("bad size {}: expected at least {} bytes (12k)", quote(text), int{HOLDFAST_SIZE_MIN});
 }
 
 void fail_by(int code) { fail("{}", inspect::sentence(code)); }

@@ -2,6 +2,7 @@
 // locks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cli/arguments.h"
@@ -43,6 +44,9 @@ class KeyCommand {
 
 /// Reads a time to live. Returns what is wrong with the text, or an empty string.
 std::string read_seconds(const std::string& text, double& seconds);
+
+/// Reads the size of a dictionary. Returns what is wrong with the text, or an empty string.
+std::string read_size(const std::string& text, std::uint64_t& bytes);
 
 /// Ends the command with the message of this error code.
 [[noreturn]] void fail_by(int code);

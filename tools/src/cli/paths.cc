@@ -1,8 +1,11 @@
 #include "cli/paths.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 
 #include "holdfast.h"
@@ -64,6 +67,15 @@ std::string program_beside(const char* name) {
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
   // Without /proc, no program is found; above all, none in the current folder.
   return ((error ? fs::path("/proc/self") : executable.parent_path()) / name).string();
+}
+
+bool is_program(const std::string& word) {
+  if (word.find('/') != std::string::npos) return ::access(word.c_str(), X_OK) == 0;
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + word).c_str(), X_OK) == 0) return true;
+  return false;
 }
 
 std::string loaded_library() {

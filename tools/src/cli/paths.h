@@ -22,6 +22,9 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 /// Returns the path of the program with this name in the folder of the executable.
 std::string program_beside(const char* name);
 
+/// Returns whether execvp(3) would find a program for this word.
+bool is_program(const std::string& word);
+
 /// Returns the path of the libholdfast.so that this process has loaded; empty if unknown.
 std::string loaded_library();
 

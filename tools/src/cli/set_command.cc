@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/name.h"
-#include "base/parse.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -52,15 +51,6 @@ std::string read_type(const std::string& text, int& type) {
   if (text == "boolean") type = HOLDFAST_BOOLEAN;
   const bool known = text == "string" || text == "number" || text == "boolean";
   return known ? std::string() : fmt::format("bad type {}: expected string, number or boolean", quote(text));
-}
-
-std::string read_size(const std::string& text, std::uint64_t& bytes) {
-  const auto size = parse_size(text);
-  bytes = size ? *size : 0;
-  if (!size) return size.status().message;
-  return bytes >= HOLDFAST_SIZE_MIN
-             ? std::string()
-             : fmt::format("bad size {}: expected at least {} bytes (12k)", quote(text), int{HOLDFAST_SIZE_MIN});
 }
 
 /// The options that create a missing dictionary.

@@ -1,15 +1,14 @@
 #include "lock/lock_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 
 #include "base/gate_name.h"
 #include "base/name.h"
+#include "cli/paths.h"
 #include "cli/user.h"
 #include "holdfast.h"
 #include "inspect/proc.h"
@@ -162,15 +161,6 @@ class LockParser {
     if (!is_first || !is_command || !is_program(names_[1])) return {};
     return fmt::format("{} may be the key or the command; write {} -- {} ... to run it, or -- {} {} -- COMMAND",
                        quote(names_[1]), names_[0], names_[1], names_[0], names_[1]);
-  }
-
-  static bool is_program(const std::string& word) {
-    if (word.find('/') != std::string::npos) return ::access(word.c_str(), X_OK) == 0;
-    const char* const path = std::getenv("PATH");
-    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
-    for (std::string folder; std::getline(folders, folder, ':');)
-      if (::access((folder + "/" + word).c_str(), X_OK) == 0) return true;
-    return false;
   }
 
   std::string read_names() {

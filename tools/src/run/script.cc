@@ -2,65 +2,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <lua.hpp>
-#include <memory>
 
 #include "cli/message.h"
-#include "cli/paths.h"
+#include "run/lua_state.h"
 
 namespace holdfast::cli {
 
 namespace {
-
-struct CloseState {
-  void operator()(lua_State* state) const noexcept { lua_close(state); }
-};
-using State = std::unique_ptr<lua_State, CloseState>;
-
-State new_state() {
-  State state(luaL_newstate());
-  if (state == nullptr) say("cannot create a Lua state: out of memory");
-  return state;
-}
-
-int open_libraries(lua_State* state) {
-  luaL_openlibs(state);
-  return 0;
-}
-
-/// Returns the value that the package library gives package.path or package.cpath if no environment variable is set.
-std::string package_field(lua_State* state, const char* name) {
-  lua_getglobal(state, "package");
-  lua_getfield(state, -1, name);
-  const char* text = lua_tostring(state, -1);
-  std::string value = text == nullptr ? "" : text;
-  lua_pop(state, 2);
-  return value;
-}
-
-void set_package_field(lua_State* state, const char* name, const std::string& value) {
-  lua_getglobal(state, "package");
-  lua_pushlstring(state, value.data(), value.size());
-  lua_setfield(state, -2, name);
-  lua_pop(state, 1);
-}
-
-void set_search_paths(lua_State* state) {
-  const SearchPaths own = search_paths();
-  set_package_field(state, "path", join_path(::secure_getenv("LUA_PATH"), own.lua, package_field(state, "path")));
-  set_package_field(state, "cpath",
-                    join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
-}
-
-/// Ignores the paths of the environment, so that the package library has only its defaults.
-bool open_libraries_without_paths(lua_State* state) {
-  lua_pushboolean(state, 1);
-  lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
-  const bool opened = lua_cpcall(state, open_libraries, nullptr) == 0;
-  lua_pushnil(state);
-  lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
-  return opened;
-}
 
 // The module resty.holdfast.channel, which resty.holdfast.worker requires: {exiting = function}. It is a C function,
 // because LuaJIT may hoist the load of an FFI pointer, volatile or not, out of a loop.
@@ -112,14 +60,6 @@ int add_traceback(lua_State* state) {
   }
   luaL_traceback(state, state, lua_tostring(state, 1), 1);
   return 1;
-}
-
-std::string pop_message(lua_State* state) {
-  std::size_t length = 0;
-  const char* text = lua_tolstring(state, -1, &length);
-  std::string message = text == nullptr ? "(no message)" : std::string(text, length);
-  lua_pop(state, 1);
-  return message;
 }
 
 /// Calls the function below its `count` arguments on the stack, and leaves `results` values there. Returns whether the
@@ -180,7 +120,7 @@ bool flush_output(const std::string& speaker) {
 }  // namespace
 
 bool compiles(const Script& script) {
-  const State state = new_state();
+  const LuaState state = new_lua_state();
   if (state == nullptr) return false;
   if (load(state.get(), script)) return true;
   say("{}", pop_message(state.get()));
@@ -188,13 +128,12 @@ bool compiles(const Script& script) {
 }
 
 int run_script(const Script& script, const std::string& speaker, ExitRequest request) {
-  State state = new_state();
+  LuaState state = new_lua_state();
   if (state == nullptr) return EXIT_FAILURE;
-  if (!open_libraries_without_paths(state.get())) {
+  if (!open_libraries(state.get())) {
     say("{}: {}", speaker, pop_message(state.get()));
     return EXIT_FAILURE;
   }
-  set_search_paths(state.get());
   preload_channel(state.get(), request);
   set_arguments(state.get(), script);
   bool ok = run_chunk(state.get(), script, speaker) && run_scheduler(state.get(), speaker);

@@ -1,0 +1,37 @@
+// A queue of resty.holdfast.queue. The module runs in a Lua state of this process; queue.lua calls it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "inspect/json.h"
+#include "run/lua_state.h"
+
+namespace holdfast::cli {
+
+extern const std::string_view kQueueScript;  // queue.lua
+
+class LuaQueue {
+ public:
+  /// Loads the module. Ends the command on failure. Call it when the process has its user, and is an observer if it
+  /// wants to be one.
+  LuaQueue();
+
+  struct Answer {
+    inspect::Json value;  // null: failed
+    std::string error;
+  };
+  /// Calls a function of queue.lua. Ends the command if the function raises an error.
+  Answer call(const char* function, const inspect::Json& options = inspect::Json::object());
+  /// The same, but a failure ends the command.
+  inspect::Json get(const char* function, const inspect::Json& options = inspect::Json::object());
+
+ private:
+  LuaState state_;
+};
+
+/// Returns a job as a command gets it: the bytes of a string, and other values as text; tables as JSON.
+std::string job_as_bytes(const inspect::Json& value);
+
+}  // namespace holdfast::cli

@@ -1,0 +1,55 @@
+// Shared by the commands for one queue: reads its name and its options, and opens it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/world_options.h"
+#include "queue/lua_queue.h"
+
+namespace holdfast::cli {
+
+class QueueCommand {
+ public:
+  /// The first word of the command line is the NAME of a queue.
+  QueueCommand(Arguments& arguments, WorldOptions::Prints prints) : arguments_(arguments), world_(arguments, prints) {}
+
+  /// Adds the options that create a missing queue.
+  void may_create();
+  /// Adds the option for the attempts after which a job is dead.
+  void may_take();
+  /// Call it after the command line was read.
+  void check() const;
+
+  /// The options of queue.lua's open(), to which a command may add others.
+  inspect::Json& options() noexcept { return options_; }
+  WorldOptions& world() noexcept { return world_; }
+  std::string name() const { return arguments_.word(0); }
+
+  /// Enters the world, and opens the queue, to change it. Call world().apply() before, if this must happen in two
+  /// steps.
+  LuaQueue& open();
+  /// Opens the queue to look at it.
+  LuaQueue& observe();
+
+ private:
+  LuaQueue& load();
+
+  Arguments& arguments_;
+  WorldOptions world_;
+  inspect::Json options_ = inspect::Json::object();
+  bool creates_ = false;
+  bool persists_ = false;
+  std::optional<LuaQueue> queue_;
+};
+
+/// Reads an option of seconds for queue.lua.
+void add_seconds(Arguments& arguments, const char* names, const char* text, inspect::Json& options, const char* field);
+/// Reads how long to wait.
+void add_wait(Arguments& arguments, inspect::Json& options);
+
+/// A job as people and scripts name it: NUMBER, or NUMBER/ATTEMPTS for one that was taken.
+std::string job_in_words(const inspect::Json& job);
+
+}  // namespace holdfast::cli

@@ -1,0 +1,24 @@
+// A LuaJIT state that finds the modules of this executable.
+#pragma once
+
+#include <lua.hpp>
+#include <memory>
+#include <string>
+
+namespace holdfast::cli {
+
+struct CloseLuaState {
+  void operator()(lua_State* state) const noexcept { lua_close(state); }
+};
+using LuaState = std::unique_ptr<lua_State, CloseLuaState>;
+
+/// Returns an empty state. Returns null after printing an error.
+LuaState new_lua_state();
+
+/// Opens the libraries, and sets the paths for modules. Returns false, with a message on the stack, on failure.
+bool open_libraries(lua_State* state);
+
+/// Takes the text on top of the stack away, and returns it.
+std::string pop_message(lua_State* state);
+
+}  // namespace holdfast::cli
