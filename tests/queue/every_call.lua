@@ -67,8 +67,11 @@ local function record(what)
 end
 
 
+local pushed  -- the number of the last job
+
+
 local function push(value, opts)
-    assert(jobs:push(value, opts))
+    pushed = assert(jobs:push(value, opts))
     record("pushed " .. value)
 end
 
@@ -83,6 +86,16 @@ end
 local function done(job)
     assert(job:done())
     record("done " .. job.value)
+end
+
+
+-- Ends the last job that was pushed, unless its time has passed.
+local function end_by_number(token)
+    local job = jobs:job(pushed, token)
+    if job then
+        record("ended " .. job.value)
+        done(job)
+    end
 end
 
 
@@ -118,6 +131,10 @@ local STORIES = {
       function () assert(jobs:dead()[1]:retry()) done(take()) end },
     { "delete a dead job", function () push("a") jobs.max_attempts = 1 assert(take():retry()) end,
       function () done(jobs:dead()[1]) end },
+    { "detach", function () push("a") end, function () assert(take():detach(0.001)) end },
+    { "end a detached job", function () push("a", { key = "k" }) assert(take():detach(0.3)) end,
+      function () end_by_number(1) end },
+    { "end a job that nobody has", function () push("b", { key = "k" }) push("a") end, function () end_by_number() end },
     { "void", function () claims.new_number(jobs.store) push("a") end, function () done(take()) push("b") end },
     { "wait", function () end, function () jobs:take(0.05) end },
 }
@@ -181,7 +198,8 @@ local function check()
     end
     for _, key in ipairs(seen:get_keys(0)) do
         local value = key:match("^pushed (.*)")
-        if value and not came[value] and not seen:get("done " .. value) and not seen:get("begun " .. value) then
+        if value and not (came[value] or seen:get("done " .. value) or seen:get("begun " .. value)
+                          or seen:get("ended " .. value)) then
             return value .. " is lost"
         end
     end

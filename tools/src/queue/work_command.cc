@@ -61,10 +61,8 @@ class Worker {
     const std::string name = job_in_words(job);
     ::setenv("HOLDFAST_JOB_NUMBER", name.substr(0, name.find('/')).c_str(), 1);
     ::setenv("HOLDFAST_JOB_ATTEMPTS", name.substr(name.find('/') + 1).c_str(), 1);
-    if (const int error = runner_.start(job_as_bytes(job["value"])); error != 0) {
-      queue_.call("give_back", {{"delay", options_.retry_delay}});
-      fail("cannot run {}: {}", quote(command), std::strerror(error));
-    }
+    if (const int error = runner_.start(job_as_bytes(job["value"])); error != 0)
+      fail("cannot run {}: {}", quote(command), std::strerror(error));  // the end of this process gives the job back
     is_running_ = true;
     kill_at_ = kNever;
     end_at_ = holdfast_now() + options_.exptime;
@@ -173,7 +171,8 @@ int run_work(Arguments& arguments) {
   arguments.pass_on_from_dashes({}, 1, is_program);
   arguments.parse();
   if (arguments.words().empty()) arguments.refuse("no NAME was given");
-  if (arguments.words().size() > 1) arguments.refuse(fmt::format("unexpected {}", quote(arguments.word(1))));
+  if (arguments.words().size() > 1)
+    arguments.refuse(fmt::format("unexpected {}: the command follows \"--\"", quote(arguments.word(1))));
   if (arguments.passed_on().empty()) arguments.refuse("no COMMAND was given");
   command.check();
   const std::string program = arguments.passed_on().front();
