@@ -684,6 +684,12 @@ describe("cache", function ()
         refuses('bad shm to new: expected the name of a dictionary, got nil', function () return cache.new("a") end)
         refuses('bad bulk to get_bulk: expected a table with a field n, got table',
                 function () return one:get_bulk {} end)
+        refuses('bad key to lookup 2 of get_bulk: expected a string, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, 5, nil, load, 2, n = 2 } end)
+        refuses('bad loader to lookup 2 of get_bulk: expected a function, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, "b", nil, 5, 2, n = 2 } end)
+        refuses('bad option "ttl" to lookup 2 of get_bulk: expected a number of seconds, 0 or more, got -1',
+                function () return one:get_bulk { "a", nil, load, 1, "b", { ttl = -1 }, load, 2, n = 2 } end)
         assert.same(pack(nil, "key too long"), pack(one:get(("x"):rep(70000))))
         assert.equal(0, calls)
     end)
