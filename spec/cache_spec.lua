@@ -455,6 +455,8 @@ describe("cache", function ()
                     scheduler.sleep(0)
                     local opts = { on_timeout = way, resty_lock_opts = { timeout = 0.02 } }
                     assert.same(expected, pack(other:get("key", opts, load, "mine")))
+                    opts.l1_serializer = function (value) return "our " .. value end
+                    assert.same(expected[1] and "our " .. expected[1], (other:get("key", opts, load, "mine")))
                     over = true
                 end)
                 assert.equal(1, (other:get("key")))

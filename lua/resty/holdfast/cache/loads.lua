@@ -114,17 +114,28 @@ end
 local function give_up(cache, key, opts, why, loader, ...)
     cache.counts.timeouts = cache.counts.timeouts + 1
     local way = option(cache, opts, "on_timeout")
+    local value, level, err, left, _
     if way == "load" then
-        local value, err = call(cache, loader, ...)
-        return value, err, not err and 3 or nil
-    elseif way == "stale" then
-        local left, _, value = entries.peek(cache, key)
-        if left then
-            cache.counts.stale = cache.counts.stale + 1
-            return value, nil, 4
+        value, err = call(cache, loader, ...)
+        if err then
+            return value, err
         end
+        level = 3
+    elseif way == "stale" then
+        left, _, value = entries.peek(cache, key)
+        level = left and 4
     end
-    return nil, "could not acquire callback lock: " .. why
+    if not level then
+        return nil, "could not acquire callback lock: " .. why
+    elseif level == 4 then
+        cache.counts.stale = cache.counts.stale + 1
+    end
+    local entry = { value }
+    err = keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry[VALUE], nil, level
 end
 
 
