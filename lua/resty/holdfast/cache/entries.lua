@@ -235,9 +235,10 @@ end
 
 
 -- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
--- a ttl of 0 means that the value never expires; a negative one that it is stale already. Returns an entry for level 1, without a version if the value has
--- changed since; nil if the load has lost its lock; nil and why it can never be stored. If it cannot be stored now, the
--- reason follows the entry. If the value does not fit into the dictionary, the entry is valid until the next change.
+-- a ttl of 0 means that the value never expires, and a negative one that it became stale so long ago. Returns an entry
+-- for level 1, without a version if the value has changed since; nil if the load has lost its lock; nil and why it can
+-- never be stored. If it cannot be stored now, the reason follows the entry. If the value does not fit into the
+-- dictionary, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)

@@ -49,8 +49,8 @@ _M.NEW = setmetatable({
 }, { __index = _M.GET })
 _M.BULK = { concurrency = COUNT }
 
-local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, resurrect_ttl = 0, early_refresh = 0, on_timeout = "error",
-                   lru_size = 1000 }
+local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, resurrect_ttl = 0, early_refresh = 0,
+                   on_timeout = "error", lru_size = 1000 }
 
 
 -- Raises for a bad option. `level` selects the line to blame, as in error().
