@@ -561,13 +561,17 @@ describe("cache", function ()
         end)
 
         it("are served again for resurrect_ttl if the loader returns an error", function ()
-            local opts = { resurrect_ttl = 0.05 }
-            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, nil, "down")))
-            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, "early")))
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, nil, "down")))
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, "early")))
             assert.same(pack("old", nil, 4), pack(other:get("key")))
             assert.equal(1, calls)
-            sleep(0.06)
-            assert.same(pack("new", nil, 3), pack(one:get("key", opts, load, "new")))
+        end)
+
+        it("are not served for longer than resurrect_ttl", function ()
+            assert.same(pack("old", nil, 4), pack(one:get("key", { resurrect_ttl = 0.01 }, load, nil, "down")))
+            sleep(0.03)
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+            assert.same(pack("new", nil, 3), pack(one:get("key", AGAIN, load, "new")))
         end)
 
         it("are served to a hundred waiters of the load that fails", function ()
