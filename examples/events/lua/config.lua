@@ -8,7 +8,7 @@ local _M = { current = { limit = 10 } }
 
 local function follow(premature, pushes, answers)
     while not premature and not ngx.worker.exiting() do
-        local topic, config, number = pushes:next()
+        local topic, config, number = pushes:next(1)    -- so the worker exits within a second
         if topic then
             _M.current = config
             answers:publish("has", { worker = ngx.worker.id(), number = number })
