@@ -134,7 +134,8 @@ local STORIES = {
     { "detach", function () push("a") end, function () assert(take():detach(0.001)) end },
     { "end a detached job", function () push("a", { key = "k" }) assert(take():detach(0.3)) end,
       function () end_by_number(1) end },
-    { "end a job that nobody has", function () push("b", { key = "k" }) push("a") end, function () end_by_number() end },
+    { "end a job that nobody has", function () push("b", { key = "k" }) push("a") end,
+      function () end_by_number() end },
     { "void", function () claims.new_number(jobs.store) push("a") end, function () done(take()) push("b") end },
     { "wait", function () end, function () jobs:take(0.05) end },
 }

@@ -196,7 +196,8 @@ describe("holdfast queue", function ()
 
         it("ends the command and what it started after --exptime", function ()
             local number = push("a")
-            local worker = work("(trap '' TERM; exec sleep 600) & echo $!; wait", "--exptime", "1", "--kill-after", "600", "--once")
+            local worker = work("(trap '' TERM; exec sleep 600) & echo $!; wait",
+                                "--exptime", "1", "--kill-after", "600", "--once")
             assert.same({ code = 0 }, worker:wait())
             local wanted = "holdfast: job %s/1 has run for 1 s; sending TERM to the command, and KILL after 600 s\n"
                            .. 'holdfast: job %s/1: "sh" was killed by signal 15 (Terminated); the job comes again in '

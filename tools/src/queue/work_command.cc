@@ -172,7 +172,7 @@ int run_work(Arguments& arguments) {
   arguments.parse();
   if (arguments.words().empty()) arguments.refuse("no NAME was given");
   if (arguments.words().size() > 1)
-    arguments.refuse(fmt::format("unexpected {}: the command follows \"--\"", quote(arguments.word(1))));
+    arguments.refuse("unexpected " + quote(arguments.word(1)) + ": the command follows \"--\"");
   if (arguments.passed_on().empty()) arguments.refuse("no COMMAND was given");
   command.check();
   const std::string program = arguments.passed_on().front();
