@@ -1,7 +1,7 @@
 -- Tests `holdfast queue`: jobs that shell scripts push, take and run, on the same queue as Lua programs.
 
-local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
-local completion = require "tools.spec.support.completion"
+local command, completion, json, shell, typing, world =
+    require "spec.support" ("command", "tools/completion", "tools/json", "shell", "tools/typing", "tools/world")
 
 local await, output = command.await, world.output
 
@@ -180,6 +180,31 @@ describe("holdfast queue", function ()
                 assert.same({ 1, 0, 0, 0 }, counts())
                 expect_end(work("cat", "--drain"), "b")
             end
+        end)
+
+        it("stops and continues with its command, and finishes its job after Ctrl-C", function ()
+            push("a")
+            typing(([[
+                go = "FOLDER/go"
+                say(program + " queue work mails sh -c 'echo is\" \"on; while [ ! -e " + go + " ]; do sleep 0.01; done;"
+                    + " echo is\" \"done'; echo ended\" \"$?\n")
+                until("is on")
+                say("\x1a")
+                until("Stopped")
+                def await_stopped(count):
+                    end = time.time() + 60
+                    while os.popen("ps -eo stat,args | grep -c '^T.*" + go[:-1] + "[o]'").read() != count + "\n":
+                        assert time.time() < end
+                await_stopped("2")
+                say("fg\n")
+                await_stopped("0")
+                say("\x03")
+                time.sleep(0.1)  # a command that the signal reached would end
+                open(go, "w")
+                until("is done")
+                until("ready> ")
+            ]]):gsub("FOLDER", command.path ""))
+            assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
         it("ends the command after a second signal, and its job comes again", function ()
