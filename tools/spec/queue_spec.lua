@@ -185,9 +185,9 @@ describe("holdfast queue", function ()
         it("stops and continues with its command, and finishes its job after Ctrl-C", function ()
             push("a")
             typing(([[
-                go = "FOLDER/go"
-                say(program + " queue work mails sh -c 'echo is\" \"on; while [ ! -e " + go + " ]; do sleep 0.01; done;"
-                    + " echo is\" \"done'; echo ended\" \"$?\n")
+                go = "FOLDERgo"
+                say(program + " queue work mails sh -c 'echo is\" \"on; while [ -d FOLDER ] && [ ! -e " + go + " ];"
+                    + " do sleep 0.01; done; echo is\" \"done'\n")
                 until("is on")
                 say("\x1a")
                 until("Stopped")
