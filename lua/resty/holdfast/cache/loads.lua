@@ -1,6 +1,6 @@
 -- Level 3 of a cache: loads, each with the lock of its key. Waiters watch the grant of the lock, so all of them
--- continue when it ends, however it ends. They then find the value, or the error if the load ended with one. Otherwise
--- one of them loads.
+-- continue when the grant ends, for whatever reason. They then find the value, or the error if the load failed. If they
+-- find neither, one of them loads the value.
 
 local copies = require "resty.holdfast.cache.copies"
 local core = require "resty.holdfast.core"
@@ -21,14 +21,13 @@ local unpack, xpcall = unpack, xpcall
 local VALUE, NUMBER, STALE = entries.VALUE, entries.NUMBER, entries.STALE
 
 local NO_WAIT = { timeout = 0 }
--- A refresh that has not ended after this many seconds may be started again by the same Lua state. No benchmark covers
--- it.
+-- If a refresh has not ended after this many seconds, the same Lua state may start another. No benchmark covers it.
 local REFRESH_AGAIN = 1
 
 local ngx = program.is_nginx and require "ngx"
 
--- The loads of this Lua state, by dictionary and lock. A load whose coroutine is gone has lost its lock, and is
--- collected.
+-- The loads of this Lua state, by dictionary and lock. If the coroutine of a load is gone, the load has lost its lock
+-- and is collected.
 local loading = setmetatable({}, { __mode = "v" })
 
 local _M = {}
@@ -97,8 +96,8 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
 end
 
 
--- Runs with the lock. `number`: the version of the value that is to be replaced, or 0. Returns true, value, err, hit
--- level.
+-- Loads the value while the caller holds the lock. `number`: the version of the value to replace, or 0. Returns true,
+-- value, err, hit level.
 local function load_locked(cache, key, opts, number, lock, loader, ...)
     local entry, err = look(cache, key, opts)
     if err then
@@ -110,7 +109,7 @@ local function load_locked(cache, key, opts, number, lock, loader, ...)
 end
 
 
--- Returns value, err, hit level for a caller that cannot wait for the load, or no longer.
+-- Returns value, err, hit level for a caller that cannot wait for the load, or has waited long enough.
 local function give_up(cache, key, opts, why, loader, ...)
     cache.counts.timeouts = cache.counts.timeouts + 1
     local way = option(cache, opts, "on_timeout")
@@ -128,8 +127,8 @@ local function give_up(cache, key, opts, why, loader, ...)
 end
 
 
--- Waits until the holder no longer has the lock. Returns whether it has; false and the reason. nginx wants an error
--- where a phase cannot wait, but on_timeout decides here.
+-- Waits until the holder no longer has the lock. Returns the seconds waited; nil or false and the reason. In a phase of
+-- nginx that cannot wait, a wait may raise an error; here, on_timeout decides instead.
 local function wait(cache, lock, lock_key, deadline)
     local asked, host, refusal = pcall(hosts.current, lock.settings.block)
     if not asked or not host then
@@ -192,8 +191,9 @@ local function spawn(fn)
 end
 
 
--- Lets one caller replace the value with that version, which is stale or soon will be. Returns value, err, hit level,
--- or nothing if somebody else does it, it runs in the background, or it has failed within error_ttl.
+-- Lets one caller replace the value that has this version and is stale or soon will be. Returns value, err, hit level.
+-- Returns nothing if another caller replaces the value, if the load runs in the background, or if a load has failed
+-- within error_ttl.
 function _M.refresh(cache, key, opts, number, loader, ...)
     local now = C.holdfast_now()
     local _, seen = entries.read_error(cache, key)

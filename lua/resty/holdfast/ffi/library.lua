@@ -1,4 +1,4 @@
--- Finds and loads libholdfast, checks that it matches these Lua files, and declares it to the FFI.
+-- Finds and loads libholdfast, checks that it matches these Lua files, and declares its functions to the FFI.
 
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.program").getenv
@@ -109,7 +109,7 @@ local function search()
         end
     end
 
-    -- The system finds a library of the same ABI, and one that this process has loaded already.
+    -- With this name, the dynamic loader finds a library of the same ABI, or one that this process has already loaded.
     local name = "libholdfast.so." .. ABI
     local loaded, library = pcall(ffi_load, name)
     if loaded then
