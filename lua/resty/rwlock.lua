@@ -30,8 +30,8 @@ local UPGRADE_OPTIONS = options.known { "timeout", "why" }
 
 
 -- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
--- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises. Returns
--- the object; nil and "dictionary not found" or another message. Does not yield.
+-- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises an error.
+-- Returns the object; nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -122,7 +122,7 @@ function _M.upgrade(self, opts)
         end
         return refused(err, keys)
     end
-    if why then  -- lost if there is no memory for it
+    if why then  -- not stored if there is no memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
     return elapsed

@@ -68,7 +68,7 @@ local function check_receiver(self, method)
 end
 
 
--- Records a grant of this object. `why` is dropped if there is no memory for it.
+-- Records a grant of this object. `why` is not stored if there is no memory for it.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
     if why then
@@ -136,7 +136,7 @@ end
 
 
 -- Gives back the oldest permit. Returns the code, and whether the object still has the permit; then nothing has
--- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library does.
+-- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code

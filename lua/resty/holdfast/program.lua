@@ -1,4 +1,4 @@
--- The program that this Lua state belongs to: its environment, its log, and whether it is nginx.
+-- Describes the program that this Lua state belongs to: its environment, its log, and whether it is nginx.
 
 local ffi = require "ffi"
 
@@ -8,7 +8,7 @@ local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pca
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
 
--- The most texts to remember. A program that composes texts must not fill the memory.
+-- The most texts to remember, so that a program that composes texts does not fill the memory.
 local MOST_WARNINGS = 100
 local warned, warnings = {}, 0
 
@@ -54,8 +54,8 @@ function _M.warn_once(text)
 end
 
 
--- Functions that a light thread needs for waiting. In nginx's thread pool, Lua has none of them, so there a wait blocks
--- the thread.
+-- Functions that a light thread needs for waiting. Lua code in nginx's thread pool has none of them, so a wait there
+-- blocks the thread.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }

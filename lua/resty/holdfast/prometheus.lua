@@ -1,4 +1,4 @@
--- Metrics of the dictionaries and locks of the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
+-- Metrics of the dictionaries and locks in the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
 
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
@@ -25,9 +25,9 @@ local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Name, type, help; then the field of dict:stats() and its factor. The rows are in the order of the output. The build
--- of `holdfast serve` reads the bounds above and the first three fields, which must be on one line
--- (tools/src/serve/families.cmake).
+-- Each row has name, type and help; then the field of dict:stats() and its factor. The rows are in the order of the
+-- output. The build of `holdfast serve` reads the bounds above and the first three fields of each row, which must be on
+-- one line (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
     { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
@@ -62,7 +62,7 @@ local FAMILIES = {
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 
--- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes beyond ASCII
+-- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes outside ASCII
 -- become %XX.
 local function label_value(text)
     return (text:gsub("[%z\1-\9\11-\31%%\127-\255]", function (byte)
@@ -80,7 +80,7 @@ end
 
 
 -- Adds a sample. labels: { name, value, name, value... }. Adds up numbers with equal labels, because Prometheus refuses
--- a text with two such samples. Two long keys may have equal labels after they are truncated.
+-- a text with two samples of the same labels. Two long keys may have equal labels after truncation.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -137,9 +137,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if not all locks can be
--- read, because a process is stopped in the middle of a change or there are too many: no count is better than a wrong
--- one. Returns true if the other dictionaries left too little time.
+-- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if some locks cannot be
+-- read, because a process is stopped in the middle of a change or there are too many locks: no count is better than a
+-- wrong one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -178,7 +178,7 @@ end
 
 
 -- The first dictionary whose locks were not counted last time because the time had run out. The next call begins with
--- this dictionary, so every dictionary is counted now and then.
+-- this dictionary, so that every dictionary is counted now and then.
 local left_out
 
 local function from_the_one_left_out(names)

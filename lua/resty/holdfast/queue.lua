@@ -1,5 +1,5 @@
--- Queues of jobs, shared by processes. A job whose worker dies comes again. Manual: docs/resty.holdfast.queue.md; the
--- protocol is described in queue/claims.lua.
+-- Queues of jobs, shared by processes. If a worker dies, another one gets its job. Manual:
+-- docs/resty.holdfast.queue.md. queue/claims.lua describes the protocol.
 --
 -- push and take may yield, as lock() of resty.lock does; other methods do not. On failure they return nil and a string:
 -- "timeout", "full", "exists", "no memory", "not owner", "dictionary not found", or a message. A wrong receiver and
@@ -28,11 +28,11 @@ local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.E
 local SAFE_ADD, TABLE, TOO_LARGE = core.SAFE_ADD, core.TABLE, core.TOO_LARGE
 
 local TIMEOUT = 5
--- One of the waiting takers has the turn: only this one watches the queue. If its process is stopped, another gets the
--- turn after so many seconds.
+-- The lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped, another
+-- taker gets the lock after TURN_EXPTIME seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
--- Claims from this one on belong to workers.
+-- The lowest claim that belongs to a worker.
 local FIRST_WORKER = (claims.LAST_STATE + 1) * claims.GRANTS
 
 local _M = { _VERSION = core.version }
@@ -140,7 +140,7 @@ end
 
 -- --- push ---
 
--- Leaves a number without a job. A waiting taker wakes up, and passes it.
+-- Leaves a number without a job. A waiting taker wakes up and skips the number.
 local function give_up(store, n)
     for _, kind in ipairs { UNIQUE, VALUE, DUE } do
         clear(store, kind, n)
@@ -180,8 +180,8 @@ local function reserve(store, unique, n)
 end
 
 
--- Stores a job under its number. Returns true; nil, the reason and a message. If the number was voided, there is no
--- reason.
+-- Stores a job under its number. Returns true; nil, the reason and a message. If a taker has voided the number, there
+-- is no reason.
 local function store_job(store, n, opts, kind, data, length, number)
     local unique, now = opts.key and "k" .. opts.key, C.holdfast_now()
     if unique then
@@ -193,7 +193,7 @@ local function store_job(store, n, opts, kind, data, length, number)
             return nil, err
         end
     end
-    -- The flags say when it was pushed, in tenths of a second, and whether it has a unique key.
+    -- The flags contain when the job was pushed, in tenths of a second, and whether it has a unique key.
     local flags = floor(now * 10) % 2 ^ 31 * 2 + (unique and 1 or 0)
     local code = C.holdfast_store(store.jobs, SAFE_ADD, at(VALUE, n), KEY_SIZE, kind, data, length, number, 0, flags,
                                   nil)
@@ -331,7 +331,8 @@ local function new_job(self, n, claim, was_owned)
 end
 
 
--- Tries to take a job. Otherwise returns nil; the reason of a failure; and the number whose claim is missing.
+-- Tries to take a job. Returns the job; nil, nil and the number whose claim is missing; nil and the reason of a
+-- failure.
 local try
 function try(self, first)
     local store = self.store
@@ -357,7 +358,7 @@ local function keep_turn(_, request, grant)
 end
 
 
--- Watches the queue until there is a job. Returns as take().
+-- Watches the queue until there is a job. Returns the results of take().
 local function watch(self, turn, deadline)
     local store, watched = self.store, 0
     while true do
@@ -412,7 +413,7 @@ end
 
 -- --- jobs ---
 
--- Returns whether this Lua state may change the job. A dead job belongs to nobody, so everybody may.
+-- Returns whether this Lua state may change the job. A dead job belongs to nobody, so any state may change it.
 local function may_change(self)
     local store, owner = self.queue.store, floor(self.claim / GRANTS)
     return owner == DEAD or store.worker == owner and claims.is_worker(store)
@@ -452,8 +453,8 @@ function Job.done(self)
 end
 
 
--- Gives the job back, to be taken again after `delay` seconds (0). After max_attempts makes it a dead job instead, and
--- also returns "dead". Returns true; nil and an error of done(), or "no memory".
+-- Gives the job back, to be taken again after `delay` seconds (0). If it was taken max_attempts times, makes it a dead
+-- job instead, and also returns "dead". Returns true; nil and an error of done(), or "no memory".
 function Job.retry(self, delay)
     check_receiver(self, "retry", job_mt)
     delay = delay or 0
@@ -470,7 +471,7 @@ function Job.retry(self, delay)
     if code ~= OK then
         return nil, reason(code)
     end
-    change(self, ASIDE * GRANTS + grants)  -- it may have been taken already, because it was due
+    change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
     local nothing = claims.new_number(store)
     if nothing then
         add(store, CLAIM, nothing, NOTHING * GRANTS)
@@ -479,7 +480,8 @@ function Job.retry(self, delay)
 end
 
 
--- Begins the lease again, with `seconds` (the queue's lease). Returns true; nil and an error of done(), or "no memory".
+-- Restarts the lease, for `seconds` (default: the queue's lease). Returns true; nil and an error of done(), or "no
+-- memory".
 function Job.touch(self, seconds)
     check_receiver(self, "touch", job_mt)
     local store, n = self.queue.store, self.number
@@ -500,7 +502,7 @@ function Job.touch(self, seconds)
 end
 
 
--- Returns the job's fencing token: whoever gets this job later has a higher one.
+-- Returns the job's fencing token: each later taker of the job gets a higher one.
 function Job.token(self)
     check_receiver(self, "token", job_mt)
     return self.claim % GRANTS

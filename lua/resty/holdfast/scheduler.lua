@@ -78,8 +78,8 @@ end
 
 
 -- Lets other tasks run until task:wake() or the deadline. Returns whether the task was woken. A cancelled task does not
--- wait. The caller must then call go_on(). `cause` is what the task waits for. An error of a hook may leave the task in
--- an old list, so a list checks the causes of its tasks.
+-- wait. The caller must then call go_on(). `cause` is what the task waits for. If a hook raises an error, the task may
+-- remain in an old list, so each list checks the causes of its tasks.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -95,7 +95,7 @@ local function suspend(task, deadline, cause)
 end
 
 
--- Raises an error that ends the task, if it was cancelled during the wait. Call this function when the task has left
+-- Raises an error that ends the task, if it was cancelled during the wait. Call this function after the task has left
 -- all lists.
 local function go_on(task)
     if task.cancelled then
@@ -120,8 +120,8 @@ local function call_on_error(task, message)
 end
 
 
--- Ends a task. Called again if an error interrupts it before `live` is decremented. Code of the program (on_error,
--- __tostring of the error) runs after the task has ended and its joiners are woken.
+-- Ends a task. If an error interrupts this function before `live` is decremented, it is called again. Code of the
+-- program (on_error, __tostring of the error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
@@ -161,7 +161,7 @@ local function finish(task, ok, ...)
 end
 
 
--- Handles what coroutine.resume returned.
+-- Handles the results of coroutine.resume.
 local function resumed(task, ok, ...)
     current = nil
     task_ids.current = task_ids.outside
@@ -209,7 +209,7 @@ local function run_due(time)
 end
 
 
--- Runs what is due. Returns the seconds until something else is due; 0 if a task is ready.
+-- Runs the jobs and timers that are due. Returns the seconds until the next is due; 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -255,7 +255,7 @@ local function loop(is_over)
 end
 
 
--- Runs the loop. A hook may raise an error in it, and then the interrupted task fails with this error.
+-- Runs the loop. If a hook raises an error in the loop, the interrupted task fails with this error.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -293,7 +293,7 @@ function _M.spawn(fn, ...)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
-        -- Reserve these fields: one field more than eight would double the memory of a waiting task.
+        -- These fields are reserved: a ninth field would double the memory of a waiting task.
         woken = nil, deadline = nil, timer_position = nil, timer_order = nil,
     }, Task)
     if count > 0 then
@@ -457,9 +457,9 @@ end
 _M.report = call_on_error
 
 
--- cancel(task) ends a task by the error "cancelled" in its current or next wait. The task's locks are released as after
--- any error. A task that has not started never starts. Returns whether the task had not ended. Does not yield, but ends
--- the caller if it cancels itself.
+-- cancel(task) ends a task with the error "cancelled" in its current or next wait. The task's locks are released as
+-- after any error. A task that has not started never starts. Returns false if the task had already ended. Does not
+-- yield; if the caller cancels itself, the call ends the caller.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then

@@ -1,5 +1,5 @@
--- The number of this worker of `holdfast run`, and whether the master has ordered it to finish. Any other process is
--- worker 0 of 1, and never gets such an order. No function yields or fails.
+-- Returns the number of this worker of `holdfast run`, and whether the master has ordered the worker to finish. Any
+-- other process is worker 0 of 1, and never gets this order. No function yields or fails.
 
 local getenv = require("resty.holdfast.program").getenv
 
