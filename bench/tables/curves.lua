@@ -1,4 +1,5 @@
--- The throughput of one lock and the waits for it, for a growing number of contenders: the curves of bench/plot.
+-- The throughput of one lock and the waits for this lock, for a growing number of contenders. bench/plot draws the
+-- curves.
 
 local contention, report, stats = require "bench.support" ("contention", "report", "stats")
 

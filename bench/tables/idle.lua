@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process holds the locks that the coroutines of the other processes wait for. Emits the share of a processor that
+-- One process holds the locks for which the coroutines of the other processes wait. Emits the share of a processor that
 -- the waiting processes use while nothing happens.
 
 -- After this time, waiters that poll sleep for their longest interval.
@@ -54,7 +54,7 @@ local function wait(host, side, sync, options)
 end
 
 
--- keys: the number of keys for the coroutines of each process. hasty: for a trial.
+-- keys: the number of keys for the coroutines of each process. hasty: set with --quick.
 _M.run = part.split(hold, wait)
 
 

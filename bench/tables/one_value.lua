@@ -9,10 +9,10 @@ local _M = {}
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- The first process computes a value under a lock, and `count` coroutines of each other process want it. Emits the time
--- from the release until the last coroutine continues. `way`: "wait" for the end of the lock, or take the "lock" in
--- turn.
+-- from the release until the last coroutine continues. `way`: "wait" (all wait for the release) or "lock" (they take
+-- the lock in turn).
 
--- Seconds in which all waiters fall asleep.
+-- The seconds within which all waiters fall asleep.
 local REST = 0.1
 
 
@@ -82,7 +82,7 @@ local NONE = report.NONE
 local ONE_VALUE_TARGET = 3
 
 
--- Returns the milliseconds of each round; both ways alternate, each in new processes.
+-- Returns the milliseconds of each round. The two ways alternate, each in new processes.
 local function one_value_row(context, processes, coroutines)
     local what = ("%d process%s x %d coroutines"):format(processes, processes > 1 and "es" or "", coroutines)
     local times, err = {}, nil

@@ -45,8 +45,8 @@ end
 
 local NONE = report.NONE
 
--- Name of the case in the lines of results, its description, and the largest share of the other side's time: for two
--- processes, and for more.
+-- The name of the case in the lines of results, its description, and the largest acceptable share of the other side's
+-- time: for two processes, and for more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
     { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },
@@ -55,7 +55,7 @@ local CASES = {
 }
 
 
--- Returns the nanoseconds per step of all processes together.
+-- Returns the nanoseconds per step, from the rates of all processes together.
 local function times_of(rates)
     return rates and stats.map(rates, function (rate) return 1e9 / rate end)
 end

@@ -7,8 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, with the
--- same loop in Lua for all.
+-- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Measures one side;
+-- the loop in Lua is the same for all sides.
 
 -- Steps between two checks of the deadline.
 local BATCH = 20
@@ -27,7 +27,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- By microseconds: at least this share of the mutex's acquisitions.
+-- The targets, by the microseconds for which the lock is held: the smallest share of the mutex's acquisitions.
 local TARGETS = { [0] = 0.7, [1] = 0.5, [10] = 0.5 }
 
 
