@@ -15,8 +15,8 @@
 --   each     steps of each call site between two checks of the clock, in a mix (25)
 --   per      the number of operations in a step: { alone, in a mix }
 --   target   the largest acceptable share of the other side's time: alone, and in a mix
---   both     true: `make bench` also runs the case; otherwise only `make bench-peers` (dictionaries) or `make
---            bench-locks` (locks)
+--   both     true: `make bench` also runs the case; otherwise only `make bench-peers` (dictionaries) or
+--            `make bench-locks` (locks)
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
 local SET, GET, INCR = "assert(dict:set(KEY, i))", "assert(dict:get(KEY))", "assert(dict:incr(KEY, 1))"
