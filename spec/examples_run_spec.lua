@@ -6,7 +6,7 @@ local root = os.getenv("PWD")
 local library = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
 
 
--- Returns nil, or why the examples with nginx cannot run here.
+-- Returns nil, or the reason why the examples with nginx cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
         if not shell.succeeds("command -v " .. program .. " >/dev/null") then
@@ -125,7 +125,7 @@ limit 42: 4 workers have it, the last after N ms
         end
     end
 
-    it("refuses anything but a number, and numbers that are too large", function ()
+    it("refuses arguments that are not numbers, and numbers that are too large", function ()
         for said, case in pairs {
             ['run: expected a number from 1 to 999999, got "0"\n'] = { "nginx", { "0" } },
             ['run: expected a number from 1 to 999999, got "x"\n'] = { "cache", { "2", "x" } },
@@ -152,7 +152,7 @@ limit 42: 4 workers have it, the last after N ms
         end
     end)
 
-    it("says so if holdfast is not built", function ()
+    it("reports that holdfast is not built", function ()
         local process = start("queue", {}, { HOLDFAST_LIB = "/nonexistent/libholdfast.so" })
         assert.same({ code = 1 }, process:wait())
         assert.equal("run: luajit cannot load holdfast; build it with make\n", process:err())
