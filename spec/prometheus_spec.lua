@@ -1,5 +1,5 @@
--- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
--- manual names exactly the existing metrics.
+-- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format and correct values, and
+-- the manual names exactly the existing metrics.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -69,7 +69,7 @@ describe("resty.holdfast.prometheus", function ()
         command.tear_down()
     end)
 
-    -- Does everything that a plain dictionary counts.
+    -- Makes every call that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -107,7 +107,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
     end)
 
-    it("has the longest present wait, of living callers that want the lock, and the longest hold", function ()
+    it("has the longest current wait of living callers that want the lock, and the longest current hold", function ()
         local lock = fill()
         waits.sleep(0.1)
         local function child(code)
@@ -182,7 +182,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("never decreases from one bound to the next", function ()
+    it("has histograms that never decrease from one bound to the next", function ()
         fill()
         local last = {}
         for line in metrics():gmatch("[^\n]+") do
@@ -202,7 +202,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(1048576, samples["holdfast_dictionary_capacity_bytes" .. labels])
     end)
 
-    it("has keys with contention on request, and no locks unless requested", function ()
+    it("has keys with contention only on request, and omits the locks on request", function ()
         fill()
         local _, samples = parse((metrics { keys = 5, locks = false }))
         assert.equal(1, samples['holdfast_key_waits_total{dictionary="spec_metrics",kind="lock",key="held"}'])
@@ -221,7 +221,8 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits reach this.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits together last at least this
+        -- long.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
@@ -240,7 +241,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same(found.held.lock, #dict:locks())
     end)
 
-    it("omits a dictionary's locks if there are too many to count while everything else waits", function ()
+    it("omits a dictionary's locks if counting them would block other tasks for too long", function ()
         local held = {}
         other = assert(shdict.open("spec_many", { size = "64m" }))
         finally(function () shdict.remove "spec_many" end)
@@ -256,7 +257,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(40000, lock_info.count_all(other[1], 60).held.lock)
     end)
 
-    it("limits its processor time, so that other processes do not make the numbers disappear", function ()
+    it("limits processor time and not elapsed time, so that a busy machine does not hide the numbers", function ()
         local child = process.start [[
             local lock_info = require "resty.holdfast.lock.lock_info"
             local dict = assert(require("resty.shdict").open("spec_metrics"))
@@ -315,7 +316,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("names wrong options, with the caller's line", function ()
+    it("refuses wrong options by name, with the caller's line", function ()
         for _, case in ipairs {
             { { keys = 65 }, 'bad option "keys": expected a whole number from 0 to 64, got 65' },
             { { keys = "x" }, 'bad option "keys": expected a whole number from 0 to 64, got "x"' },

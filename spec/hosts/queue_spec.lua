@@ -1,5 +1,5 @@
 -- Tests resty/holdfast/queue.lua in every event loop and in nginx: only the coroutine that takes a job waits for it,
--- and a job of a killed process comes again.
+-- and the job of a killed process is given to another one.
 
 local fixture, loops, process, site = require "spec.support" ("fixture", "loops", "process", "site")
 local queue = require "resty.holdfast.queue"
@@ -103,7 +103,7 @@ describe("a queue in nginx", function ()
         return site.start(options)
     end
 
-    it("only the light thread that takes a job waits for it, and fifty threads of two workers get one each", function ()
+    it("only the light thread that takes a job waits for it, and each of fifty in two workers gets one", function ()
         local here = start([[
             ngx.print(in_threads(50, function ()
                 local job = jobs:take(60)
@@ -135,7 +135,7 @@ describe("a queue in nginx", function ()
         assert.equal("a 2", (connection:receive(60)))
     end)
 
-    it("take and push work in a phase that cannot yield, and say that they cannot wait there", function ()
+    it("take and push work in a phase that cannot yield, and return an error if they would have to wait", function ()
         local here = site.start { locations = { ["/"] = {
             directives = "set_by_lua_block $said {" .. OPEN:gsub("false }", "false, max = 1 }") .. [[
                 local function text(call, ...)
