@@ -1,4 +1,4 @@
--- Tests when values and locks end if the process only sleeps.
+-- Tests the times at which values and locks end if the process only sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 
