@@ -922,7 +922,7 @@ end)
 describe("The job of holdfast lock", function()
     command.fixture()
 
-    -- A script that starts a child; the child writes its process id, and that of its own child, to files.
+    -- A script that starts a child; the child writes its own process id and its child's to files.
     local function family(last)
         return ([[sh -c 'sleep 600 & echo $! >"%s"; wait' & echo $! >"%s"; READY; %s]])
                :format(command.path "grandchild", command.path "child", last)

@@ -2,7 +2,7 @@
 -- lock of its load is "!NAME:KEY", the error of its last load "?NAME:KEY", and the generation of a tag "#NAME:TAG".
 --
 -- The flags of a value contain its kind (2 bits), how long it may be served after it becomes stale, and how long its
--- load took (15 bits each), so a value without tags needs no wrapping. A value with tags is stored in a table, together
+-- load took (15 bits each). So a value without tags needs no wrapping. A value with tags is stored in a table, together
 -- with each tag and the generation that the tag had before the load. When a tag is purged or evicted, its next
 -- generation is one that the tag never had, because versions only grow, by 2 with each change.
 
@@ -291,7 +291,7 @@ end
 
 
 -- Deletes the value. A load that is under way compares versions, but deleting a missing value does not change the
--- version of its key, so in this case a value is stored that soon expires.
+-- version of its key. In this case, a value is stored that soon expires.
 function _M.delete(cache, key)
     local was_loading = break_load(cache, key)
     local full = cache.prefix .. key

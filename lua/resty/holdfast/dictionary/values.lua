@@ -1,11 +1,10 @@
 -- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
 --
--- The methods are those of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means
--- never. flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the
--- other methods return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and
--- "dictionary not found". A change may also fail with "timeout": for a second, a stopped process was in the middle of a
--- change; nothing was changed then. A wrong receiver, exptime or flags argument raises an error at the line of the
--- call.
+-- Has the methods of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means never.
+-- flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other
+-- methods return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and
+-- "dictionary not found". A change fails with "timeout", and changes nothing, if a stopped process has been in the
+-- middle of a change for a second. A wrong receiver, exptime or flags argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
