@@ -14,7 +14,7 @@ local _M = { _VERSION = core.version }
 
 -- Sleeps for `seconds`; math.huge means forever. Yields where the host runs coroutines, and blocks the process
 -- elsewhere. Returns true, or nil and the reason if the caller may not wait or if its host ended the sleep early.
--- Raises for a negative time.
+-- Raises an error for a negative time.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local host, err = current(false)

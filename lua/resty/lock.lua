@@ -117,7 +117,7 @@ function _M.new(class, dict_name, opts)
     end
     local self = new_lock(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     if dict_ref_type then
-        -- An initialiser takes three times as long.
+        -- An initialiser would take three times as long.
         local dict_ref = ffi.new(dict_ref_type)
         dict_ref.id = lease_pool.ref_obj(dict)
         self.dict_ref = dict_ref
@@ -209,9 +209,9 @@ _M.verify = held_lock.on_held("verify", function (self, grant, key)
     return held_lock.outcome(self, key, check_lease(grant.dict, key, grant.lease))
 end)
 
--- with(key, [opts,] fn, ...) takes the lock as lock() does, calls fn(...), and releases the lock even if fn raises.
--- Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of fn
--- unchanged.
+-- with(key, [opts,] fn, ...) takes the lock as lock() does, calls fn(...), and releases the lock even if fn raises an
+-- error. Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of
+-- fn unchanged.
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 -- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, but does not take the
 -- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().

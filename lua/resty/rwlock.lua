@@ -81,8 +81,8 @@ _M.wrlock = taker("wrlock", ALL, true, false)
 _M.tryrdlock = taker("tryrdlock", 1, false, false)
 _M.trywrlock = taker("trywrlock", ALL, false, false)
 -- with_rd(key, [opts,] fn, ...) and with_wr take a read lock or the write lock, call fn(...), and release the lock even
--- if fn raises. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and the error
--- of the lock.
+-- if fn raises an error. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and
+-- the error of the lock.
 _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 

@@ -59,7 +59,7 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Raises, at the line that called the method, for a receiver that is not a semaphore.
+-- Raises an error, at the line that called the method, for a receiver that is not a semaphore.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
         error("bad receiver of " .. method .. ": expected a semaphore, got " .. describe(self) .. "; call it as obj:"
@@ -222,8 +222,8 @@ end
 
 
 held_lock.add_queries(_M, check_receiver)
--- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises.
--- Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
+-- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises
+-- an error. Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)

@@ -160,8 +160,8 @@ end
 -- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
 -- or false; nil), mode ("0600"), cluster (a name; none), tables (false), versions (false).
 --
--- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
--- wrong type and for an unknown option. Does not yield.
+-- Returns the dictionary, always the same table for the same name; nil and a message. Raises an error for an argument
+-- of the wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: expected a string, got " .. type(name), 2)

@@ -25,7 +25,7 @@ local guards_hold, is_current, put = copies.guards_hold, copies.is_current, copi
 local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entries.STRIPE, entries.ENDS, entries.GUARDS
 local STALE, EARLY = entries.STALE, entries.EARLY
 
--- One hit of level 1 in TOUCH_EVERY also counts as a use of the value in the dictionary, so that the dictionary does
+-- One in TOUCH_EVERY hits of level 1 also counts as a use of the value in the dictionary, so that the dictionary does
 -- not evict the value. The number is prime, because a program may read its keys in turn. No benchmark covers it.
 local TOUCH_EVERY = 1009
 

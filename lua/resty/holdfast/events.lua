@@ -24,7 +24,7 @@ local Bus, Subscription = {}, {}
 Bus.__index, Subscription.__index = Bus, Subscription
 
 
--- Raises, at the line that called the function, for an argument that is not acceptable.
+-- Raises an error, at the line that called the function, for an argument that is not acceptable.
 local function check(accepted, name, what, expected, given)
     if not accepted then
         error(format("bad %s to %s: expected %s, got %s", name, what, expected, describe(given)), 3)
@@ -63,7 +63,7 @@ local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 -- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program set,
 -- or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
 --
--- Returns the bus; nil and a message. Raises for arguments of the wrong type. Does not yield.
+-- Returns the bus; nil and a message. Raises an error for arguments of the wrong type. Does not yield.
 function _M.open(name, opts)
     check(type(name) == "string", "name", "events.open", "a string", name)
     opts = check_options(opts, OPEN_OPTIONS, "events.open")
@@ -92,7 +92,7 @@ local function look(bus, n)
     if not version then
         return nil, nil, err
     end
-    -- Other programs may have stored anything.
+    -- Other programs may have stored anything under this key.
     local is_event = type(event) == "table" and is_position(event[1]) and type(event[2]) == "string"
     return is_event and event or nil, version
 end
@@ -157,7 +157,8 @@ local SUBSCRIBE_OPTIONS = { topic = true, from = true }
 -- opts: topic (a string; default: all topics), from (the number of the last event that the caller has seen, as returned
 -- by sub:position(); 0: from the oldest event that is kept; default: only events from now on).
 --
--- Returns the subscription; nil and "dictionary not found". Raises for arguments of the wrong type. Does not yield.
+-- Returns the subscription; nil and "dictionary not found". Raises an error for arguments of the wrong type. Does not
+-- yield.
 function Bus.subscribe(bus, opts)
     check(getmetatable(bus) == Bus, "receiver", "subscribe", "a bus", bus)
     opts = check_options(opts, SUBSCRIBE_OPTIONS, "subscribe")

@@ -222,7 +222,7 @@ end
 
 
 -- set_host(host) makes `host`, a table as described above, the host of all callers; nil restores detection. Required
--- fields: name, sleep. Raises for a field of the wrong type. Does not yield.
+-- fields: name, sleep. Raises an error for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

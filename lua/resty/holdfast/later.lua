@@ -15,9 +15,9 @@ local LASTING = { exit_worker = true, init = true, init_worker = true, timer = t
 local _M = {}
 
 
--- Returns whether the state may last for only one request. If a worker runs init_by_lua, the state is such a state;
--- otherwise the master runs init_by_lua. Without the code cache, modules are always first loaded by the handler of a
--- request; with the code cache, this happens only sometimes.
+-- Returns whether the state may last for only one request. A worker runs init_by_lua only in such a state; for other
+-- states, the master runs it. Without the code cache, modules are always first loaded by the handler of a request; with
+-- the code cache, this happens only sometimes.
 local function is_brief()
     if not is_nginx then
         return false

@@ -14,7 +14,7 @@ local warned, warnings = {}, 0
 
 local _M = {}
 
--- The name is ours, so it conflicts with no other declaration. If this file is loaded again, the name is already
+-- The name is ours, so it does not conflict with other declarations. If this file is loaded again, the name is already
 -- declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
@@ -38,7 +38,7 @@ local function write(text)
 end
 
 
--- Writes a line to the program's log. Never raises: the program may have closed its standard error.
+-- Writes a line to the program's log. Never raises an error: the program may have closed its standard error.
 function _M.warn(text)
     pcall(write, "holdfast: " .. text)
 end

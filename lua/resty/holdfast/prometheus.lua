@@ -80,7 +80,7 @@ end
 
 
 -- Adds a sample. labels: { name, value, name, value... }. Adds up numbers with equal labels, because Prometheus refuses
--- a text with two samples of the same labels. Two long keys may have equal labels after truncation.
+-- a text in which two samples have the same labels. Two long keys may have equal labels after truncation.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -307,7 +307,8 @@ end
 
 -- Returns the metrics as text, and their content type; nil and a message if the runtime directory cannot be read. opts:
 -- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), and keys (0): how
--- many keys with the most contention to add for each dictionary, 0 to 64. Raises for a bad option. Does not yield.
+-- many keys with the most contention to add for each dictionary, 0 to 64. Raises an error for a bad option. Does not
+-- yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)
@@ -319,7 +320,7 @@ end
 
 
 -- Answers a request of nginx with the metrics, in the format that the request's Accept header names. On failure the
--- status is 500, with a message. opts: as for metrics(). Raises outside of nginx.
+-- status is 500, with a message. opts: as for metrics(). Raises an error outside of nginx.
 function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)

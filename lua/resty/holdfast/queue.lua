@@ -28,8 +28,8 @@ local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.E
 local SAFE_ADD, TABLE, TOO_LARGE = core.SAFE_ADD, core.TABLE, core.TOO_LARGE
 
 local TIMEOUT = 5
--- The lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped, another
--- taker gets the lock after TURN_EXPTIME seconds.
+-- The key of a lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped,
+-- another taker gets the lock after TURN_EXPTIME seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
 -- The lowest claim that belongs to a worker.
@@ -101,7 +101,7 @@ local function open_store(name, opts)
     dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest,
                                     tables = not tables.missing or nil })
     if dict then
-        -- Two claims for each value fit, even for the smallest values.
+        -- This size has room for two claims per value, even with the smallest values.
         own, err = shdict.open(name .. ".claims", { size = 2 * dict:capacity(), persist = opts.persist,
                                                     mode = opts.mode, versions = true })
     end

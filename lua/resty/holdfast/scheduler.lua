@@ -36,7 +36,7 @@ local _M = {}
 local Task = {}
 Task.__index = Task
 
--- A waiting task yields this. Any other yield only lets other tasks run.
+-- The value that a waiting task yields. Any other yield only lets other tasks run.
 local WAITING = {}
 -- The cause of the wait of a task in `stop_watchers`.
 local STOP = {}
@@ -69,8 +69,8 @@ end
 
 
 -- Returns the calling task, if it may wait. A task may not wait in a coroutine that it runs itself, because the yield
--- would not reach the scheduler. For the same reason it may not wait where C called Lua (a callback of table.sort, the
--- main chunk of a module in require).
+-- would not reach the scheduler. For the same reason, it may not wait in Lua code that C has called (a callback of
+-- table.sort, the main chunk of a module in require).
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
@@ -111,7 +111,7 @@ local function write_both(err, message)
 end
 
 
--- Calls on_error. Never raises: the program may even have closed its standard error.
+-- Calls on_error. Never raises an error: the program may even have closed its standard error.
 local function call_on_error(task, message)
     local ok, err = pcall(_M.on_error, task, message)
     if not ok then
@@ -282,7 +282,7 @@ _M.now = now
 
 
 -- spawn(fn, ...) creates a task that will call fn(...) with at most 7990 arguments, and returns its handle. The task
--- starts in the next batch of run(). Raises for a wrong argument. Does not yield.
+-- starts in the next batch of run(). Raises an error for a wrong argument. Does not yield.
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: expected a function, got " .. type(fn), 2)
@@ -313,7 +313,7 @@ end
 
 
 -- Sleeps for `seconds`; 0 lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns nothing.
--- Raises for a bad time, and raises "cancelled" if the task is cancelled.
+-- Raises an error for a bad time, and raises "cancelled" if the task is cancelled.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
@@ -360,7 +360,7 @@ end
 
 -- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
 -- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
--- "timeout" or "bad descriptor". Raises for a wrong argument.
+-- "timeout" or "bad descriptor". Raises an error for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
     if timeout == nil then
@@ -394,7 +394,8 @@ end
 
 
 -- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises when called inside a task, and when all tasks wait and nothing can wake one of them.
+-- number of failed tasks. Raises an error when called inside a task, and when all tasks wait and nothing can wake one
+-- of them.
 function _M.run()
     if background_jobs.looping then
         error("run() was called inside a task", 2)
@@ -410,8 +411,8 @@ function _M.run()
 end
 
 
--- Makes stopping() return true until run() returns, and wakes the tasks that wait in stopping(). Ends no task. Does not
--- yield.
+-- Makes stopping() return true until run() returns, and wakes the tasks that wait in stopping(). Does not end tasks,
+-- and does not yield.
 function _M.stop()
     stopping = true
     local watchers = stop_watchers

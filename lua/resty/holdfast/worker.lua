@@ -32,9 +32,9 @@ function _M.count()
 end
 
 
--- exiting() returns whether the master, after a QUIT or HUP signal, has ordered this worker to finish. The order ends
--- no sleep; loops call exiting() between their steps. The command preloads resty.holdfast.channel, which reads the
--- order.
+-- exiting() returns whether the master, after a QUIT or HUP signal, has ordered this worker to finish. The order does
+-- not end a sleep; loops call exiting() between their steps. The command preloads resty.holdfast.channel, which reads
+-- the order.
 if preload["resty.holdfast.channel"] then
     _M.exiting = require("resty.holdfast.channel").exiting
 else

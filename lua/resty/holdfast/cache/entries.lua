@@ -27,7 +27,7 @@ local ENDS, STALE, EARLY = 4, 6, 7
 
 local PLAIN, NIL, TAGGED, GONE = 0, 1, 2, 3
 
--- How long the entry of a value exists if the value is deleted during a load, in seconds; see delete().
+-- How long the dictionary keeps an entry for a value that is deleted during a load, in seconds; see delete().
 local GONE_FOR = 0.001
 
 -- The version for the current call. No other Lua code runs before it is read.
@@ -76,8 +76,8 @@ local function read(handle, key)
 end
 
 
--- Counts as a use of the value. Without such uses the dictionary would evict the most-read values, because their reads
--- end in level 1.
+-- Marks the value as used. Otherwise, the dictionary would evict the most-read values, because their reads end in level
+-- 1.
 function _M.touch(cache, key)
     key = cache.prefix .. key
     version[0].number = 0
@@ -291,7 +291,7 @@ end
 
 
 -- Deletes the value. A load that is under way compares versions, but deleting a missing value does not change the
--- version of its key. In this case, a value is stored that soon expires.
+-- version of its key. So if there is no value, this function stores one that soon expires.
 function _M.delete(cache, key)
     local was_loading = break_load(cache, key)
     local full = cache.prefix .. key

@@ -52,7 +52,7 @@ local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, early_re
                    lru_size = 1000 }
 
 
--- Raises for a bad option. `level` selects the line to blame, as in error().
+-- Raises an error for a bad option. `level` selects the line to blame, as in error().
 function _M.check(opts, method, known, level)
     if opts == nil then
         return

@@ -16,7 +16,7 @@ local handle_type = ffi.typeof("holdfast_dict *")
 
 -- From this number on, a Lua number cannot represent every integer.
 local FIRST_INEXACT = 2 ^ 53
--- The processor's result for NaN and for a number that does not fit into 32 bits.
+-- The result of the processor's conversion for NaN and for a number that does not fit into 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -140,8 +140,8 @@ function _M.is_whole(number)
 end
 
 
--- Raises for a bad argument. `accepted` describes the values that the method accepts. `level` selects the line to blame
--- if the caller is not the method itself.
+-- Raises an error for a bad argument. `accepted` describes the values that the method accepts. `level` selects the line
+-- to blame if the caller is not the method itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: expected ' .. accepted .. ", got " .. describe(given), level or 3)
 end
@@ -157,7 +157,7 @@ function _M.bad_whole(name, given)
 end
 
 
--- Reads a maximum. Raises at the line that called the method.
+-- Reads a maximum. Raises an error at the line that called the method.
 function _M.read_max(max_count, default)
     if max_count == nil then
         return default

@@ -1,10 +1,10 @@
 -- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
 --
--- Has the methods of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means never.
--- flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other
--- methods return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and
--- "dictionary not found". A change fails with "timeout", and changes nothing, if a stopped process has been in the
--- middle of a change for a second. A wrong receiver, exptime or flags argument raises an error at the line of the call.
+-- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never.
+-- flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the others
+-- return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not
+-- found". A change fails with "timeout", and changes nothing, if a stopped process has been in the middle of a change
+-- for a second. A wrong receiver, exptime or flags argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -159,7 +159,7 @@ methods.get = getter("get", false)
 methods.get_stale = getter("get_stale", true)
 
 
--- Converts an argument of incr. Raises at the line that called the method.
+-- Converts an argument of incr. Raises an error at the line that called the method.
 local function to_number(name, given)
     local number = tonumber(given)
     if not number then
@@ -171,7 +171,7 @@ end
 
 -- Adds `value` to the number under the key and returns the sum. If there is no value but `init` is given, stores init +
 -- value for init_ttl seconds (default 0: forever), and returns the sum, nil and forcible. Without init returns nil and
--- "not found". Other errors: "not a number", "no memory". Raises for arguments that are not numbers.
+-- "not found". Other errors: "not a number", "no memory". Raises an error for arguments that are not numbers.
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -322,7 +322,7 @@ end
 
 -- Compares and swaps: stores `new` if the value of the key is `old`. nil as `old` means no value; nil as `new` deletes
 -- the key. Flags and times are not compared. Returns true, nil and forcible. Otherwise returns false and "not found",
--- "exists", "value differs" or an error of set. Raises for a bad exptime or bad flags.
+-- "exists", "value differs" or an error of set. Raises an error for a bad exptime or bad flags.
 function methods.cas(zone, key, old, new, exptime, flags)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then

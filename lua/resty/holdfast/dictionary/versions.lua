@@ -40,7 +40,7 @@ local function why(code)
 end
 
 
--- Raises unless the argument is a version. 0 stands for an unknown version.
+-- Raises an error unless the argument is a version. 0 stands for an unknown version.
 local function check_version(given)
     if type(given) ~= "number" or not (given >= 0 and given < 2 ^ 53) then
         bad_argument("version", "a number from dict:version()", given, 4)

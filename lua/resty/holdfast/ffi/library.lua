@@ -10,7 +10,7 @@ local getinfo = debug and debug.getinfo
 
 local ABI = header.constants.ABI
 
--- Declarations of libc, and of nginx's clock. The names are ours, so they conflict with no other declaration.
+-- Declarations of libc, and of nginx's clock. The names are ours, so they do not conflict with other declarations.
 local OTHERS = [[
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };

@@ -65,8 +65,8 @@ local function bad_receiver(self, method)
 end
 
 
--- Raises, at the line that called the method, for a receiver that is not a lock object. Every lock object has the field
--- cdata.
+-- Raises an error, at the line that called the method, for a receiver that is not a lock object. Every lock object has
+-- the field cdata.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -318,7 +318,7 @@ function methods.valid(self)
 end
 
 
--- Raises unless `max` is nil or an integer, at least 0.
+-- Raises an error unless `max` is nil or an integer, at least 0.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: expected a whole number, 0 or more, got " .. describe(max), 3)
@@ -326,8 +326,8 @@ local function check_max(max)
 end
 
 
--- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises for a wrong
--- receiver.
+-- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises an error
+-- for a wrong receiver.
 function _M.add_queries(class, check_self)
     -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
     -- reason. Yields only in a cluster, for a lock that no process of this machine holds.

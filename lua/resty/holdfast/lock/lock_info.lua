@@ -198,7 +198,7 @@ local function obstacle(handle, key)
 end
 
 
--- Writes the log line. Never raises. `err` is the error that the method returns.
+-- Writes the log line. Never raises an error. `err` is the error that the method returns.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then

@@ -41,8 +41,8 @@ local DEFAULT_WAIT = default_wait()
 -- coroutine that takes the lock. In nginx, a different light thread may release the lock.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: a wait blocks the process where the host allows no wait. `itself`: a
--- wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
+-- Settings of an object without options. `block`: a wait blocks the process if the host does not allow waits. `itself`:
+-- a wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
 -- (lock/renewal.lua).
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
                          watched = false, renew = false, on_lost = false, log_timeouts = false }
@@ -210,7 +210,7 @@ function _M.known(names, lenient)
 end
 
 
--- Raises for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
+-- Raises an error for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
         error("bad call to new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)

@@ -2,7 +2,7 @@
 --
 -- In nginx the function may never return. If its request is terminated (ngx.exit, a client that disconnects,
 -- ngx.thread.kill), nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds
--- scopes whose coroutine is gone. Elsewhere a function always returns or raises.
+-- scopes whose coroutine is gone. Elsewhere, a function always returns or raises an error.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"

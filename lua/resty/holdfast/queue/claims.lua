@@ -50,8 +50,8 @@ local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, co
 
 local GRANTS = 2 ^ 24
 local NEVER = 2 ^ 53
--- The seconds that a producer may need between two steps, and those between two looks of a busy taker for deaths and
--- due times.
+-- The seconds that a producer may need between two steps, and the seconds after which a busy taker looks for dead
+-- workers and due times again.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
 -- The seconds by which each key that a look has read delays the next look. The duration of the look would be the wrong
 -- measure: the busier the machine, the longer the jobs of dead workers would wait.
