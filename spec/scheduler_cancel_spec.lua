@@ -26,10 +26,10 @@ describe("scheduler", function ()
     describe("cancel", function ()
         local WAITS = {
             ["sleeps"] = function () sleep(600) end,
-            ["sleeps without end"] = function () sleep(math.huge) end,
-            ["asks whether it is to stop"] = function () scheduler.stopping(600) end,
-            ["lets others run"] = function () while true do sleep(0) end end,
-            ["joins another"] = function () spawn(function () scheduler.stopping(600) end):join() end,
+            ["sleeps forever"] = function () sleep(math.huge) end,
+            ["waits for the order to stop"] = function () scheduler.stopping(600) end,
+            ["lets other tasks run"] = function () while true do sleep(0) end end,
+            ["joins another task"] = function () spawn(function () scheduler.stopping(600) end):join() end,
             ["waits for a lock"] = function ()
                 resty_lock:new("spec_cancel", { timeout = 600, exptime = 600 }):lock("held")
             end,

@@ -17,10 +17,10 @@ describe("scheduler", function ()
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {
-            ["raises"] = function () error("in __tostring") end,
-            ["raises itself"] = error,
-            ["gives a table"] = function () return {} end,
-            ["gives nothing"] = function () end,
+            ["raises an error"] = function () error("in __tostring") end,
+            ["raises the error value itself"] = error,
+            ["returns a table"] = function () return {} end,
+            ["returns nothing"] = function () end,
         } do
             it("continues after an error whose __tostring " .. fault .. ", and wakes the task that joins", function ()
                 local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false

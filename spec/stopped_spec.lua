@@ -142,7 +142,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             child:kill()
             child:wait()
         end
-        error("nothing is told in any of three attempts", 2)
+        error("none of three attempts reports anything", 2)
     end
 
     it("locks are listed and counted immediately", function ()

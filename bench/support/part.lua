@@ -68,7 +68,7 @@ end
 function _M.await(host, sync, name, value)
     local patience = clock.now() + PATIENCE
     while (sync:get(name) or 0) < value do
-        assert(clock.now() < patience, "the other processes do not come: " .. name)
+        assert(clock.now() < patience, "the other processes do not arrive: " .. name)
         host.sleep(REST * math.max(1, host.workers / 8))
     end
 end
@@ -92,7 +92,7 @@ function _M.start(host, sync, name)
     local start
     repeat
         start = sync:get(name .. " start")
-        assert(clock.now() < patience, "the other processes do not come")
+        assert(clock.now() < patience, "the other processes do not arrive")
     until start and clock.now() >= start
     return start
 end

@@ -61,7 +61,7 @@ describe("examples/embed:", function ()
                     return
                 end
             end
-            error("it looks by itself once a second: " .. late .. " s late")
+            error("it polls once a second: " .. late .. " s late")
         end)
 
         it("resumes coroutines that yield without a wait, and protects all coroutines from the collector", function ()

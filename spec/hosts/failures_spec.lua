@@ -142,17 +142,17 @@ for _, name in ipairs(loops.names) do
                 real.sleep(0.05)
                 return woken, why
             ]],
-            ["says that it was in time when it was woken"] = [[
+            ["reports a timeout for each wake-up"] = [[
                 real.wait(waiter, seconds)
                 return nil, "timeout"
             ]],
-            ["answers garbage"] = [[
+            ["returns garbage"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
                 count = count + 1
                 local garbage = { 42, {}, false, print, "nonsense" }
                 return garbage[count % 6 + 1], count % 2 == 0 and {} or 7
             ]],
-            ["sleeps and never hears of a wake-up"] = [[
+            ["sleeps and never notices a wake-up"] = [[
                 real.sleep(math.min(seconds, 0.002))
             ]],
             ["forgets the waiter, and stops listening for it"] = [[

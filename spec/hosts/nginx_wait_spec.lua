@@ -340,7 +340,7 @@ describe("in a worker of nginx", function ()
 
     for what, directive in pairs {
         ["runs no more timers"] = "lua_max_running_timers 1;",
-        ["takes no more timers"] = "lua_max_pending_timers 1;",
+        ["accepts no more timers"] = "lua_max_pending_timers 1;",
     } do
         it("if nginx " .. what .. ", waits poll until it recovers", function ()
             local here = site.start { http = directive, locations = with {
@@ -359,7 +359,7 @@ describe("in a worker of nginx", function ()
             here:get(pending_timers and "/occupy?pending=1" or "/occupy")
             assert(lock:lock("key"))
             local connection = waiting(here)
-            site.await("the waiter looks itself", function ()
+            site.await("the waiter polls", function ()
                 return here:log():find("holdfast: waiters poll for locks: ", 1, true)
             end)
             assert(lock:unlock())
@@ -390,7 +390,7 @@ describe("in a worker of nginx", function ()
         assert.equal("waited", (connection:receive()))
         site.await("the log says why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
-        site.await("the log names the rest", function () return here:log():find("waiters poll for locks", 1, true) end)
+        site.await("the log reports it", function () return here:log():find("waiters poll for locks", 1, true) end)
         waits.sleep(1.2)  -- longer than the time for which no timer is requested
         assert(lock:lock("key"))
         connection = waiting(here)

@@ -36,7 +36,7 @@ function _M.in_time(try)
             return
         end
     end
-    error("it is never in time", 2)
+    error("none of the attempts was in time", 2)
 end
 
 

@@ -119,7 +119,7 @@ end
 
 -- Returns the first true value of condition(). On a timeout, raises an error with `what`, which did not happen.
 function _M.await(what, condition, seconds)
-    return waits.await(condition, seconds) or error("does not happen: " .. what, 2)
+    return waits.await(condition, seconds) or error("timed out; did not happen: " .. what, 2)
 end
 
 
