@@ -86,7 +86,7 @@ end job 2 0 200 12.000000 9
 
     for _, case in ipairs {
         { "an overlap", "overlaps", GOOD:gsub("11%.100000", "10.900000") },
-        { "a grant that spans others", "overlaps", "begin job 2 2 202 9.000000 4\nend job 2 2 202 11.500000 4\n" .. GOOD },
+        { "an overlapping grant", "overlaps", "begin job 2 2 202 9.000000 4\nend job 2 2 202 11.500000 4\n" .. GOOD },
         { "a token that does not grow", "tokens that did not grow", GOOD:gsub(" 9\n", " 6\n") },
         { "a late write that was accepted", "late writes, accepted", GOOD, CERTIFICATE .. "6 renewed\n" },
     } do
