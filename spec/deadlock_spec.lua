@@ -1,5 +1,5 @@
--- Tests tasks/task_ids.lua. Waits that would never end, in real processes and coroutines: which waiter gets the error,
--- with which keys, and which waits are not a deadlock.
+-- Tests tasks/task_ids.lua with waits that would never end, in real processes and coroutines: which waiter gets the
+-- error, with which keys, and which waits are not a deadlock.
 
 local command, loops, process = require "spec.support" ("command", "loops", "process")
 local resty_lock = require "resty.lock"

@@ -40,7 +40,7 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack of frames of that size until the stack overflows. The overflow must not take too
+-- Calls `fn` at each depth of a stack of frames of this size until the stack overflows. The overflow must not take too
 -- many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"

@@ -1,4 +1,4 @@
--- Tests locks that change hands: which coroutine does the search for deadlocks expect to release a lock?
+-- Tests which coroutine the search for deadlocks expects to release a lock that has changed hands.
 
 local expect, fixture, loops, process = require "spec.support" ("expect", "fixture", "loops", "process")
 local resty_lock = require "resty.lock"

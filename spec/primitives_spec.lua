@@ -16,7 +16,7 @@ local KEYED = {
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
     semaphore = { "wait", "post", "count", "holder", "holders", "waiters" },
 }
--- Methods that report about a key and take nothing.
+-- Methods that describe a key and take nothing.
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },

@@ -43,7 +43,7 @@ local function wait(host, side, sync, kills)
 end
 
 
--- Returns milliseconds.
+-- Returns the milliseconds from the kill until the first waiter has the lock.
 local function kill_and_measure(host, sync, options, kill)
     local pid, pipe = start_holder(options)
     sync:set("held", kill)

@@ -106,7 +106,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Bytes of a waiting coroutine.
+-- The target, in bytes for each waiting coroutine.
 local WAITER_TARGET = 1600
 -- The positions in a line of the bytes of Lua, of C and C++, and of shared memory.
 local MEMORY = { 3, 4, 5 }

@@ -12,7 +12,7 @@ local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
 local IDLE_WAITERS = 100
--- Percent of a core.
+-- The target for idle waiters, in percent of a core.
 local IDLE_TARGET = 1
 
 local FUTEX = { what = "bare futex, no host", host = "none", way = "futex", hold = SHORT }

@@ -61,7 +61,7 @@ _M.run = part.split(hold, wait)
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Percent of a core.
+-- The target, in percent of a core.
 local IDLE_TARGET = 0.2
 
 

@@ -76,7 +76,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Microseconds.
+-- The target, in microseconds.
 local TARGET = 5
 local FEW, MANY = 10, 10000
 

@@ -78,7 +78,7 @@ _M.run = part.split(fill, want_all)
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Milliseconds.
+-- The target, in milliseconds.
 local ONE_VALUE_TARGET = 3
 
 

@@ -30,7 +30,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- The target: how many times as much as one process two processes must do together.
+-- The target: the smallest ratio of the throughput of two processes to the throughput of one.
 local TARGET = 1.8
 
 local SIDES = {

@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Several processes read and write the same keys concurrently. One side.
+-- Several processes read and write the same keys concurrently. Measures one side.
 
 -- Steps between two checks of the clock.
 local BATCH = 1000

@@ -366,7 +366,7 @@ describe("holdfast agent", function ()
         it_has_etcd("with --standby ends with 0 at TERM while the other agent is active", function ()
             start_agent()
             local second = start("agent", "main", "--etcd", server.url, "--standby", { HOLDFAST_DIR = machine })
-            local function waits()  -- TERM is blocked, and read from a descriptor
+            local function waits()  -- the agent blocks TERM and reads it from a descriptor
                 local status = files.find("/proc/" .. second.pid .. "/status") or ""
                 return status:match "SigBlk:%s+0*[1-9a-f]"
             end

@@ -1,6 +1,6 @@
 -- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Locks of two machines with agents and a real etcd: tests the calls that need information from the store, under each
--- Lua host.
+-- Uses locks of two machines, with agents and a real etcd, to test the calls that need information from the store,
+-- under each Lua host.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")

@@ -25,7 +25,7 @@ local NUMBERS = pack(0, 1, -1, 0.5, 1e300, math.huge, NAN, "2", " 0x10 ", "1e2",
 local INITS = pack(nil, false, 0, 10, -0.5, math.huge, "5", "x", true, {}, print)
 local TTLS = pack(nil, 0, 0.5, 100, -1, "100", "x", true, {}, false, math.huge, NAN)
 local COUNTS = pack(nil, 0, 1, 2, 1000, -1, 0.5, 1.5, "1", "x", {}, true, NAN)
--- No userdata of a different kind is inside a table, because nginx would crash.
+-- The tables contain no userdata of another kind, because nginx would crash.
 local RECEIVERS = pack(nil, "key", 1, true, {}, { 1 }, { "x" }, { {} }, print, io.stdout)
 
 local calls = {}

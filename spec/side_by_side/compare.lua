@@ -10,7 +10,7 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30 -- of dictionaries: the entries that have to expire expire in all pairs at the same time
+local PAIRS = 30 -- of dictionaries: entries that have to expire do so in all pairs at the same time
 local PAUSE = 0.012
 
 -- The states before a call. The third field says whether the key has to expire first.

@@ -1,4 +1,4 @@
--- The set-up and tear-down of each test of a describe. Call these functions in the body of the describe.
+-- The setup and teardown of each test of a describe. Call these functions in the body of the describe.
 
 local busted = require "busted"
 local hosts = require "resty.holdfast.host"

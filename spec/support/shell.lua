@@ -1,4 +1,4 @@
--- Shell commands.
+-- Runs shell commands.
 
 local _M = {}
 

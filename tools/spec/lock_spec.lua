@@ -62,7 +62,7 @@ local function guard_of(process)
 end
 
 
--- Returns the name of a process after its exec.
+-- Returns the letter for the state of a process, as in /proc/PID/stat; "X" if there is no such process.
 local function state_of(pid)
     return (read("/proc/" .. pid .. "/stat") or "X) X"):match("%) (%a)")
 end

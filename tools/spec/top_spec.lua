@@ -502,7 +502,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         t.type("\x1b")
         t.until("slow")
         assert "filter:" not in t.text(), t.text()
-        t.type("\x1b\x1b")  # with nothing to leave
+        t.type("\x1b\x1b")  # which have nothing to leave
         t.type(F1)
         t.until("quit")
         t.type("x")
@@ -537,7 +537,7 @@ describe("On a terminal holdfast top with contended locks", function ()
             t.until(t.has_modes, "the modes of the screen")
             for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
             t.type(PAGE_DOWN + DOWN + END + HOME)
-        time.sleep(0.5)  # each is drawn again
+        time.sleep(0.5)  # until each screen is drawn again
         for t in terminals:
             t.take(0)
             t.type("q")
@@ -578,7 +578,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
         os.kill(t.process.pid, signal.SIGCONT)
         t.until(t.has_modes, "the modes of the screen")
-        t.type("\x13")  # Ctrl-S: the terminal takes nothing
+        t.type("\x13")  # Ctrl-S: the terminal accepts no output
         time.sleep(0.5)
         t.process.terminate()
         t.ends(-signal.SIGTERM)
@@ -941,7 +941,7 @@ describe("On a terminal holdfast top", function ()
         try:
             while True: os.write(full, b" " * 4096)
         except BlockingIOError: pass
-        t.resize(100, 249)  # all is drawn again
+        t.resize(100, 249)  # makes top draw the whole screen again
         while not select.select([], [full], [], 0)[1]: os.read(t.master, 256)
         time.sleep(1)
         t.process.terminate()

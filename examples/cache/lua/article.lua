@@ -23,7 +23,7 @@ function _M.show(name)
 end
 
 
--- After this, no worker shows the old text.
+-- After this call, no worker shows the old text.
 function _M.changed(name)
     assert(articles:delete(name))
     ngx.print("ok")
