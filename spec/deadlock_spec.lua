@@ -433,7 +433,7 @@ describe("with an rwlock", function ()
     end
 
     for _, method in ipairs { "wrlock", "rdlock" } do
-        it("a cycle over a single holder by " .. method .. " is reported", function ()
+        it("a cycle through a single holder by " .. method .. " is reported", function ()
             assert_one_gets_error(said(method, 1, 10))
         end)
     end

@@ -96,7 +96,7 @@ for _, name in ipairs(primitives.names) do
             return all
         end
 
-        it("a waiting coroutine that is never resumed delays no other", function ()
+        it("a waiting coroutine that is never resumed does not delay other waiters", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()
@@ -177,7 +177,7 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
         end)
 
-        it("the collector of a forked child removes no waiter of its parent", function ()
+        it("the collector of a forked child does not remove its parent's waiters", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local parent = start(process.FORK .. MANUAL_HOST .. [[

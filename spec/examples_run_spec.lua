@@ -59,7 +59,7 @@ describe("examples/run", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it_with_nginx("nginx asks Redis once for each article with the lock, and more often without", function ()
+    it_with_nginx("nginx asks Redis once for each article with the lock, and more often without the lock", function ()
         local out = output("nginx", "1", "300", "32")
         local requests, _, _, _, articles, calls = unpack(row(out, "with the lock"))
         assert.is_true(requests > articles and articles > 0, out)
@@ -80,7 +80,7 @@ describe("examples/run", function ()
         assert_nothing_is_left()
     end)
 
-    it_with_nginx("events gives every worker every configuration, also a worker that starts later", function ()
+    it_with_nginx("events gives every worker every configuration, even a worker that starts later", function ()
         local out = output("events", "3"):gsub("%d+%.%d+ ms", "N ms")
         assert.equal([[
 limit 100: 4 workers have it, the last after N ms
@@ -93,7 +93,7 @@ limit 42: 4 workers have it, the last after N ms
         assert_nothing_is_left()
     end)
 
-    it("queue sends all mails although workers are killed", function ()
+    it("queue sends all mails even if workers are killed", function ()
         local out = output("queue", "3")
         local kills, pushed = row("\n" .. out, "kills")[1], row(out, "mails pushed")[1]
         assert.is_true(kills > 0 and pushed > 0, out)

@@ -111,7 +111,7 @@ describe("t/sanity.t", function ()
     for _, case in ipairs(CASES) do
         local name, opts, text, elapsed, steps = unpack(case)
 
-        it(name .. ", to the digit", function ()
+        it(name .. ", exactly", function ()
             assert.same({ elapsed, steps }, { wait_for_release(opts) })
         end)
 

@@ -157,7 +157,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.is_nil(dict:get("key"))
         end)
 
-        it("twice on one object is \"locked\", whatever the key", function ()
+        it("returns \"locked\" if the object already holds a lock, whatever the key", function ()
             local lock = new()
             lock:lock("key")
             assert.same({ nil, "locked" }, { lock:lock("key") })
@@ -166,7 +166,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.equal(1, lock:unlock())
         end)
 
-        it("has no key if the key is false, as in the original", function ()
+        it("treats false as no key, as in the original", function ()
             assert.same(pack(nil, "nil key"), pack(new():lock(false)))
         end)
 

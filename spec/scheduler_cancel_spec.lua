@@ -120,7 +120,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("held"))
         end)
 
-        it("inside nested with releases both locks, the inner one first", function ()
+        it("inside nested calls of with releases both locks, the inner one first", function ()
             local order = {}
             local task = spawn(function ()
                 resty_lock:new("spec_cancel"):with("outer", function ()

@@ -148,7 +148,7 @@ describe("semaphore", function ()
             assert.equal(math.huge, object:with("key", function () return object:holder("key").remaining end))
         end)
 
-        it("name an unknown option", function ()
+        it("report an unknown option by name", function ()
             local object = new(1)
             assert.equal('unknown option "fair" to wait: expected exptime, timeout or why',
                          expect.blamed(function () object:wait("key", { fair = true }) end))

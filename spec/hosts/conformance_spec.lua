@@ -166,7 +166,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("0", "1")
         end)
 
-        it("no value exists after a sleep of its exptime", function ()
+        it("a value no longer exists after a sleep of its exptime", function ()
             local child = start([[
                 -- A timer of Neovim counts from the loop's cached time, which may be behind the clock.
                 local sleeps = { require("resty.holdfast").sleep, ]] .. (name == "neovim" and "nil" or "sleep") .. [[ }

@@ -447,7 +447,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("cqueues: a controller that is no longer run delays no coroutine of another controller", function ()
+    it("cqueues: a controller that is no longer run does not delay coroutines of another controller", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))

@@ -43,7 +43,7 @@ describe("in Neovim", function ()
     end
 
     describe("the main loop", function ()
-        it_continues("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
+        it_continues("waits while timers, scheduled callbacks and coroutines run, until another instance releases", [[
             local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
             timer:start(5, 5, function ()
                 ticks = ticks + 1
@@ -131,7 +131,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a coroutine", function ()
-        it_continues("that began to wait in the main loop goes on there", [[
+        it_continues("that began to wait in the main loop continues there", [[
             local over
             spawn(function ()
                 local lock = new()
@@ -355,7 +355,7 @@ describe("in Neovim", function ()
         child:expect_end("true", "true")
     end)
 
-    it_continues("a thread of it has no loop of its own: the thread waits", [[
+    it_continues("a thread of Neovim has no loop of its own, so the thread waits", [[
         local path = package.path
         local over
         local function work(lua_path)

@@ -245,7 +245,7 @@ describe("in a worker of nginx", function ()
         assert.equal(0, waiters())
     end)
 
-    it("killed waiting light threads do not delay the next waiter", function ()
+    it("light threads that are killed while they wait do not delay the next waiter", function ()
         local here = site.start { locations = with { ["/queue"] = [[
             local spawn, wait, kill = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill
             local function round(count, key)
@@ -284,7 +284,7 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-    it("a free lock is not refused because of killed waiting light threads", function ()
+    it("a free lock is not refused because waiting light threads were killed", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
             local function permits()

@@ -45,7 +45,7 @@ for _, name in ipairs(loops.names) do
 
             local start = loops.starter(name)
 
-            it("a lock is renewed while its coroutine lives, and lapses if this ends without unlock", function ()
+            it("a lock is renewed while its coroutine lives, and then lapses if it was not unlocked", function ()
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed

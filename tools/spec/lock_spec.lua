@@ -1017,7 +1017,7 @@ describe("The job of holdfast lock", function()
         assert(await(is_free, 10))
     end)
 
-    it("then also keeps it while a member without an environment, or without its first thread, runs", function()
+    it("keeps the lock after such a kill even for members without an environment or a first thread", function()
         local threads = write("threads.py", [[
 import ctypes, os, sys, threading, time
 open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
@@ -1468,7 +1468,7 @@ describe("Signals to holdfast lock", function()
                              "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
                              .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
                              .. "os.execvp(sys.argv[1], sys.argv[1:])" } do
-        it("do not include STOP and CONT to the command alone: " .. group:match("os%.(set%a+)%([^()]*%); os%.execvp"),
+        it("do not include STOP and CONT for the command alone: " .. group:match("os%.(set%a+)%([^()]*%); os%.execvp"),
            function()
             local path = command.path("pid")
             local process = start("-c", group, command.program, "lock", "key", "--", "sh", "-c",

@@ -92,7 +92,7 @@ describe("Runtime directories of several users", function ()
         assert.matches("\nno problems in 3 runtime directories: 5 dictionaries\n$", people)
     end)
 
-    it_as_root("are found by the names of their dictionaries, each of which need exist in only one of them", function ()
+    it_as_root("are found by the names of dictionaries, which need exist in only one of them", function ()
         local out, err = machine(([[
             create %d; create %d; create %d only
             holdfast ls only; holdfast ls values only | cut -f1,11; holdfast locks values
