@@ -221,7 +221,7 @@ function _M.peek(cache, key)
 end
 
 
--- Returns an array with the value, if it has expired and is still in memory; otherwise nil.
+-- Returns an array with the value if it has expired but is still in memory; otherwise nil.
 function _M.expired(cache, key)
     local left = cache.dict:ttl(cache.prefix .. key)
     local known, _, value = _M.peek(cache, key)
@@ -239,9 +239,9 @@ end
 
 -- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
 -- a ttl of 0 means that the value never expires, and a negative ttl that the value became stale that many seconds ago.
--- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock; nil
--- and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry. If
--- it does not fit into the dictionary, the entry is valid until the next change.
+-- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
+-- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
+-- If it does not fit into the dictionary, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)

@@ -39,7 +39,7 @@ local function is_own_load(id)
 end
 
 
--- Returns value, err, ttl. An error is a string, and the third result is then whether the loader returned it.
+-- Returns value, err, ttl. An error is a string; the third result is then true if the loader returned this error.
 local function call(cache, loader, ...)
     cache.counts.loads = cache.counts.loads + 1
     local ok, value, err, ttl = xpcall(loader, traceback, ...)
@@ -54,8 +54,8 @@ local function call(cache, loader, ...)
 end
 
 
--- Stores an error of a load. If the loader returned it and a value has expired, serves that value again. Returns value,
--- err, hit level.
+-- Stores the error of a load. If the loader returned this error and there is an expired value, serves the value again.
+-- Returns value, err, hit level.
 local function fail(cache, key, opts, lock, list, value, err, is_returned)
     local again = is_returned and option(cache, opts, "resurrect_ttl") or 0
     local old = again > 0 and entries.expired(cache, key)
