@@ -239,6 +239,7 @@ end
 
 -- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
 -- a ttl of 0 means that the value never expires, and a negative ttl that the value became stale that many seconds ago.
+--
 -- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
 -- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
 -- If it does not fit into the dictionary, the entry is valid until the next change.
