@@ -154,7 +154,7 @@ function _M.make(context)
         title = ("%d coroutines of one process, each waits for a lock of its own"):format(count),
         headings = { "what", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = rows,
-        note = "Another process holds all of the locks and releases one after the other. Medians of all rounds.",
+        note = "Another process holds all locks and releases them one after another. Medians of all rounds.",
     }
 end
 

@@ -69,7 +69,7 @@ function _M.make(context)
         headings = { "contenders", "holdfast", "lua-resty-lock", "flock", "holdfast / lua-resty-lock",
                      "longest wait: holdfast", "lua-resty-lock", "flock" },
         rows = rows,
-        note = "Contenders are coroutines of two processes; with flock they are processes.",
+        note = "Contenders are coroutines of two processes; with flock, they are processes.",
     }
 end
 

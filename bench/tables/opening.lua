@@ -153,7 +153,7 @@ function _M.make(context)
         headings = { "size", "open, in the caller", "of it on a processor", "first set", "memory taken then",
                      "an empty file, reserved", "target", "distance" },
         rows = stats.map(sizes, function (size) return row(context, unpack(size)) end),
-        note = "The median (and the least) of the rounds, each in a process of its own.",
+        note = "The median (and the minimum) of the rounds, each in a process of its own.",
     }
 end
 

@@ -82,9 +82,9 @@ local function table_of(title, wanted, rows)
         title = title,
         headings = headings,
         rows = rows,
-        note = ("Steps of all processes together, and as a multiple of what one process does; a key for each "
-                .. "process, one dictionary of 1 MB; each side in processes of its own, pinned, in turns. This machine "
-                .. "has %d cores."):format(process.cores()),
+        note = ("Steps of all processes together, and as a multiple of what one process does. Each process has a key "
+                .. "of its own, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine has "
+                .. "%d cores."):format(process.cores()),
     }
 end
 

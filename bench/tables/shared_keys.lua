@@ -90,8 +90,8 @@ function _M.make(context)
         title = "Several processes at once",
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
-        note = ("Steps of all processes per second; the ratio is of time per step. Each side in workers of an nginx of "
-                .. "its own, pinned, in turns. This machine has %d cores."):format(process.cores()),
+        note = ("Steps of all processes per second; the ratio is of time per step. The sides take turns, in pinned "
+                .. "workers of separate nginx instances. This machine has %d cores."):format(process.cores()),
     }
 end
 

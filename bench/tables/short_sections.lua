@@ -66,8 +66,7 @@ function _M.make(context)
         headings = { "lock held", "holdfast", "robust mutex", "flock", "ratio to the mutex (middle half)", "target",
                      "distance", "ratio to flock" },
         rows = rows,
-        note = "Acquisitions of two processes together, without coroutines; each side in processes of its own, pinned, "
-               .. "in turns.",
+        note = "Acquisitions of two processes together, without coroutines. The sides take turns, in pinned processes.",
     }
 end
 

@@ -81,8 +81,8 @@ end
 
 
 local HEADINGS = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "target", "distance" }
-local READING = "Nanoseconds of processor time per step: the least; the median (and the middle half) of the processes, "
-    .. "each of one side only, in turns."
+local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of the processes. "
+    .. "Each process runs only one side, and the sides take turns."
 
 
 local function beside_nginx(found, is_wanted, title)
@@ -90,7 +90,7 @@ local function beside_nginx(found, is_wanted, title)
         title = title,
         headings = HEADINGS,
         rows = case_rows(found, is_wanted, "ours", "peer"),
-        note = READING .. " Both in workers of nginx."
+        note = READING .. " Both run in workers of nginx."
                .. (found.label and " Locks: beside " .. found.label .. " on ngx.shared." or ""),
     }
 end
@@ -140,7 +140,7 @@ local function beside_the_system(found)
         title = "Lock and unlock, beside the system's locks",
         headings = { "beside", "holdfast", "the other", "ratio (middle half)", "target", "distance" },
         rows = rows,
-        note = READING .. " All in plain LuaJIT.",
+        note = READING .. " All run in plain LuaJIT.",
     }
 end
 
