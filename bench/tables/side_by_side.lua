@@ -81,8 +81,8 @@ end
 
 
 local HEADINGS = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "target", "distance" }
-local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of the processes. "
-    .. "Each process runs only one side, and the sides take turns."
+local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of the processes."
+    .. " Each process runs only one side, and the sides take turns."
 
 
 local function beside_nginx(found, is_wanted, title)
