@@ -81,7 +81,7 @@ end
 
 
 local HEADINGS = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "target", "distance" }
-local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of the processes."
+local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of processes."
     .. " Each process runs only one side, and the sides take turns."
 
 
