@@ -151,21 +151,29 @@ local function give_up(store, n)
 end
 
 
--- Returns whether a job has the unique key; the number that the key belongs to, and its claim.
+-- Returns whether a job has the unique key; the number that the key belongs to, and its claim; the reason of a failure.
 local function find_unique(store, unique)
-    local n = store.dict:get(unique)
-    local claim = n and get(store, CLAIM, n)
-    return claim and claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    local n, err = store.dict:get(unique)
+    if n == nil then
+        return false, nil, nil, err
+    elseif type(n) ~= "number" or n ~= n then
+        return false, nil, nil, reason(core.NOT_A_NUMBER)
+    end
+    local claim, code = get(store, CLAIM, n)
+    if claim then
+        return claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    end
+    return false, n, nil, code and reason(code)
 end
 
 
 -- Makes the unique key belong to number `n`. Returns true; nil and the reason.
 local function reserve(store, unique, n)
     while true do
-        local exists, other, claim = find_unique(store, unique)
+        local exists, other, claim, failed = find_unique(store, unique)
         local done, err
-        if exists then
-            return nil, "exists"
+        if exists or failed then
+            return nil, failed or "exists"
         elseif not other then
             done, err = store.dict:safe_add(unique, n)
         elseif claim or other < (get(store, NEXT) or 0) or add(store, CLAIM, other, VOID * GRANTS) == OK then
@@ -496,7 +504,10 @@ function Job.touch(self, seconds)
             return nil, reason(code)
         end
     end
-    return get(store, CLAIM, n) == self.claim or nil, "not owner"
+    if get(store, CLAIM, n) == self.claim then
+        return true
+    end
+    return nil, "not owner"
 end
 
 
