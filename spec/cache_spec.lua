@@ -274,7 +274,7 @@ describe("cache", function ()
             assert.same(pack(1, nil), { n = 2, (one:get("key")) })
         end)
 
-        it("in a dictionary full of held locks, the process keeps what it loads, and others get an error", function ()
+        it("in a dictionary full of held locks, the process keeps its loads, and others get an error", function ()
             local resty_lock = require "resty.lock"
             local full, locks = assert(cache.new("spec", "spec_full", { size = "64k" })), {}
             local function fill()
@@ -289,7 +289,7 @@ describe("cache", function ()
             assert.equal(1, full:stats().not_stored)
             local refusal = "could not acquire callback lock: no memory"
             local another = assert(cache.new("spec", "spec_full"))
-            local long = ("k"):rep(500)  -- does not fit where the lock of the first load was
+            local long = ("k"):rep(500)  -- does not fit into the memory of the first load's lock
             assert.same(pack(nil, refusal), pack(another:get(long, nil, load, 1)))
             assert.equal("mine", (another:get(long, { on_timeout = "load" }, load, "mine")))
             assert.equal(2, calls)

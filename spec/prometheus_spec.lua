@@ -85,7 +85,7 @@ describe("resty.holdfast.prometheus", function ()
         return lock
     end
 
-    -- Does everything that caches and queues count.
+    -- Makes every call that caches and queues count.
     local function use_modules()
         local jobs = assert(require("resty.holdfast.queue").open("spec_jobs", { size = "100k", max_attempts = 1 }))
         assert(jobs:push(0, { delay = 3000 }))
@@ -331,7 +331,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same({ 1, 2, 3, 4 + 2 + 100 + 100, 9 }, { counts() })
     end)
 
-    it("has the jobs of queues, and no other numbers of a dictionary that only has such a name", function ()
+    it("has the jobs of queues, and nothing of this kind for a dictionary that only has such a name", function ()
         local jobs = use_modules()
         assert(shdict.open("spec_metrics.claims", { size = "100k" }))
         local _, samples = parse((metrics()))

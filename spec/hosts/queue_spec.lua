@@ -153,7 +153,7 @@ describe("a queue in nginx", function ()
         assert.equal("left", (here:get("/keep")))
         local held, waits = here:connect(), here:connect()
         held:send("/hold")
-        site.await("it has the job", function () return dict:get("held") end)
+        site.await("the request has the job", function () return dict:get("held") end)
         waits:send("/take")
         site.await("the other waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
         local before = here:workers()[1]

@@ -117,7 +117,7 @@ describe("holdfast serve", function ()
         local function without_times(text)
             text = text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1")
                        :gsub("\n(holdfast_queue_oldest_seconds{.-}) [%d.e-]+", "\n%1")
-            -- Both read the counts of caches and queues, which counts as hits.
+            -- Both read the counts of caches and queues, and these reads count as hits.
             return (text:gsub('\n(holdfast_dictionary_hits_total{dictionary="[jp][oa][bg][%a.]+"}) %d+', "\n%1"))
         end
         assert.equal(without_times(command.read "metrics"), without_times(body))

@@ -23,7 +23,7 @@ local KEYS_MAX = 64
 -- the process wait during this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
--- In a queue with more claims, the jobs are not counted by state: that would take longer than 2 ms.
+-- In a queue with more claims, jobs are not counted by their states, because this would take longer than 2 ms.
 local CLAIMS_READ = 1000
 
 -- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
@@ -198,7 +198,7 @@ local function add_cache(families, name, handle)
 end
 
 
--- Adds the jobs of the queue whose dictionary of claims this is. Reads all claims only if there are few.
+-- Adds the jobs of the queue to which this dictionary of claims belongs. Reads all claims only if there are few.
 local function add_queue(families, name, entries)
     local store = queue_counts.find(name)
     if not store then

@@ -1,5 +1,5 @@
--- The counts of all caches in a dictionary, for the metrics. Each cache object adds its counts to them about once a
--- second. The name of a cache contains no '%', so these keys belong to no cache.
+-- The counts of all caches in a dictionary, for the metrics. Each cache object adds its own counts to these about once
+-- a second. The name of a cache does not contain '%', so the keys of the counts do not belong to a cache.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -18,7 +18,7 @@ end
 _M.key = key
 
 
--- Returns the sum of a count; nil if there is none. Does not count as a read of a dictionary that has none.
+-- Returns the sum of a count; nil if the dictionary has no such count. In this case, the call does not count as a read.
 function _M.sum(handle, name)
     local full = key(name)
     if C.holdfast_ttl(handle, full, #full, seconds) ~= core.OK or C.holdfast_get(handle, full, #full, found) ~= core.OK

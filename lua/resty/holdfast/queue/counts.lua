@@ -1,5 +1,5 @@
--- Counts what is in a queue, for programs that use it and for the metrics. Works on the state of queue.lua, or on one
--- that find() returns.
+-- Counts what is in a queue, for programs that use it and for the metrics. The functions work on the state of
+-- queue.lua, or on a state that find() returns.
 
 local claims = require "resty.holdfast.queue.claims"
 local core = require "resty.holdfast.core"
@@ -15,7 +15,8 @@ local NEXT, NOTHING, TAIL, VALUE = claims.NEXT, claims.NOTHING, claims.TAIL, cla
 local _M = {}
 
 
--- Returns the state of the queue whose dictionary of claims has this name; nil if it is none. Creates nothing.
+-- Returns the state of the queue whose dictionary of claims has this name; nil if the dictionary is not one. Creates
+-- nothing.
 function _M.find(name)
     local own = name:match("^(.+)%.claims$")
     local jobs, all = own and shdict.find(own), own and shdict.find(name)
@@ -41,7 +42,7 @@ function _M.age(store, n)
 end
 
 
--- Returns the seconds since the oldest job was pushed that takers have not seen yet; 0 if there is none.
+-- Returns the seconds since the push of the oldest job that takers have not seen yet; 0 if there is none.
 function _M.oldest(store)
     local n = get(store, NEXT)
     return n and (get(store, CLAIM, n) or GRANTS) < GRANTS and _M.age(store, n) or 0
