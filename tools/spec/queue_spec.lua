@@ -255,6 +255,7 @@ describe("holdfast queue", function ()
             local number = push("a\nb")
             assert.equal(number .. "/1\na\nb", queue("take", "--lease", "600", "mails"))
             assert.same({ 0, 0, 1, 0 }, counts())
+            assert.truthy(output("stat", "mails"):find("\nqueue taken\t1\n", 1, true))
             refused(1, "no job can be taken from \"mails\"", "take", "mails", "--lease", "1", "--wait", "0")
             for _, word in ipairs { number, number .. "/2" } do
                 refused(1, "job " .. word .. " is taken by another worker, or has other attempts", "done", "mails",
