@@ -19,14 +19,14 @@
 
 namespace holdfast::test {
 
-/// Returns how much of the file system the dictionary's file occupies.
+/// Returns how many bytes of the file system the dictionary's file occupies.
 inline std::uint64_t bytes_taken(const std::string& name = "d") {
   struct stat info {};
   EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-/// `fill_it()` takes all free pages, `empty_it()` frees them again.
+/// `fill_it()` takes all free pages of the file system; `empty_it()` frees them again.
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {

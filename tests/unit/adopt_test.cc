@@ -1,5 +1,5 @@
-// Which coroutine the deadlock search considers a lease's holder: the one named with the grant or by
-// holdfast_lock_adopt. Uses the C ABI.
+// Tests which coroutine the deadlock search considers a lease's holder: the coroutine that is named with the grant or
+// by holdfast_lock_adopt. Uses the C ABI.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Each task takes its key and is named as the key's holder.
+  /// Lets each task take its key, and names the given tasks as the keys' holders.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within that time.
+  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within this time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -93,7 +93,7 @@ TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to another task, which does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "the task that was given the lock does not wait";
 }
 
 TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {

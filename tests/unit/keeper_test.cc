@@ -149,7 +149,7 @@ TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_one)
   ASSERT_TRUE(eventually([&] { return keepers_of(directory).size() == 1; }));
   ASSERT_EQ(::kill(std::stoi(*keepers_of(directory).begin()), SIGKILL), 0);
   ASSERT_TRUE(eventually([&] { return keepers_of(directory).empty(); }));
-  EXPECT_EQ(parent.ask("store"), std::to_string(3 << 8)) << "the call of the worker does not return OK";
+  EXPECT_EQ(parent.ask("store"), std::to_string(3 << 8)) << "the worker's call must not return OK";
   EXPECT_EQ(parent.ask("store"), "0");
   parent.kill_and_wait();
   EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));

@@ -52,7 +52,7 @@ TEST_F(LateRelease, happens_when_the_stopped_process_continues_without_another_c
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
     StoppedInside stopped(dict);
-    EXPECT_EQ(dict.lease.owner, 0U) << "the library has it";
+    EXPECT_EQ(dict.lease.owner, 0U) << "the library took over the lease";
     Started watcher("watches", [](Channel& parent) {
       TheDict other;
       parent.say("watches");

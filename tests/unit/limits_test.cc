@@ -71,7 +71,7 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
 /// Three quarters of the stack that holdfast.h promises to be enough: other processors and C libraries need more.
 constexpr std::size_t kStack = std::size_t{24} << 10;
 #if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
-constexpr std::size_t kTimes = 16;  // this code differs from the installed code
+constexpr std::size_t kTimes = 16;  // the tested build is not the installed one, so its stack use may differ
 #else
 constexpr std::size_t kTimes = 1;
 #endif

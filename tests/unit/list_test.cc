@@ -21,7 +21,7 @@ class ListTest : public DictTest {
     free_at_first = dict.free_space();
   }
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "whatever a caller does is not damage";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "a caller's mistake was taken for damage";
     DictTest::TearDown();
   }
 
@@ -36,7 +36,7 @@ TEST_F(ListTest, a_pop_into_a_buffer_that_is_too_small_removes_nothing) {
   value.data = bytes;
   value.capacity = sizeof bytes;
   EXPECT_EQ(holdfast_pop(dict.handle, "k", 1, kLeft, &value), HOLDFAST_BUFFER);
-  EXPECT_EQ(value.size, 100U) << "what it takes";
+  EXPECT_EQ(value.size, 100U) << "the size that the buffer needs";
   EXPECT_EQ(dict.llen("k"), 2);
   EXPECT_EQ(dict.pop("k", kLeft, 100), text(std::string(100, 'x')));
   EXPECT_EQ(dict.pop("k", kLeft, 1), text("y"));
