@@ -1,4 +1,4 @@
-// holdfast::dictionary and holdfast::result.
+// Tests holdfast::dictionary and holdfast::result.
 #include "cpp/cpp_test.h"
 
 namespace holdfast::test {

@@ -1,4 +1,4 @@
-// Tests holdfast::lease, which holds a lock as long as the object lives.
+// Tests holdfast::lease, which holds a lock as long as the lease object lives.
 #include <thread>
 
 #include "cpp/cpp_test.h"
@@ -46,7 +46,7 @@ TEST_F(CppLease, holds_once_after_a_move) {
   EXPECT_TRUE(second.valid());
   EXPECT_EQ(second.token(), token);
   second = dict.lock("l").value();
-  EXPECT_TRUE(is_free("k")) << "it released the lock that it held before";
+  EXPECT_TRUE(is_free("k")) << "the lease did not release the lock that it held before";
   EXPECT_FALSE(is_free("l"));
   std::thread([moved = std::move(second)]() mutable { EXPECT_TRUE(moved.unlock()); }).join();
   EXPECT_TRUE(is_free("l"));

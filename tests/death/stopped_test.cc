@@ -1,5 +1,5 @@
-// Stopped processes (SIGSTOP, a debugger, a frozen container) are alive. Nobody takes their locks, and only processes
-// that need those locks wait for them.
+// Tests that processes that are stopped (by SIGSTOP, a debugger, a frozen container) count as alive: they keep their
+// locks, and only processes that want these locks wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,4 +1,5 @@
-// Tests clocks that leap, and machines that were suspended. BOOTTIME decides, because it runs while a machine sleeps.
+// Tests clocks that leap, and machines that were suspended. Deadlines use BOOTTIME, which continues while a machine
+// sleeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -63,7 +64,7 @@ TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   }
 }
 
-// The leap may mean that this machine is a copy of a different machine, which has the same lease.
+// A leap may mean that this machine is a copy of a different machine, which has the same lease.
 TEST(Clocks, a_leaping_wall_clock_ends_the_session_and_lets_its_lease_expire) {
   for (const std::int64_t leap : {kDayMs, -kDayMs}) {
     EtcdServer etcd;

@@ -1,4 +1,5 @@
-// Tests bad networks between agents and their store, which cut machines off, and deliver answers late, twice or never.
+// Tests bad networks between agents and their store. Such networks cut machines off, and deliver answers late, twice or
+// never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +62,7 @@ TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_keeps_wai
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// The faults of requests and answers while workers on two machines run.
+/// Faults of requests and answers, while workers on two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);

@@ -1,5 +1,5 @@
-// Three etcd members: how their deaths, stops and partitions affect the locks of machines. Leases are long here, so
-// that locks survive on slow machines too.
+// Tests how deaths, stops and partitions of three etcd members affect the locks of machines. The leases are long, so
+// that locks survive even on slow machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
