@@ -1,5 +1,6 @@
-// Several copies of the library in one process, as when two programs are linked into one, or a rock and a package are
-// both loaded. Other processes see each copy as a separate process, and a lock has one holder.
+// Tests several copies of the library in one process. A process has copies if, for example, two programs are linked
+// into one, or a rock and a package are both loaded. Other processes see each copy as a separate process, and a lock
+// never has two holders.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Calls a copy of the library other than the one that this program is linked with.
+/// Calls another copy of the library than the one with which this program is linked.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -44,7 +45,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies, and reports the reason on failure.
+  /// Opens two more copies and runs `body`. Reports the reason if this fails.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);
