@@ -1,8 +1,9 @@
 // One execution of a small program under the memory model of C++20, built one event at a time.
 //
 // The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
-// sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph: the events
-// of each thread in program order, for each read the source write, and for each location the order of its writes.
+// sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph. It contains
+// the events of each thread in program order, the source write of each read, and the order of the writes of each
+// location.
 //
 //   happens-before   program order, and a release (or a release fence before the write) to an acquire (or an acquire
 //                    fence after the read) that reads from its release sequence; closed under transitivity

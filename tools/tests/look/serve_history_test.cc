@@ -49,7 +49,7 @@ TEST(History, HasOnlyWhatChanged) {
   history.add(kStart, sample);
   EXPECT_EQ(Json::parse(R"([1,0,[],[{"name":"a"},0,0,0,0,0,null,null],[{"name":"b"},250,0,0,0,0,null,null]])"),
             last_sample(history))
-      << "the first sample is complete, but has no rates";
+      << "the first sample is complete, but does not know what happened earlier";
   history.add(kStart + 1, sample);
   EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
   sample.dictionaries[0].hits += 3;
