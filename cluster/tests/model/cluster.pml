@@ -483,9 +483,12 @@ inline hear_grant(m) {
   granted[m] = 0
 }
 
-inline hear_note(m) { if :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN #ifndef
-MUTANT_UNKNOWN_NOTE_DROPPED :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* it
-owns the lock without knowing this */
+inline hear_note(m) {
+  if
+  :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN
+#ifndef MUTANT_UNKNOWN_NOTE_DROPPED
+  /* It owns the lock without knowing this. */
+  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1
 #endif
   :: else
   fi;
