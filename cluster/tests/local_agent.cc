@@ -4,10 +4,11 @@
 //
 // Serves these dictionaries as soon as they exist. Answers each question about a lock with "no other machine has it".
 // Executes the lines of its standard input, and prints "done" after each:
-// begin [SECONDS]   begins a new session of SECONDS; default: a day
+//
+//   begin [SECONDS]   begins a new session of SECONDS; default: a day
 //   lose              ends the session
 //   stand KEY         gives the lock to this machine, now and in each later session
-// withdraw KEY      waits for the lock and takes it from this machine; from then on a different machine has it
+//   withdraw KEY      waits for the lock and takes it from this machine; from then on a different machine has it
 //   refuse KEY        from now on a different machine has the lock
 //   ignore KEY        from now on the store does not answer questions about the lock
 //   allow KEY         reverts withdraw, refuse and ignore

@@ -1,7 +1,8 @@
 // Checks every state in which a killed process can leave a shard that it is opening, or an arena that it is growing.
 // Runs the first change of a shard, and a change that finds no room, one instruction at a time. A process that has not
 // used the shard yet checks each image of the dictionary, as if the other process had died there.
-// crash_growth [WORD]     runs only tests with WORD in their names
+//
+//   crash_growth [WORD]     runs only tests with WORD in their names
 #include <cstdio>
 #include <cstring>
 #include <functional>

@@ -20,9 +20,11 @@ class Judge {
 
   /// Judges the images of one run in order. The first image is from before the run. REQUIRES: the process that changed
   /// the dictionary is dead.
+  ///
   /// Each key must have either its old or its new value, in the bare image and after a repair. Once a key has its new
   /// value, it must not have the old one again. The operation's own key may be missing in between (a lock that changes
   /// hands). Keys that are evicted to make room for the operation's key disappear one by one, before the key exists.
+  ///
   /// If the keys have versions, a key whose value has changed must not have the version that it had at the beginning,
   /// and versions must only grow.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,

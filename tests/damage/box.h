@@ -1,4 +1,5 @@
 // A dictionary with entries of every kind, which can be damaged and restored thousands of times a second.
+//
 // Three processes have entries: one uses the box, one is alive and idle, and one is dead.
 #pragma once
 

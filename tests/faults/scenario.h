@@ -1,4 +1,5 @@
 // A scenario is code that runs while calls fail, with checks of the result.
+//
 // The scenarios are in a separate module, which each victim loads. So the library is loaded late, as LuaJIT does it,
 // and its thread-local memory is allocated on first use.
 #pragma once

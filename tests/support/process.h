@@ -1,4 +1,5 @@
 // Real processes and scratch worlds for tests.
+//
 // A process never leaves the world that it has entered. So a test program never enters one itself: a test runs
 // everything that needs a world in a Child.
 #pragma once

@@ -15,6 +15,7 @@
 // The last rule is stronger than C++20 and aarch64, which allow other threads to see a store before the relaxed load
 // that precedes it (load buffering). The library must not rely on this rule, so each store after a load is a release or
 // an update.
+//
 // A graph that breaks a rule is never completed, because no later event can remove the contradiction.
 #pragma once
 

@@ -1,5 +1,6 @@
 // Tests that memory shared by threads of one process is freed only after the last guard that may protect it
 // (src/sync/epoch.h).
+//
 // Guards are counted with plain stores. Only the scan for guards executes a barrier in all threads, which is a full
 // fence at an arbitrary point of each thread. So each program here has the scan's barrier at one particular point of
 // the reader.

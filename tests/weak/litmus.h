@@ -8,6 +8,7 @@
 //     if (t.load(flag, Order::acquire) == 1) t.claim(t.load(data, Order::relaxed) == 1, "the reader sees the data");
 //   });
 //   const Findings findings = explore(program);
+//
 // A thread's function runs many times. The same reads must always lead to the same steps, so no state may outlive a
 // run. Since any thread may be stopped or killed at any step, a claim must hold even if the other threads never
 // continue.

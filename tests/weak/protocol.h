@@ -1,4 +1,5 @@
 // The parts that the tests of the project's own protocols share.
+//
 // A protocol is a structure with the protocol's steps, and with the orderings that the sources use. The claims must
 // hold with these orderings, and must break if an ordering is weakened or a step is left out. The tests quote the
 // source lines that they model. Each quote must exist in the sources, so whoever changes such a line is led to the

@@ -1,4 +1,5 @@
 // Tests a mutex whose word was overwritten with the token of a live process that is not inside.
+//
 // Each process keeps two counts: the number of critical sections that it has begun, which is also in the word, and the
 // number of sections in which it is now. If a process finds that the word's process is outside of all sections, it
 // takes over exactly the word that it has judged.

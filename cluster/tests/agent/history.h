@@ -1,5 +1,6 @@
 // Histories of locks across machines, which programs, a register that the locks guard, and the store record. The checks
 // of a history return descriptions of the errors that they find.
+//
 // All times are in ns of CLOCK_BOOTTIME of one machine, whose clock all writers read.
 #pragma once
 

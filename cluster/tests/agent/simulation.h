@@ -1,4 +1,5 @@
 // Simulates programs on several machines that take locks, in virtual time and under faults, and checks:
+//
 // - Two machines never hold a lock validly, each by its own clock, at the same moment of true time.
 // - A lock's fencing tokens rise with its grants.
 // - Machines that wait for a lock get it in the order of their queue entries at the store.

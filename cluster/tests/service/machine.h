@@ -19,8 +19,8 @@ inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
 inline constexpr int kShort = 2;  // a lease that should end (s)
 inline constexpr int kLong = 30;  // a lease that should not end (s)
-inline constexpr const char* kSpace =
-    "hf/main";  // keys that the user of EtcdServer::enable_authentication() may access
+/// Keys that the user of EtcdServer::enable_authentication() may access.
+inline constexpr const char* kSpace = "hf/main";
 
 /// A process of a machine that executes commands, one at a time, and reports their results:
 ///
