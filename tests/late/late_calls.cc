@@ -92,7 +92,7 @@ void call() {
   holdfast_lease lease{};
   check(holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
   holdfast_lease none{};
-  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for what is held");
+  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for a held lock");
   const holdfast_request writes =
       HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = 0.01, .want = HOLDFAST_ALL_PERMITS);
   check(holdfast_acquire(dict, "rwlock", 6, &writes, &none) == HOLDFAST_OK, "acquire");
@@ -251,8 +251,8 @@ int main_of(std::string_view place) {
     call();  // the wait registers the exit handler that ends all checks of holders, so this handler runs first
   } else if (place == "contend") {
     holdfast_lease lease{};
-    check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");
-    check(try_lock("late", &lease) == HOLDFAST_LOCKED, "what is held since lately");
+    check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "the lock that the process held before its exit");
+    check(try_lock("late", &lease) == HOLDFAST_LOCKED, "the lock that the exiting process took");
   } else if (place == "fork") {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -899,7 +899,7 @@ end:
 }
 #endif
 
-/* What Fate may do to one process, or to the lock of one key. */
+/* The things that Fate may do to one process, or to the lock of one key. */
 #define KILL(p)                                                        \
   d_step {                                                             \
     kills < KILLS && !over[p] && !doomed[p] ->                         \

@@ -331,7 +331,7 @@ end:
 #endif
 #define STANDSTILL (ALL(parked) + finished == PROCESSES && ALL(doomed) == 0)
 
-/* What Fate may do to one process. */
+/* The things that Fate may do to one process. */
 #define KILL(p) \
   d_step { kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1; kills++; paid = paid + TICKS_PER_KILL }
 /* The newest section number, if this section has ended. */

@@ -718,7 +718,7 @@ end:
 #endif
 #define STANDSTILL (ALL_PARKED + ALL_RESTING + finished == PROCESSES && ALL_DOOMED == 0)
 
-/* What Fate may do to one process, or to its slot. */
+/* The things that Fate may do to one process, or to its slot. */
 #define KILL(p)                                                      \
   d_step {                                                           \
     kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1;        \

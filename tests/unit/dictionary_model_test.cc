@@ -48,7 +48,7 @@ class Model {
     for (const std::string& key : keys_) compare(key);
     ASSERT_EQ(check_segment(dict_.segment()), "");
     for (const Shard& shard : dict_.segment().shards())
-      ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
+      ASSERT_EQ(shard.header().repairs.load(), 0U) << "no process died, so nothing was damaged";
   }
 
   /// Removes everything, including expired values and locks that nobody holds.

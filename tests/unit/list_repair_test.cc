@@ -199,7 +199,7 @@ TEST_F(ListRepairTest, an_operation_that_finds_damage_repairs_it_and_continues) 
   EXPECT_EQ(dict.push("list", kRight, "a"), 1);
   dict.push("list", kRight, "b");
   node(block_of(0)).next.store(0xFFFFFFFF);
-  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "although not all of its nodes were found";
+  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "the list can be deleted although not all of its nodes were found";
 }
 
 // --- moving a node ---

@@ -1,4 +1,4 @@
-// Makes random calls on permits and locks, and compares each result with that of a simple model.
+// Makes random calls on permits and locks, and compares each result with the result of a simple model.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -148,8 +148,8 @@ Program aborting(const Word& how) {
   return program;
 }
 
-/// The entry of a free lock is cut from its chain, and its memory is reused for a different lock, or for a value with
-/// the same bits as the word. A process that found the lock earlier then tries to take it.
+/// The entry of a free lock is cut from its chain. Its memory is reused for a different lock, or for a value with the
+/// same bits as the word. A process that found the lock earlier then tries to take it.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;

@@ -162,8 +162,7 @@ void StoreHistory::put_lock(const LockName& name, const Record& event) {
   const bool in_turn = is_first(lock, event.lease, holder);
   const std::string at = name.key + " at revision " + std::to_string(event.modified);
   if (holder != 0 && !in_turn) errors_.push_back("a lock went to a machine that was not the first in its queue: " + at);
-  if (holder == 0 && !lock.queue.empty() && !in_turn)
-    errors_.push_back("a free lock was not given to its first waiter: " + at);
+  if (holder == 0 && !lock.queue.empty() && !in_turn) errors_.push_back("a free lock was taken past waiters: " + at);
 }
 
 std::vector<std::string> StoreHistory::check_tokens(const std::vector<Section>& sections) const {

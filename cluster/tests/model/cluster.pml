@@ -361,7 +361,7 @@ inline forget_knowledge(m) {
   broken[m] = 0
 }
 
-/* What the agent knows. */
+/* The agent's knowledge. */
 
 /* The machine has the lock since R. Local grants may follow if no transaction that gives the lock away is under way. */
 inline hold(m, since_of) {

@@ -658,7 +658,7 @@ class EndedRecall : public SharedMachineTest {
   }
 };
 
-// The agent would mistake a waiter of its own for a program that wants the lock, and get the lock in vain.
+// The agent would mistake a waiter of its own for a program that wants the lock, and request the lock without need.
 TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
   recall();
   machine->drop(name);

@@ -19,7 +19,7 @@ namespace holdfast::test {
 
 class EtcdServer;
 
-/// What each worker does.
+/// The work of each worker.
 struct Work {
   int keys = 1;
   std::uint64_t seed = 0;

@@ -1,5 +1,5 @@
-// Tests that a process that reads a runtime directory can neither crash nor delay the process that started it, and that
-// the directory's user has no access to the reading process.
+// Tests that a process that reads a runtime directory can neither crash nor delay the process that started it. Also
+// tests that the directory's user has no access to the reading process.
 #include "inspect/ask_each.h"
 
 #include <fcntl.h>
