@@ -90,7 +90,7 @@ TEST_F(CppLease, has_a_larger_token_than_earlier_leases) {
   EXPECT_GT(dict.lock("k")->token(), first);
 }
 
-TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) {
+TEST_F(CppLease, can_be_shared_by_readers_and_be_downgraded_by_a_writer) {
   lease writer = dict.lock_exclusive("rw").value();
   EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
   EXPECT_TRUE(writer.keep(1));
@@ -99,7 +99,7 @@ TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) 
   EXPECT_EQ(dict.lock_exclusive("rw", duration(0)).error().code, errc::locked);
 }
 
-TEST_F(CppLease, of_the_only_reader_can_become_the_writers) {
+TEST_F(CppLease, can_be_upgraded_by_the_only_reader) {
   lease reader = dict.lock_shared("rw").value();
   lease other = dict.lock_shared("rw").value();
   const std::uint64_t token = reader.token();

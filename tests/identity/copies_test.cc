@@ -80,7 +80,7 @@ TEST_F(IdentityCopies, exclude_each_other_in_one_process) {
   EXPECT_EQ(said, "done\nexit 0");
 }
 
-TEST_F(IdentityCopies, own_none_of_their_parents_locks_in_a_forked_child) {
+TEST_F(IdentityCopies, do_not_own_their_parents_locks_in_a_forked_child) {
   const std::string said = run(second_, [](Copy& one, Copy& other, Channel& test) {
     if (one.lock() != "ok") return test.say("parent");
     Child child([&](Channel& parent) {
@@ -93,7 +93,7 @@ TEST_F(IdentityCopies, own_none_of_their_parents_locks_in_a_forked_child) {
   EXPECT_EQ(said, "locked, locked, not owner\nok, 0\ndone\nexit 0");
 }
 
-TEST_F(IdentityCopies, release_what_their_process_held) {
+TEST_F(IdentityCopies, release_the_locks_that_their_process_held) {
   const std::string said = run(second_, [](Copy& one, Copy&, Channel& test) { test.say(one.lock()); });
   EXPECT_EQ(said, "ok\ndone\nexit 0");
   EXPECT_EQ(run(second_, [](Copy&, Copy& other, Channel& test) { test.say(other.lock()); }), "ok\ndone\nexit 0");

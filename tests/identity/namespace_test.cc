@@ -81,12 +81,12 @@ class IdentityNamespace : public testing::Test {
 
 TEST_F(IdentityNamespace, of_process_ids_is_no_border) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
 
-TEST_F(IdentityNamespace, of_users_is_no_border_for_the_same_user) {
+TEST_F(IdentityNamespace, of_users_does_not_separate_processes_of_the_same_user) {
   if (::geteuid() != 0) GTEST_SKIP() << "maps root";
   expect_one_world(CLONE_NEWUSER, be_root_as_outside);
 }
 
-TEST_F(IdentityNamespace, of_users_without_a_map_is_no_border_for_the_same_user) {
+TEST_F(IdentityNamespace, of_users_without_a_map_does_not_separate_processes_of_the_same_user) {
   expect_one_world(CLONE_NEWUSER, be_as_it_is);
 }
 

@@ -324,9 +324,9 @@ class FilesReplacedByImages : public FilesOfMany {
 };
 
 // The image has the same size, so users see its content as damage.
-TEST_F(FilesReplacedByImages, of_the_same_world_end_nobody) { expect_no_end(scratch_.path()); }
+TEST_F(FilesReplacedByImages, of_the_same_world_end_no_process) { expect_no_end(scratch_.path()); }
 
-TEST_F(FilesReplacedByImages, of_another_world_end_nobody) {
+TEST_F(FilesReplacedByImages, of_another_world_end_no_process) {
   std::filesystem::create_directory(scratch_ / "elsewhere");
   std::filesystem::permissions(scratch_ / "elsewhere", std::filesystem::perms::owner_all);
   expect_no_end(scratch_ / "elsewhere");
@@ -474,7 +474,7 @@ TEST_F(TheGuardAndTheHost, end_the_process_on_foreign_faults_and_while_the_signa
   expect_bus_error(nothing, block, "(end)");
 }
 
-TEST_F(TheGuardAndTheHost, ignore_sent_signals_that_the_host_ignores_but_no_faults) {
+TEST_F(TheGuardAndTheHost, ignore_sent_signals_that_the_host_ignores_but_not_faults) {
   const auto way = [](InUse&, Channel& test) {
     ::raise(SIGBUS);
     test.say("ignored");

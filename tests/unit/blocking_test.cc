@@ -144,7 +144,7 @@ TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
 
 std::atomic<int> signals{0};
 
-TEST_F(BlockingTest, signals_end_no_wait) {
+TEST_F(BlockingTest, signals_do_not_end_a_wait) {
   struct sigaction action {};
   action.sa_handler = [](int) { ++signals; };  // without SA_RESTART
   struct sigaction before {};
@@ -176,7 +176,7 @@ TEST_F(BlockingTest, signals_end_no_wait) {
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_itself) {
+TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_too) {
   hold();
   std::atomic<int> code{-1};
   std::thread thread = waiting_thread(&code);
@@ -270,7 +270,7 @@ TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) 
   EXPECT_EQ(dict.unlock("rw", &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_semaphore_grants_as_many_permits_as_it_has) {
+TEST_F(BlockingTest, a_semaphore_grants_all_of_its_permits_but_no_more) {
   const holdfast_request two =
       HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = kShort, .want = 2, .total = 3);
   ASSERT_EQ(acquire("s", two, &held), HOLDFAST_OK);

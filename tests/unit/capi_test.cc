@@ -149,7 +149,7 @@ TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
   });
 }
 
-TEST(capi, a_caller_without_a_size_accepts_any_and_callers_with_one_must_agree) {
+TEST(capi, callers_without_a_size_accept_any_size_and_callers_with_a_size_must_agree) {
   in_a_world([] {
     const Dict made("a", {.size = 1 << 20});
     const Dict taken("a", {.size = 0});
@@ -187,7 +187,7 @@ TEST(capi, bad_options_are_refused_and_create_nothing) {
   });
 }
 
-TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
+TEST(capi, attach_finds_open_existing_and_declared_dictionaries) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);

@@ -205,7 +205,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   EXPECT_EQ(find_cycle(table, own, kLater, wait_for_another, keys), Cycle::there);
 }
 
-TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from_releasing) {
+TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_prevents_its_coroutines_from_releasing) {
   const std::uint32_t state = new_task_ids();
   const std::uint32_t other_state = new_task_ids();
   put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);

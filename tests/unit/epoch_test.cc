@@ -221,7 +221,7 @@ TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   in_process([&] { EXPECT_EQ(before, epoch_internal::record); });
 }
 
-TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
+TEST_F(EpochTest, threads_that_come_and_go_free_all_memory_that_they_retire) {
   constexpr int kGenerations = 100;
   constexpr int kThreads = 4;
   constexpr int kRounds = 20;

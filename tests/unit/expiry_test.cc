@@ -86,7 +86,7 @@ TEST_F(ExpiryTest, a_number_that_incr_creates_never_exists_after_its_exptime) {
   expect_never_late([&](double exptime) { return dict.incr_from("k", 1, 0, exptime, &sum); });
 }
 
-TEST_F(ExpiryTest, expire_ends_values_and_lists_no_later) {
+TEST_F(ExpiryTest, expire_never_ends_values_and_lists_late) {
   expect_never_late([&](double exptime) {
     dict.set("k", "v");
     return dict.expire("k", exptime);
@@ -265,7 +265,7 @@ TEST_F(LoopClockTest, an_exptime_is_rounded_down_to_milliseconds_but_never_to_no
   EXPECT_EQ(dict.ttl("k"), 1e10);
 }
 
-TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_is_neither_over_nor_endless) {
+TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_neither_ends_at_once_nor_lasts_forever) {
   ASSERT_GE(now_ms() - clock, 1000U);
   dict.set("k", "v", 0.5);
   EXPECT_EQ(dict.get("k"), text("v"));

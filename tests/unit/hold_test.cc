@@ -337,7 +337,7 @@ TEST(use, is_ended_by_any_process_with_copies_of_the_descriptors) {
   EXPECT_EQ(user.hear(), "-1");
 }
 
-TEST(use, belongs_to_the_file_that_has_the_name) {
+TEST(use, belongs_to_the_file_with_the_name) {
   const ScratchDirectory directory;
   in_process([&] {
     const std::string file = directory / "d.dict";

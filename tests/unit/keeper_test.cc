@@ -123,7 +123,7 @@ TEST(keeper, uses_no_dictionary) {
   EXPECT_EQ(platform::try_record_lock(file.get(), kUseLock), 0);
 }
 
-TEST(keeper, leaves_a_world_with_other_processes_alone) {
+TEST(keeper, does_not_end_a_world_with_other_processes) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");

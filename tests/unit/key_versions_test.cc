@@ -142,7 +142,7 @@ TEST_F(VersionsTest, every_change_of_a_value_changes_its_version_and_wakes_who_w
   expect_that_all_changes_are_noticed(dict);
 }
 
-TEST_F(VersionsTest, so_it_is_in_a_dictionary_of_many_shards) {
+TEST_F(VersionsTest, every_change_also_changes_the_version_in_a_dictionary_of_many_shards) {
   const std::string name = new_name();
   Dict large(name, {.size = kManyShards, .versions = true});
   ASSERT_GT(large.segment().geometry().shards, 1U);
@@ -285,7 +285,7 @@ TEST_F(VersionsTest, the_versions_of_a_shard_that_was_never_used_are_known_witho
 
 // --- waiting ---
 
-TEST_F(VersionsTest, who_knows_an_older_version_does_not_wait) {
+TEST_F(VersionsTest, a_caller_that_knows_an_older_version_does_not_wait) {
   KeyVersion known = dict.version("k");
   KeyVersion same = known;
   EXPECT_EQ(dict.wait_for_change("k", 0, &same), HOLDFAST_UNCHANGED);
@@ -428,7 +428,7 @@ TEST_F(VersionsTest, while_a_writer_is_stopped_nothing_is_current_or_unchanged_a
 
 // --- opening ---
 
-TEST_F(VersionsTest, a_dictionary_without_versions_does_not_serve_who_needs_them) {
+TEST_F(VersionsTest, a_dictionary_without_versions_is_refused_to_callers_that_need_them) {
   const std::string name = new_name();
   Dict plain(name);
   ASSERT_EQ(plain.status, HOLDFAST_OK);

@@ -107,7 +107,7 @@ TEST_IN_TIME(KindsTest, a_request_of_another_kind_queues_and_the_release_wakes_i
   });
 }
 
-TEST_IN_TIME(KindsTest, nothing_is_held_any_more_when_its_process_is_dead) {
+TEST_IN_TIME(KindsTest, dead_processes_hold_no_key_of_any_kind) {
   for_each_pair([&](What held, What wanted) {
     for (const bool waits : {false, true}) {
       SCOPED_TRACE(waits);

@@ -96,7 +96,7 @@ TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_on
 }
 
 // In a dictionary of this size, a mark counts units of several pages.
-TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_costs_nothing) {
+TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_does_no_harm) {
   const std::string name = new_name();
   const Options options{.size = 80U << 20, .largest = 40U << 20};
   Dict larger(name, options);

@@ -115,7 +115,7 @@ TEST(Life, a_dictionary_in_use_over_exec_is_not_recreated) {
   EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
-TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refused) {
+TEST(Life, one_of_two_sizes_requested_concurrently_is_created_and_the_other_is_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
     EXPECT_EQ("new", report_of_visitor(kept(12288)));

@@ -290,7 +290,7 @@ TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_current_links) {
   EXPECT_EQ(take_out(), (Elements{"p", "bb", "", "q"}));
 }
 
-TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
+TEST_F(NodeMove, a_node_that_is_in_no_list_is_refused_and_nothing_changes) {
   const std::string name = "list";
   Arena arena(shard());
   const ValueIn value{EntryType::string, 0, 0, "lost", 4};

@@ -42,7 +42,7 @@ TEST_F(ListTest, a_pop_into_a_buffer_that_is_too_small_removes_nothing) {
   EXPECT_EQ(dict.pop("k", kLeft, 1), text("y"));
 }
 
-TEST_F(ListTest, a_bad_end_or_type_is_refused_with_a_message) {
+TEST_F(ListTest, an_invalid_end_or_type_is_refused_with_a_message) {
   std::uint32_t length = 9;
   EXPECT_EQ(dict.push("k", 2, "x"), -HOLDFAST_INVALID);
   EXPECT_NE(std::strstr(holdfast_error(), "left (0) or right (1)"), nullptr) << holdfast_error();

@@ -158,7 +158,7 @@ TEST(observer, wakes_no_waiting_process) {
   EXPECT_GT(closings.count(), 0U) << "a process that enters and exits wakes others";
 }
 
-TEST(observer, is_refused_every_change) {
+TEST(observer, cannot_change_anything) {
   const ScratchDirectory directory;
   Started keeper("made", [](Channel& parent) {
     Dict dict("d");

@@ -68,7 +68,7 @@ TEST_F(OverwriteTest, the_sweep_visits_an_overwritten_string_after_all_others) {
   EXPECT_GT(shard().header().hand.load(), next);
 }
 
-TEST_F(OverwriteTest, an_expiring_string_is_noted_for_the_search_for_memory) {
+TEST_F(OverwriteTest, an_expiring_string_is_recorded_for_the_search_for_memory) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   dict.set("k", std::string(100, 'c'), 1000);

@@ -322,7 +322,7 @@ TEST_F(ManyHoldersTest, granting_a_number_forgets_earlier_holders_with_larger_nu
   repair(shard());
 }
 
-TEST_F(ManyHoldersTest, a_check_ends_whatever_number_its_part_ends_at) {
+TEST_F(ManyHoldersTest, a_check_ends_whatever_number_ends_its_part) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   for (std::size_t i = 1; i < 600; ++i) {

@@ -48,7 +48,7 @@ TEST_IN_TIME(PermitsTest, invalid_arguments_are_refused_with_a_message) {
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
+TEST_IN_TIME(PermitsTest, each_permit_expires_at_its_own_time) {
   holdfast_lease longer = acquired(1, 100);
   holdfast_lease shorter = acquired(2, 0.05);
   holdfast_lease lease{};
@@ -68,7 +68,7 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
 // --- rwlocks ---
 
 // The word that counts the permits in use may be overwritten, but the holders show the true sum.
-TEST_IN_TIME(PermitsTest, an_overwritten_word_that_says_nobody_is_inside_admits_nobody) {
+TEST_IN_TIME(PermitsTest, an_overwritten_count_of_no_holders_admits_nobody) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
   holdfast_lease none{};
@@ -223,7 +223,7 @@ TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_a_waiter_fo
   post(two);
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_passed_for_a_short_time_and_a_fair_one_never) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_overtaken_for_a_short_time_but_a_fair_waiter_never) {
   for (const bool fair : {false, true}) {
     SCOPED_TRACE(fair);
     holdfast_lease lease = acquired(3);
@@ -237,7 +237,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_passed_for_a_short_time_and_a_fa
   }
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_at_most_a_few_times) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_overtaken_at_most_a_few_times) {
   std::uint32_t most = 0;
   for (int round = 0; round < 50; ++round) {
     holdfast_lease lease = acquired(3);
@@ -257,7 +257,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_at_most_a_few_times) {
   EXPECT_GT(most, 0U) << "short sections continue while a waiter wakes up";
 }
 
-TEST_IN_TIME(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
+TEST_IN_TIME(PermitsTest, nobody_overtakes_a_fair_waiter_behind_the_first) {
   holdfast_lease one = acquired(1);
   Taker large(dict, 3);
   Taker fair(dict, 1, true);

@@ -207,7 +207,7 @@ TEST_F(Platform, random_numbers_of_forked_processes_differ) {
   EXPECT_NE(std::to_string(random_number()), child.hear());
 }
 
-TEST_F(Platform, copies_of_any_length_and_alignment_are_complete_and_touch_nothing_else) {
+TEST_F(Platform, copies_of_any_length_and_alignment_are_complete_and_change_no_other_bytes) {
   constexpr std::size_t kMost = 1100;
   std::vector<char> from(kMost * 8 + 64);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 251);

@@ -97,7 +97,7 @@ TEST_F(ReclaimerTest, if_all_entries_were_used_one_is_still_evicted) {
   EXPECT_EQ(dict.get("new"), text(value(0, 60)));
 }
 
-TEST_F(ReclaimerTest, expired_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, expired_entries_are_removed_before_live_ones) {
   const int count = fill(60);
   cool();
   for (int i = 0; i < count; i += 3) ASSERT_EQ(dict.expire(key(i), 0.001), HOLDFAST_OK);
@@ -115,7 +115,7 @@ TEST_F(ReclaimerTest, expired_entries_go_before_live_ones) {
   EXPECT_TRUE(set_evicts("one-more-key", value(0, 60))) << "no expired entry is left";
 }
 
-TEST_F(ReclaimerTest, flushed_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, flushed_entries_are_removed_before_live_ones) {
   const int count = fill(60);
   dict.flush_all();
   for (int i = 0; i < count; ++i) ASSERT_FALSE(set_evicts(key(count + i), value(i, 60)));
@@ -284,7 +284,7 @@ TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
   EXPECT_EQ(check_segment(dict.segment()), "");
 }
 
-TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_no_request_for_long) {
+TEST_F(ReclaimerTest, an_overwritten_shortage_does_not_refuse_requests_for_long) {
   fill(60);
   header().no_room.store(1);
   header().failed.store(~0U);

@@ -137,7 +137,7 @@ TEST(Reserved, memory_is_reserved_on_use_and_stays_reserved) {
   });
 }
 
-TEST(Reserved, all_memory_can_be_used_before_anything_is_evicted) {
+TEST(Reserved, all_memory_can_be_used_before_a_key_is_evicted) {
   with_large([](Dict& dict) {
     int forcible = 0;
     int count = 0;
@@ -404,7 +404,7 @@ TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_
 
 // --- the kernel ---
 
-TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
+TEST(Reserved, pages_are_reserved_even_without_the_advice_to_populate) {
   in_a_world([] {
     const sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -195,7 +195,7 @@ TEST_P(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
   EXPECT_TRUE(then.ends_with("acquired")) << then;
 }
 
-TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
+TEST_P(ShmtxTest, a_waiter_gets_the_mutex_when_the_owner_unlocks) {
   Started holder("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", holder.ask("lock"));

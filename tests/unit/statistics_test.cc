@@ -143,7 +143,7 @@ TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
 
 // --- holds ---
 
-TEST_F(StatisticsTest, rare_holds_count_one_by_one_however_they_are_taken_and_released) {
+TEST_F(StatisticsTest, rare_holds_are_counted_one_by_one_however_locks_are_taken_and_released) {
   const std::function<void()> ways[] = {
       [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // creates the lock
       [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex

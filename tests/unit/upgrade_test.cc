@@ -45,7 +45,7 @@ TEST_IN_TIME(UpgradeTest, the_only_reader_becomes_the_writer_at_once_and_keeps_i
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, a_number_stays_larger_than_that_of_every_earlier_writer) {
+TEST_IN_TIME(UpgradeTest, a_number_stays_larger_than_the_numbers_of_all_earlier_writers) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   const std::uint64_t last = writer.sequence;
@@ -141,7 +141,7 @@ TEST_IN_TIME(UpgradeTest, the_second_of_two_that_want_it_gets_deadlock_at_once_a
   EXPECT_TRUE(is_writer(first));
 }
 
-TEST_IN_TIME(UpgradeTest, a_wait_that_is_given_up_leaves_the_read_lock_and_lets_others_go_on) {
+TEST_IN_TIME(UpgradeTest, an_abandoned_wait_leaves_the_read_lock_and_lets_others_continue) {
   Upgrader reader(dict, 100);
   Upgrader other(dict);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_LOCKED);
@@ -256,7 +256,7 @@ TEST_IN_TIME(UpgradeTest, a_lock_and_a_semaphore_have_no_readers) {
 }
 
 // The waiter of a semaphore wants as many permits as a reader that becomes the writer.
-TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_that_wants_as_many_keeps_its_place) {
+TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_for_as_many_permits_keeps_its_position) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, kAll - 1, 0, &lease), HOLDFAST_OK);
   Parked few;
@@ -273,7 +273,7 @@ TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_that_wants_as_many_keeps_its_p
 
 // --- other processes ---
 
-TEST_IN_TIME(UpgradeTest, readers_that_die_or_expire_do_not_keep_it_waiting) {
+TEST_IN_TIME(UpgradeTest, readers_that_die_or_expire_do_not_keep_a_reader_waiting) {
   Upgrader reader(dict);
   holdfast_lease expiring{};
   Resident one([&] {
@@ -303,7 +303,7 @@ TEST_IN_TIME(UpgradeTest, a_process_that_dies_while_it_waits_leaves_nothing) {
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_one_that_waited_is_dead) {
+TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_waiting_reader_is_dead) {
   Upgrader reader(dict);
   Resident dying([&] {
     Upgrader other(dict);
@@ -339,7 +339,7 @@ TEST_F(LongUpgradeTest, a_stopped_process_that_waits_keeps_readers_out_only_for_
   EXPECT_EQ(waiting.ask("go on"), "ok");
 }
 
-TEST_F(LongUpgradeTest, many_readers_of_a_dead_process_and_many_that_expire_come_back) {
+TEST_F(LongUpgradeTest, permits_of_many_dead_readers_and_of_many_expired_readers_are_freed) {
   Upgrader reader(dict);
   Resident dying([&] {
     holdfast_lease lease{};
@@ -389,7 +389,7 @@ TEST_IN_TIME(UpgradeTest, overwritten_words_let_no_second_writer_in) {
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, it_waits_again_after_a_repair_has_dropped_the_queue) {
+TEST_IN_TIME(UpgradeTest, a_reader_waits_again_after_a_repair_has_dropped_the_queue) {
   Upgrader reader(dict);
   Upgrader other(dict);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_LOCKED);

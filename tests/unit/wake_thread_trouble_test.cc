@@ -20,7 +20,7 @@ namespace {
 
 using Waiting = LoopWaiting;
 
-TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_an_ordinary_exit) {
+TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_a_normal_exit) {
   Child busy(hold);
   busy.hear();
   busy.say(":k");

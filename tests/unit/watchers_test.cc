@@ -253,7 +253,7 @@ TEST_F(WatchersTest, a_flush_ends_the_wait) {
   EXPECT_EQ(some.run(dict, kLong), 3U);
 }
 
-TEST_F(WatchersTest, a_watched_lock_does_not_move_and_a_watcher_can_leave) {
+TEST_F(WatchersTest, a_watched_lock_is_not_moved_and_a_watcher_can_leave) {
   Watchers some(2);
   lock();
   ASSERT_EQ(some.queue(dict), 2U);
@@ -279,7 +279,7 @@ TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_current_holders) {
   ASSERT_EQ(dict.unlock(kKey, &late), HOLDFAST_OK);
 }
 
-TEST_F(WatchersTest, without_room_watchers_poll) {
+TEST_F(WatchersTest, watchers_poll_if_there_is_no_room_in_the_queue) {
   Dict small("watched-small", {.size = 12288});
   ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   Watchers many(400);

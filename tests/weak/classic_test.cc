@@ -285,7 +285,7 @@ TEST(weak, writes_of_two_locations_may_end_crosswise_except_with_seq_cst) {
   EXPECT_FALSE(two_plus_two_writes(kSeqCst));
 }
 
-TEST(weak, updates_lose_nothing) {
+TEST(weak, updates_are_never_lost) {
   Litmus litmus;
   for (const char* name : {"a", "b", "c"})
     litmus.program.thread([=](Thread& t) { t.observe(name, t.fetch_add(kX, 1, kRelaxed)); });

@@ -100,7 +100,7 @@ TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_w
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
-TEST_F(EtcdHttpTest, treats_a_change_without_a_whole_answer_as_unknown) {
+TEST_F(EtcdHttpTest, treats_the_result_of_a_change_without_a_complete_answer_as_unknown) {
   const std::string cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + kDone;
   const std::pair<const char*, FakeServer::Handler> all[] = {
       {"no answer", [](const FakeRequest&, FakeConnection& connection) { connection.close(); }},
@@ -297,7 +297,7 @@ TEST_F(EtcdHttpTest, accepts_nothing_from_a_server_of_an_unknown_cluster) {
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, accepts_nothing_before_most_of_several_servers_name_the_same_cluster) {
+TEST_F(EtcdHttpTest, accepts_no_answer_before_most_servers_name_the_same_cluster) {
   const std::atomic<bool> answers = true;
   std::atomic<bool> other_answers = false;
   FakeServer one(of_cluster(7, answers));

@@ -258,14 +258,14 @@ const std::string kTransaction =
     R"(,"succeeded":true,"responses":[{"response_put":{}},{"response_range":{"kvs":[{"key":"bA==",)"
     R"("create_revision":"3","mod_revision":"7","value":"dg==","lease":"5"}]}},{"response_range":{}}]})";
 
-TEST(Answer, that_was_truncated_does_not_count) {
+TEST(Answer, does_not_count_if_it_was_truncated) {
   for (std::size_t size = 0; size < kTransaction.size(); ++size)
     EXPECT_FALSE(decode_change(kTransaction.substr(0, size), two_reads())) << size;
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));
 }
 
 // Any answer must be read without a memory error, which sanitizers detect, and without an exception.
-TEST(Answer, may_be_anything) {
+TEST(Answer, may_be_any_text) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);

@@ -87,7 +87,7 @@ class EtcdRealTest : public StoreTest {
 
 // --- transactions ---------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, executes_one_of_two_lists_of_steps_atomically) {
+TEST_F(EtcdRealTest, executes_exactly_one_of_two_lists_of_steps_atomically) {
   begin();
   const Change ask{{Guard::absent("l"), Guard::none_below("q/")},
                    {Step::put("l", "me", 0)},
@@ -433,7 +433,7 @@ TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_one) {
   EXPECT_THAT(named.sentence, HasSubstr("use a certificate without CN"));
 }
 
-TEST_F(EtcdRealTest, reports_that_the_database_is_full_and_can_still_delete) {
+TEST_F(EtcdRealTest, reports_that_the_database_is_full_but_can_still_delete) {
   serve({"--quota-backend-bytes=200000"});
   open_plainly();
   const LeaseId mine = lease();

@@ -892,7 +892,7 @@ TEST_F(BlockingInClusterTest, without_a_session_a_try_asks_nobody) {
   EXPECT_FALSE(is_tried_for());
 }
 
-TEST_F(BlockingInClusterTest, permits_do_not_exist) {
+TEST_F(BlockingInClusterTest, permits_are_refused) {
   const holdfast_request read = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = kLong, .want = 1);
   EXPECT_EQ(holdfast_acquire(dict.handle, "k", 1, &read, &lease), HOLDFAST_UNSUPPORTED);
 }

@@ -50,7 +50,7 @@ struct Register {
   std::uint64_t wrong;  // sections whose token was not larger than the previous one
 };
 
-TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
+TEST_F(AgentsTest, critical_sections_on_two_machines_exclude_each_other_and_tokens_rise) {
   constexpr int kSections = 60;
   auto* const shared = static_cast<Register*>(
       ::mmap(nullptr, sizeof(Register), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -113,7 +113,7 @@ TEST_F(AgentsTest, a_machine_without_a_dictionary_has_a_lease_for_its_first_dict
   EXPECT_EQ(revision_of(etcd), before + 2);
 }
 
-TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_started_again) {
+TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_restarted) {
   Peer a(etcd.url());
   Peer b(etcd.url());
   a.hold("k");
@@ -156,7 +156,7 @@ TEST_F(LostLease, an_agent_stopped_for_longer_than_the_lease_continues_with_a_ne
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST_F(AgentsTest, agents_wait_for_an_absent_store_and_no_lock_is_local_in_the_meantime) {
+TEST_F(AgentsTest, agents_wait_for_an_absent_store_and_no_lock_is_granted_in_the_meantime) {
   etcd.kill();
   Peer a(etcd.url());
   EXPECT_EQ(a.lock("k", 1), 0U);
@@ -376,7 +376,7 @@ TEST_F(AgentsTest, the_command_reports_an_agent_that_does_not_answer) {
   EXPECT_EQ(nlohmann::json::parse(json)["dictionaries"][0]["ok"], false);
 }
 
-TEST_F(AgentsTest, without_an_agent_there_is_no_answer_and_no_lock) {
+TEST_F(AgentsTest, without_an_agent_no_question_is_answered_and_no_lock_is_granted) {
   Machine a(etcd.url());
   const auto first = a.new_program();
   EXPECT_EQ(first->lock("k", 0.5), 0U);

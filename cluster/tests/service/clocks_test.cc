@@ -37,7 +37,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   EXPECT_EQ(b.ask("valid k"), "ok");
 }
 
-TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_immediately) {
+TEST(Clocks, a_suspend_that_stopped_no_process_ends_the_session_immediately) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   const std::uint64_t token = a.hold("k");

@@ -82,7 +82,7 @@ const Weather kWeathers[] = {
 
 class BadNetwork : public ::testing::TestWithParam<Weather> {};
 
-TEST_P(BadNetwork, costs_time_but_grants_no_lock_twice_or_out_of_order) {
+TEST_P(BadNetwork, costs_time_but_never_grants_a_lock_twice_or_out_of_order) {
   EtcdServer etcd;
   Proxy proxies[] = {Proxy(etcd.port()), Proxy(etcd.port())};
   Machine machines[] = {Machine(proxies[0].url(), kLong), Machine(proxies[1].url(), kLong)};

@@ -251,7 +251,7 @@ TEST_F(SharedMachineTest, the_next_agent_begins_in_all_dictionaries_a_session_th
   EXPECT_EQ(session_in(dict).epoch(), epoch + 1);
 }
 
-TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_is_there) {
+TEST_F(SharedMachineTest, a_session_ends_in_every_dictionary_whatever_the_dictionarys_epoch_is) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -549,7 +549,7 @@ TEST_F(SharedMachineTest, a_stopped_process_does_not_keep_the_agent_from_its_lea
   EXPECT_TRUE(eventually([&] { return machine->use(name).known; }));
 }
 
-TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_there_is_not_owned_afterwards) {
+TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_inside_is_not_owned_afterwards) {
   begin();
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   {
@@ -699,7 +699,7 @@ TEST_F(EndedRecall, leaves_no_waiter_even_if_a_process_was_stopped_in_the_dictio
 
 // --- answers to programs -----------------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_all_waits_not_only_tries) {
+TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_waits_as_well_as_tries) {
   begin();
   for (const auto& [why, code] :
        {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},

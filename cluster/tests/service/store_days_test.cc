@@ -123,7 +123,7 @@ TEST(StoreDays, compaction_removes_nothing_that_is_needed) {
   }
 }
 
-TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_they_return) {
+TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_the_rights_return) {
   EtcdServer etcd;
   etcd.enable_authentication();
   const ScratchDirectory files;

@@ -83,7 +83,7 @@ TEST_F(Gone, IsNotReportedForATruncatedDictionary) {
   EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
 }
 
-TEST_F(Gone, IsNotNamedAmongTheExistingOnes) {
+TEST_F(Gone, IsNotListedAmongTheExistingDictionaries) {
   EXPECT_TRUE(no_such_dictionary("c").message.ends_with(": it contains \"a\", \"b\""));
   EXPECT_TRUE(no_such_dictionary("a").message.ends_with(": it contains \"b\""));
   remove("b");

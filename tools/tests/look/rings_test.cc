@@ -41,12 +41,12 @@ std::vector<std::string> drawn(const std::vector<Lock>& locks, const Ancestors& 
 
 using Texts = std::vector<std::string>;
 
-TEST(Rings, AreOfProcessesThatWaitForEachOther) {
+TEST(Rings, ConsistOfProcessesThatWaitForEachOther) {
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
   EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {2}), lock("b", {2}, {3})})) << "a chain has an end";
 }
 
-TEST(Rings, AreOfParentsWhoseChildrenWait) {
+TEST(Rings, ConsistOfParentsWhoseChildrenWait) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_EQ((Texts{}), drawn(locks));
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn(locks, {{10, {1}}, {20, {2}}}));
@@ -54,7 +54,7 @@ TEST(Rings, AreOfParentsWhoseChildrenWait) {
       << "a child that waits for its own parent is in a ring";
 }
 
-TEST(Rings, CountOnceHoweverManyWait) {
+TEST(Rings, CountOnceHoweverManyProcessesWait) {
   std::vector<Lock> locks;
   for (std::uint64_t i = 1; i <= 51; ++i) locks.push_back(lock(std::to_string(i), {i}, {i % 51 + 1, 100, 101}));
   ASSERT_EQ(1U, find_rings(locks, {}, 1).size());

@@ -40,7 +40,7 @@ std::vector<Json> samples(History& history, std::uint64_t number = 0) {
 
 Json last_sample(History& history) { return samples(history).back(); }
 
-TEST(History, HasOnlyWhatChanged) {
+TEST(History, ContainsOnlyChanges) {
   History history(kStart, kTime);
   Sample sample;
   sample.dictionaries = {dictionary_of("a"), dictionary_of("b")};
@@ -75,7 +75,7 @@ TEST(History, KeepsWhenAHoldBegan) {
   EXPECT_EQ(Json::parse("[3,2,0,[0,0,0,0,1,0,1.5,null]]"), last_sample(history));
 }
 
-TEST(History, SaysThatLocksAreUnknownAndRepeatsWhatWasNotRead) {
+TEST(History, ShowsThatLocksAreUnknownAndRepeatsValuesThatWereNotRead) {
   History history(kStart, kTime);
   Sample sample;
   sample.dictionaries = {dictionary_of("a")};
@@ -139,7 +139,7 @@ TEST(History, EscapesHostileNames) {
   EXPECT_EQ("</script>", found[5][0]["name"]);
 }
 
-TEST(History, SaysThatNothingIsKnown) {
+TEST(History, ShowsThatNothingIsKnown) {
   History history(kStart, kTime);
   history.add(kStart, {});
   history.add_unknown(kStart + 1);
@@ -173,7 +173,7 @@ TEST(History, GivesWholeChunksFromANumber) {
   EXPECT_FALSE(history.has(texts.back()));
 }
 
-TEST(History, HasTheTimeOfDayWithoutRelyingOnIt) {
+TEST(History, ContainsTheTimeOfDayWithoutRelyingOnIt) {
   History history(kStart, kTime);
   history.add(kStart + 10, {});
   const Json json = Json::parse(text_from(history, 0, kStart + 12));

@@ -52,20 +52,20 @@ TEST(Waits, ShowAChainBelowTheLockAtItsEnd) {
   EXPECT_EQ("b\n-1\n--a\n---3\n", drawn({lock("a", {1}, {3}), lock("b", {2}, {1})}));
 }
 
-TEST(Waits, ShowARingAsOne) {
+TEST(Waits, ShowARingAsAGroup) {
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n-b\n--1\n", drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n--4\n---c\n----5\n-b\n--1\nd\n-1\n",
             drawn({lock("a", {1}, {2, 4}), lock("b", {2}, {1}), lock("c", {4}, {5}), lock("d", {6}, {1})}))
       << "waits for the ring are below it, and other waits of its processes are separate";
 }
 
-TEST(Waits, ShowACircleThatIsNoRing) {
+TEST(Waits, ShowACircleThatIsNotARing) {
   std::vector<Lock> locks{lock("a", {1, 3}, {2}), lock("b", {2}, {1})};
   for (holdfast_holder& holder : locks[0].holders) holder.kind = HOLDFAST_HELD_SEMAPHORE;
   EXPECT_EQ("a\n-2\n--b\n---1\n----a!\n", drawn(locks)) << "process 3 may return its permit";
 }
 
-TEST(Waits, OfOneKindShareALine) {
+TEST(Waits, OfTheSameKindShareALine) {
   const auto parity = [](const holdfast_waiter& waiter) { return std::string(waiter.owner % 2 == 0 ? "even" : "odd"); };
   EXPECT_EQ("a\n-2x3\n-3x2\n", drawn({lock("a", {1}, {2, 3, 4, 5, 6})}, {}, parity));
   EXPECT_EQ("a\n-2x2\n-4\n--b\n---3\n-3\n", drawn({lock("a", {1}, {2, 4, 3, 6}), lock("b", {4}, {3})}, {}, parity))
@@ -82,12 +82,12 @@ TEST(Waits, BetweenTasksOfOneProcessAreNoCircle) {
   EXPECT_EQ("a\n-1\n--b\n---1\n-1\n", drawn({lock("a", {1}, {1, 1}), lock("b", {1}, {1})}));
 }
 
-TEST(Waits, OfARingAreShownBehindATaskOfTheSameProcess) {
+TEST(Waits, ForARingAreShownBelowATaskOfTheSameProcess) {
   EXPECT_EQ("perhaps a ring of 2\n-b\n--2\n-c\n--1\n---a\n----1\n",
             drawn({lock("a", {1}, {1}), lock("b", {1}, {2}), lock("c", {2}, {1})}));
 }
 
-TEST(Waits, OfAChildAreAlsoItsParents) {
+TEST(Waits, OfAChildCountAsWaitsOfItsParent) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_EQ("a\n-20\nb\n-10\n", drawn(locks));
   EXPECT_EQ("ring of 2\n-a\n--20\n-b\n--10\n", drawn(locks, {{10, {1}}, {20, {2}}}));
