@@ -24,8 +24,8 @@ TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_
   // The longest timeout exceeds the time for which an absent waiter stays in the queue.
   for (const double timeout : {0.0, 0.1, 1.0, 3.5}) others.push_back(waiter(timeout));
   for (const auto& other : others) {
-    EXPECT_EQ(other->hear(), kLocked) << "queued";
-    EXPECT_EQ(other->hear(), kLocked) << "gave up";
+    EXPECT_EQ(other->hear(), kLocked) << "the waiter did not queue";
+    EXPECT_EQ(other->hear(), kLocked) << "the waiter did not give up";
   }
   EXPECT_EQ(waiters(), 1U) << "the waiter that gave up has left";
   stopped->signal(SIGCONT);

@@ -54,7 +54,7 @@ TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
     EXPECT_EQ(waiters(), kWaiters);
   }
   EXPECT_EQ(first.release(), HOLDFAST_OK);
-  // At first the key is passed by the dead waiter, which might still come.
+  // The first uses of the key overtake the dead waiter, which might still come.
   for (int uses = 0; waiters() != 0; ++uses) {
     ASSERT_LT(uses, 1000);
     ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
@@ -109,7 +109,7 @@ TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_l
     ASSERT_NE(next, left.end()) << left.size() << " left";
     in_time = in_time && now() - killed < kClaimSeconds;
     if (GetParam().fair != 0 && in_time) {
-      EXPECT_EQ(next, left.begin()) << "not in order of arrival";
+      EXPECT_EQ(next, left.begin()) << "the waiters are not served in order of arrival";
     }
     EXPECT_EQ((*next)->hear(), kOk);
     killed = now();

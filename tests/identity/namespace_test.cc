@@ -82,7 +82,7 @@ class IdentityNamespace : public testing::Test {
 TEST_F(IdentityNamespace, of_process_ids_is_no_border) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
 
 TEST_F(IdentityNamespace, of_users_does_not_separate_processes_of_the_same_user) {
-  if (::geteuid() != 0) GTEST_SKIP() << "maps root";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can map root";
   expect_one_world(CLONE_NEWUSER, be_root_as_outside);
 }
 

@@ -42,7 +42,7 @@ class InSmallWorld : public testing::Test {
       return ::testing::Test::HasFailure() ? 1 : 0;
     });
     if (child.hear() == "skipped") GTEST_SKIP() << "a small tmpfs cannot be mounted";
-    EXPECT_EQ(child.wait(), 0) << "135 is SIGBUS";
+    EXPECT_EQ(child.wait(), 0) << "status 135 means SIGBUS";
   }
   static std::string filler() { return std::string(::getenv("HOLDFAST_DIR")) + "/filler"; }
   static void fill_it() {

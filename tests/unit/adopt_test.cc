@@ -91,7 +91,7 @@ TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it
 TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to nobody";
+  EXPECT_FALSE(is_told(kHardly)) << "the lock was given to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "the task that was given the lock does not wait";
 }
@@ -127,7 +127,7 @@ TEST_P(AdoptTest, only_held_locks_can_be_adopted) {
   ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "", 1), HOLDFAST_INVALID);
   EXPECT_EQ(a.adopt(dict, "another", 1), HOLDFAST_NOT_OWNER);
-  in_process([&] { EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "by a forked child"; });
+  in_process([&] { EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "a forked child adopted the lock"; });
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
 
@@ -141,7 +141,7 @@ TEST_P(AdoptTest, only_held_locks_can_be_adopted) {
   ASSERT_EQ(dict.flush_all(), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "flushed";
   ASSERT_EQ(dict.set("a", "a value"), HOLDFAST_OK);
-  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "a value";
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "the key has a value, not a lock";
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class DeadOwnersTest : public DictTest {
   static constexpr int kShared = 9 * kMany;  // a key that has only shares
 
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "a shard was repaired without damage";
     DictTest::TearDown();
   }
 

@@ -215,7 +215,7 @@ class RestingTest : public DeathWatchTest {
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
     until_watched();
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
-    ASSERT_GT(waiting.sleep_time(), kPatience) << "it rests";
+    ASSERT_GT(waiting.sleep_time(), kPatience) << "the waiter does not rest";
   }
   holdfast_lease held{};
 };

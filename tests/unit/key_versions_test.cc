@@ -290,7 +290,7 @@ TEST_F(VersionsTest, a_caller_that_knows_an_older_version_does_not_wait) {
   KeyVersion same = known;
   EXPECT_EQ(dict.wait_for_change("k", 0, &same), HOLDFAST_UNCHANGED);
   EXPECT_EQ(dict.wait_for_change("k", -1, &same), HOLDFAST_UNCHANGED);
-  EXPECT_EQ(dict.wait_for_change("k", 0.02, &same), HOLDFAST_UNCHANGED) << "nothing changes";
+  EXPECT_EQ(dict.wait_for_change("k", 0.02, &same), HOLDFAST_UNCHANGED) << "the value did not change";
   EXPECT_EQ(same.number, known.number);
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   EXPECT_EQ(dict.wait_for_change("k", kLong, &known), HOLDFAST_OK);

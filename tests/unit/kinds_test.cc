@@ -26,7 +26,7 @@ constexpr bool are_of_one_kind(What one, What other) {
   return one == other || (is_rwlock(one) && is_rwlock(other));
 }
 
-/// A waiter for anything. Its destructor leaves the queue.
+/// A waiter for a lock or for permits. Its destructor leaves the queue.
 class AnyWaiter : public Parked {
  public:
   AnyWaiter(Dict& dict, What what) : dict_(dict), what_(what) { is_woken(); }

@@ -1,4 +1,4 @@
-// Tests releases that were refused because a process was stopped inside the shard, and that nobody repeats.
+// Tests releases that were refused because a process was stopped inside the shard, and that the caller does not repeat.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -78,7 +78,7 @@ TEST_F(LateRelease, is_not_needed_if_no_process_is_stopped_inside) {
   });
 }
 
-// The child inherits the note of the late release, but not the lease.
+// The child inherits the record of the late release, but not the lease.
 TEST_F(LateRelease, of_a_parent_is_left_to_the_parent) {
   in_process([] {
     TheDict dict;

@@ -175,8 +175,8 @@ TEST(small_stack, is_enough_for_each_call) {
 }
 
 // --- closed standard input, output or error ---
-//
-// No file that the library opens may get such a number: the next line that the host logs would go into the file.
+// No file that the library opens may get the number of a closed standard descriptor: the next line that the host logs
+// would be written into the file.
 
 constexpr int kStandard = 3;
 

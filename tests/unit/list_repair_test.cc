@@ -1,5 +1,5 @@
-// Tests lists with overwritten words, or half changed by a process that died: what a repair preserves. Also tests how a
-// node moves.
+// Tests what a repair preserves of lists with overwritten words, and of lists in whose change a process died. Also
+// tests how a node moves.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -163,7 +163,7 @@ TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // So many entries that some come after the lists in their chains.
+  // There are so many entries that some come after the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);

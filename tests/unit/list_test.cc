@@ -67,7 +67,7 @@ TEST_F(ListTest, a_push_reuses_the_memory_of_expired_entries) {
 
 TEST_F(ListTest, an_element_and_its_list_take_the_documented_memory) {
   dict.push_number("k", kLeft, 1);
-  EXPECT_EQ(free_at_first - dict.free_space(), 48U + 32U) << "entry and node";
+  EXPECT_EQ(free_at_first - dict.free_space(), 48U + 32U) << "an entry and a node take other sizes";
   dict.push_number("k", kLeft, 2);
   EXPECT_EQ(free_at_first - dict.free_space(), 48U + 2 * 32U);
 }

@@ -75,7 +75,7 @@ TEST_F(LockInfoTest, any_text_up_to_the_limit_is_kept) {
   }
   EXPECT_EQ(dict.explain("lock", lease, std::string(HOLDFAST_WHY_MAX + 1, 'x')), HOLDFAST_INVALID);
   EXPECT_STREQ(holdfast_error(), "bad why: expected at most 127 bytes, got 128");
-  EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "nothing changed";
+  EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "the refused reason replaced the old one";
 }
 
 TEST_F(LockInfoTest, only_the_holder_can_give_a_reason) {

@@ -97,7 +97,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_LT(dict.free_space(), before);
-  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "queues once";
+  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "a second step must not queue again";
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is not an error";

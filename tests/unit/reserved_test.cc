@@ -342,7 +342,7 @@ TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) 
       }
       return ::testing::Test::HasFailure() ? 1 : 0;
     });
-    EXPECT_EQ(worker.wait(), 0) << "135 is SIGBUS";
+    EXPECT_EQ(worker.wait(), 0) << "status 135 means SIGBUS";
   });
 }
 

@@ -212,7 +212,7 @@ TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_s
     for (; walks < 20 || platform::monotonic_ns() < end; ++walks) {
       ASSERT_EQ(wrong(stay, busy.keys()), 0U) << "keys, walk " << walks;
       ASSERT_EQ(wrong(stay, busy.scan_all(1 + static_cast<std::uint32_t>(random() % 100))), 0U) << "walk " << walks;
-      ASSERT_EQ(wrong(stay, busy.scan_all(50, "stays")), 0U) << "with a prefix, walk " << walks;
+      ASSERT_EQ(wrong(stay, busy.scan_all(50, "stays")), 0U) << "walk with a prefix, number " << walks;
     }
     std::printf("%d walks\n", 3 * walks);
   }

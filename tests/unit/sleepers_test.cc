@@ -28,7 +28,7 @@ TEST(sleepers, the_first_sleeper_listens_and_elects_another_when_it_wakes) {
   EXPECT_FALSE(sleepers.enter(two, false));
   EXPECT_FALSE(sleepers.alone());
   sleepers.elect_listener();
-  EXPECT_EQ(two.word, 0U) << "somebody listens";
+  EXPECT_EQ(two.word, 0U) << "another sleeper already listens";
   sleepers.leave(one);
   sleepers.elect_listener();
   EXPECT_EQ(two.word, 1U);

@@ -272,7 +272,7 @@ class PrivateStatistics : public ::testing::Test {
 
 TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_position_in_a_pattern) {
   const std::uint64_t now = platform::monotonic_ns();
-  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first";
+  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first hold is measured";
   for (const std::uint64_t pattern : {2, 3, 8, 64, 256, 1000}) {
     std::uint64_t counted = 0;
     constexpr std::uint64_t kGrants = 1 << 18;
@@ -280,7 +280,8 @@ TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_positio
       counted += statistics.since(Since::of(now), (std::uint64_t{1} << 16) + i * pattern).is_measured() ? kDrawnOf : 0;
     EXPECT_NEAR(static_cast<double>(counted), kGrants, 0.2 * kGrants) << "every " << pattern << "th";
   }
-  EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce) << "after a rest";
+  EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce)
+      << "the first hold after a pause is measured";
   EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "the clock is behind";
 }
 
@@ -523,7 +524,7 @@ TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_unknown_fields
   EXPECT_EQ(count, 1U);
   EXPECT_EQ(keys[0].known.refused, 1U);
   EXPECT_EQ(keys[0].unknown, 0U);
-  EXPECT_EQ(keys[1].unknown, 5U) << "not touched";
+  EXPECT_EQ(keys[1].unknown, 5U) << "a field beyond the given size was changed";
 }
 
 }  // namespace

@@ -357,7 +357,8 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_
     ASSERT_EQ(waiting.timer(0.001), HOLDFAST_OK);
     sleep_ms(50);
     char byte = 0;
-    for (const int stranger : strangers) EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "nothing was sent";
+    for (const int stranger : strangers)
+      EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "a byte was sent to the host's socket";
     waiting.free();
     EXPECT_EQ(::fcntl(ours, F_GETFD), 0) << "the host's descriptor was closed";
   });

@@ -130,7 +130,8 @@ TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_the_hos
     release("k");
     sleep_ms(100);
     char byte = 0;
-    for (const int stranger : strangers) EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "nothing was sent";
+    for (const int stranger : strangers)
+      EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "a byte was sent to the host's socket";
     ASSERT_EQ(::send(strangers[0], "x", 1, 0), 1);
 
     const int fresh = waiting.fd();

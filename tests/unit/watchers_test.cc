@@ -106,7 +106,7 @@ class WatchersTest : public DictTest {
 
 TEST_F(WatchersTest, a_free_lock_is_not_waited_for) {
   Watchers one(1);
-  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "no such key";
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "the key does not exist";
   lock();
   unlock();
   EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "free";
@@ -123,7 +123,7 @@ TEST_F(WatchersTest, a_check_names_the_grant_and_queues_nobody) {
   EXPECT_EQ(waiters(), 0U);
   unlock();
   lock();
-  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "another grant";
+  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "the lock has another grant";
   grant = 0;
   EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
   unlock();
@@ -133,7 +133,7 @@ TEST_F(WatchersTest, a_release_wakes_watchers_and_removes_them_from_the_queue) {
   Watchers some(5);
   lock();
   EXPECT_EQ(some.queue(dict), 5U);
-  EXPECT_EQ(some.queue(dict), 5U) << "once each";
+  EXPECT_EQ(some.queue(dict), 5U) << "each watcher queues only once";
   EXPECT_EQ(waiters(), 5U);
   EXPECT_EQ(some.woken(), 0U);
   unlock();
@@ -237,7 +237,7 @@ TEST_F(WatchersTest, deleting_or_overwriting_a_lock_wakes_all_watchers) {
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
       EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value occupies the key, as for lock()";
-      EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes it";
+      EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes this watcher, so it must poll";
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
     }
@@ -271,7 +271,7 @@ TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_current_holders) {
   Watchers one(1);
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &early), HOLDFAST_OK);
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  EXPECT_LE(one.sleep_time(), 0.02) << "nobody wakes it";
+  EXPECT_LE(one.sleep_time(), 0.02) << "nobody wakes this watcher, so it must poll";
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &late), HOLDFAST_OK);
   EXPECT_EQ(one.once(dict), HOLDFAST_LOCKED);
   ASSERT_EQ(dict.unlock(kKey, &early), HOLDFAST_OK);

@@ -178,7 +178,7 @@ TEST_F(EngineTest, a_lost_notification_costs_only_a_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
-// The requests are one poll a second for all locks together, the renewals of the lease, and notes that become rare.
+// The requests are one poll a second for all locks together, the renewals of the lease, and notes, which become rare.
 TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;

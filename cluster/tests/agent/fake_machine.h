@@ -49,7 +49,7 @@ class FakeMachine {
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
 
-  /// Locks in whose change a process is stopped.
+  /// Locks that a process was changing when it was stopped.
   std::set<agent::LockName> busy;
   /// Locks that the lists of owned locks omit (the functions standing() and adopt()).
   std::set<agent::LockName> unlisted;

@@ -476,7 +476,7 @@ TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   entry("k").standing->grants.store(kGrantsMax / 2);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "not yet";
+  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "the numbers were renewed too early";
   entry("k").standing->grants.store(kGrantsMax / 2 + 1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   EXPECT_EQ(state("k").grants, 0U);
