@@ -1,5 +1,5 @@
-// Tests how the command makes sure that no process uses a dictionary, and keeps other processes out for as long as it
-// needs to.
+// Tests how the command makes sure that no process uses a dictionary, and keeps other processes out until it has
+// finished.
 #include "inspect/sole_use.h"
 
 #include <gtest/gtest.h>
