@@ -274,6 +274,32 @@ describe("cache", function ()
             assert.same(pack(1, nil), { n = 2, (one:get("key")) })
         end)
 
+        it("in a dictionary full of held locks, the process keeps what it loads, and others get an error", function ()
+            local resty_lock = require "resty.lock"
+            local full, locks = assert(cache.new("spec", "spec_full", { size = "64k" })), {}
+            local function fill()
+                repeat
+                    local lock = resty_lock:new("spec_full", { timeout = 0 })
+                    locks[#locks + 1] = lock
+                until not lock:lock(tostring(#locks))
+                return load(("x"):rep(500))
+            end
+            assert.equal(3, (select(3, full:get("key", nil, fill))))
+            assert.equal(1, (select(3, full:get("key", nil, load))))
+            assert.equal(1, full:stats().not_stored)
+            local refusal = "could not acquire callback lock: no memory"
+            local another = assert(cache.new("spec", "spec_full"))
+            local long = ("k"):rep(500)  -- does not fit where the lock of the first load was
+            assert.same(pack(nil, refusal), pack(another:get(long, nil, load, 1)))
+            assert.equal("mine", (another:get(long, { on_timeout = "load" }, load, "mine")))
+            assert.equal(2, calls)
+            for _, lock in ipairs(locks) do
+                lock:unlock()
+            end
+            assert.same(pack(2, nil, 3), pack(another:get(long, nil, load, 2)))
+            assert.equal(2, (full:get(long)))
+        end)
+
         it("a waiter loads when the loader's process dies", function ()
             local child = process.start(OPEN .. [[
                 cache:get("key", nil, function () say("loading") hear() end)
@@ -665,6 +691,32 @@ describe("cache", function ()
         assert.same(pack(nil, nil, -1), pack(other:get("a")))
         assert.is_true(one:purge(true))
         assert.is_true(one:update())
+    end)
+
+    it("raises no error, whatever another program has stored under its keys, and works on", function ()
+        for _, name in ipairs { "spec:key", "!spec:key", "?spec:key", "#spec:red" } do
+            for _, value in ipairs { 0 / 0, -1, "text", true, {}, { 1 }, { {}, 1 }, { "red" }, "list", "lock" } do
+                for kind = 0, 3 do
+                    one[name == "?spec:key" and "delete" or "set"](one, "key", { tags = "red" }, "x")
+                    dict:delete(name)
+                    if value == "lock" then
+                        assert(require("resty.lock"):new("spec_cache", { exptime = 0.01 }):lock(name))
+                    elseif value == "list" then
+                        assert(dict:rpush(name, 1))
+                    else
+                        assert(dict:set(name, value, 0, 2 ^ 32 - 4 + kind))
+                    end
+                    local opts = { tags = "red", on_timeout = "load", resty_lock_opts = { timeout = 0.001 } }
+                    local _, err = one:get("key", opts, load, "mine")
+                    assert.is_true(err == nil or type(err) == "string")
+                    one:peek("key", true)
+                    one:purge("red")
+                    assert(one:delete("key"))
+                    dict:flush_all()
+                    assert.equal("mine", (other:get("key", opts, load, "mine")))
+                end
+            end
+        end
     end)
 
     it("l1_serializer makes the form that the process keeps, once per copy", function ()

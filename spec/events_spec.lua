@@ -148,6 +148,56 @@ describe("events", function ()
         assert.same({ { "a", "of another", 3, 0 }, { "a", 4, 4, 0 } }, all(sub))
     end)
 
+    it("end no call in a loop, whatever another program has stored", function ()
+        -- A child, because nothing else can end a loop.
+        process.start(OPEN .. [[
+            local dict = bus.dict
+            for _, key in ipairs { "e:0", "e:1", "e:2", "last" } do
+                for _, n in ipairs { 1, 2, 5, 100, 101, 201, 1e15, 1e15 + 1, 2 ^ 53 - 1, 2 ^ 53 - 91, 2 ^ 53, -1 } do
+                    for _, value in ipairs { n, { n, "a" } } do
+                        dict:flush_all()
+                        dict:set("keep", 100)
+                        local sub = bus:subscribe { from = 0 }
+                        for _ = 1, 2 do
+                            dict:set(key, value)
+                            sub:next(0)
+                            bus:subscribe():next(0)
+                            assert(bus:publish("b", 1))
+                            sub:next(0)
+                            sub:next(0)
+                            assert(bus:publish("b", 1))
+                            sub:next(0.001)
+                        end
+                    end
+                end
+            end
+            say("end")
+        ]]):expect_end("end")
+    end)
+
+    it("cost nothing if a subscriber never reads, and it is told how many it has lost when it does", function ()
+        local idle, reader = assert(bus:subscribe()), assert(bus:subscribe())
+        for i = 1, 5000 do
+            assert(bus:publish("a", i))
+            assert.same(pack("a", i, i, 0), pack(reader:next(0)))
+        end
+        assert.equal(100 + 2, #dict:get_keys(0))
+        assert.same(pack("a", 4901, 4901, 4900), pack(idle:next(0)))
+    end)
+
+    it("come to a subscription of a forked child, too", function ()
+        process.start(process.FORK .. OPEN .. [[
+            local sub = assert(bus:subscribe())
+            bus:publish("a", 1)
+            in_child(function ()
+                say("child", sub:next(5))
+                bus:publish("b", 2)
+            end)
+            say("parent", sub:next(5))
+            say("parent", sub:next(5))
+        ]]):expect_end("child\ta\t1\t1\t0", "parent\ta\t1\t1\t0", "parent\tb\t2\t2\t0")
+    end)
+
     it("come although another program has stored other values under their keys", function ()
         local sub = assert(bus:subscribe { from = 0 })
         for _, value in ipairs { "text", {}, { 1 }, { 1 / 0, "a" }, { 0 / 0, "a" }, { "1", "a" } } do

@@ -63,7 +63,8 @@ describe("resty.holdfast.prometheus", function ()
 
     after_each(function ()
         process.clean_up()
-        for _, name in ipairs(NAMES) do
+        for _, name in ipairs { "spec_metrics.claims", "spec_pages", "spec_jobs", "spec_jobs.claims",
+                                "spec_jobs.workers", unpack(NAMES) } do
             shdict.remove(name)
         end
         command.tear_down()
@@ -82,6 +83,25 @@ describe("resty.holdfast.prometheus", function ()
         assert(lock:lock("held"))
         assert.same({ nil, "timeout" }, { resty_lock:new(NAMES[1], { timeout = 0.2 }):lock("held") })
         return lock
+    end
+
+    -- Does everything that caches and queues count.
+    local function use_modules()
+        local jobs = assert(require("resty.holdfast.queue").open("spec_jobs", { size = "100k", max_attempts = 1 }))
+        assert(jobs:push(0, { delay = 3000 }))
+        for i = 1, 4 do
+            assert(jobs:push(i))
+        end
+        assert(jobs:take(0))
+        assert(jobs:take(0):retry())
+        local pages = assert(require("resty.holdfast.cache").new("pages", "spec_pages", { size = "100k" }))
+        for i, name in ipairs { "none", "l2_hits", "stale", "loads", "load_errors", "refreshes", "waits", "timeouts",
+                                "not_stored" } do
+            pages.counts[name] = i
+        end
+        pages.left[0] = pages.left[0] - 1
+        pages:get("key", nil, function () return 1 end)
+        return jobs, pages
     end
 
     it("has the counts of each dictionary, and of its locks", function ()
@@ -286,8 +306,53 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("0", child:hear())
     end)
 
+    it("has the counts of caches, which they add up in the dictionary about once a second", function ()
+        local before = waits.now()
+        local _, pages = use_modules()
+        local function counts()
+            local _, samples = parse((metrics()))
+            local hits = 'holdfast_cache_hits_total{dictionary="spec_pages",level='
+            return samples[hits .. '"1"}'], samples[hits .. '"2"}'], samples[hits .. '"stale"}'],
+                   samples['holdfast_cache_loads_total{dictionary="spec_pages"}'],
+                   samples['holdfast_cache_not_stored_total{dictionary="spec_pages"}']
+        end
+        assert.same({ 1, 2, 3, 4, 9 }, { counts() })
+        assert.is_true(pages.publish_at > before + 0.9)
+        pages.publish_at = math.huge  -- the machine may stop for a second
+        pages:get("key 2", nil, function () return 1 end)
+        assert.same({ 1, 2, 3, 4, 9 }, { counts() })
+        local another = assert(require("resty.holdfast.cache").new("others", "spec_pages"))
+        for _, cache in ipairs { pages, another } do
+            cache.counts.loads = cache.counts.loads + 100
+            cache.publish_at = 0
+            cache:get("key 3", nil, function () return 1 end)
+        end
+        assert.same({ 1, 2, 3, 4 + 2 + 100 + 100, 9 }, { counts() })
+    end)
+
+    it("has the jobs of queues, and no other numbers of a dictionary that only has such a name", function ()
+        local jobs = use_modules()
+        assert(shdict.open("spec_metrics.claims", { size = "100k" }))
+        local _, samples = parse((metrics()))
+        local function of(family, state)
+            return samples["holdfast_queue_" .. family .. '{dictionary="spec_jobs"'
+                           .. (state and ',state="' .. state .. '"}' or "}")]
+        end
+        assert.same({ 2, 2, 1, 1, 1 }, { of "waiting", of("jobs", "ready"), of("jobs", "delayed"), of("jobs", "taken"),
+                                         of("jobs", "dead") })
+        assert.is_true(of "oldest_seconds" >= 0)
+        assert.is_nil(samples['holdfast_queue_waiting{dictionary="spec_metrics"}'])
+        for i = 1, 1000 do
+            assert(jobs:push(i))
+        end
+        _, samples = parse((metrics()))
+        assert.equal(1002, of "waiting")
+        assert.is_nil(of("jobs", "ready"))
+    end)
+
     it("has the families that the manual describes", function ()
         fill()
+        use_modules()
         local families, manual = parse((metrics { keys = 1 })), described()
         for name, kind in pairs(families) do
             assert.equal(kind, manual[name], name)

@@ -435,7 +435,7 @@ describe("queue", function ()
             jobs = open { lease = 0.05 }
             push("a")
             local job = jobs:take(0)
-            assert.is_true(job:touch(60))
+            assert.same(pack(true), pack(job:touch(60)))
             sleep(0.1)
             assert.equal("timeout", finish())
             assert.is_true(job:done())
@@ -555,6 +555,104 @@ describe("queue", function ()
                 push("c")
                 assert.equal("c", finish(20))
             end
+        end)
+
+        it("a value of any kind that another program stores under a key raises and loops nowhere", function ()
+            -- A child, because nothing else can end a loop.
+            process.start(OPEN:gsub("false }", "false, max = 9 }") .. [[
+                local claims = require "resty.holdfast.queue.claims"
+                local shdict = require "resty.shdict"
+                local function key(kind, n)
+                    return require("ffi").string(claims.at(kind:byte(), n), claims.KEY_SIZE)
+                end
+                local dicts = {}
+                for _, suffix in ipairs { "", ".claims", ".workers" } do
+                    dicts[suffix] = assert(shdict.open("spec_queue" .. suffix, { tables = suffix == "" or nil }))
+                end
+                local function fresh()
+                    for _, dict in pairs(dicts) do dict:flush_all() end
+                    jobs.store.look_at, jobs.store.has_scanned = 0, false
+                    jobs:push("a", { key = "k", delay = 0.001 })
+                    local n = jobs:push("b")
+                    jobs:push("c", { key = "m" })
+                    return n
+                end
+                local function call(what, method, ...)
+                    local ok, result, err = pcall(method, ...)
+                    if not ok then
+                        say(what, result)
+                    elseif result == nil and type(err) ~= "string" then
+                        say(what, "no reason")
+                    end
+                    return ok and result
+                end
+                local function use(what, held)
+                    for _ = 1, 2 do
+                        call(what, jobs.stats, jobs)
+                        call(what, jobs.len, jobs)
+                        call(what, jobs.dead, jobs)
+                        for _, k in ipairs { "k", "l", "m" } do
+                            call(what, jobs.push, jobs, "d", { key = k, delay = k == "l" and 0.001 or 0, timeout = 0 })
+                        end
+                        for _, method in ipairs { "touch", "retry", "done" } do
+                            call(what, held[method], held, 0)
+                        end
+                        for _, method in ipairs { "retry", "done", "touch" } do
+                            local job = call(what, jobs.take, jobs, 0.001)
+                            if job then
+                                call(what, job[method], job, 0)
+                                assert(job.claim >= 16 * claims.GRANTS and job.claim < 2 ^ 53, what)
+                            end
+                        end
+                    end
+                end
+                local places = {
+                    { ".claims", "e" }, { ".claims", "n" }, { ".claims", "t" }, { ".claims", "i" },
+                    { ".claims", "c", 0 }, { ".claims", "c", -1 }, { ".claims", "c", 1 }, { ".claims", "c", 0 / 0 },
+                    { ".claims", "d", 0 }, { ".claims", "d", -1 }, { ".claims", "d", -1 / 0 },
+                    { "", "j", 0 }, { "", "j", -1 }, { "", "u", -1 }, { "", "u", 0 / 0 }, { "", "kk" }, { "", "kl" },
+                    { ".workers", "w", 16 }, { ".workers", "w", 0 / 0 }, { ".workers", "turn" },
+                }
+                for _, place in ipairs(places) do
+                    for _, value in ipairs { 0 / 0, 1 / 0, -1 / 0, -1, 0.5, 1e300, 2 ^ 53, 2 ^ 53 - 1, "", "text",
+                                             ("x"):rep(999), true, { 1 }, "list", "lock" } do
+                        local n, held = fresh(), jobs:take(0)
+                        local dict, name = dicts[place[1] ], place[2]
+                        if #name == 1 then
+                            name = key(name, place[3] and n + place[3] or 0)
+                        end
+                        dict:delete(name)
+                        if value == "list" then
+                            dict:rpush(name, 1)
+                        elseif value == "lock" then
+                            require("resty.lock"):new("spec_queue" .. place[1], { exptime = 0.001 }):lock(name)
+                        elseif type(value) ~= "table" or place[1] == "" then
+                            assert(dict:set(name, value))
+                        end
+                        if place[2] == "i" then
+                            jobs.store.lease = nil  -- needs a new number of a worker
+                        end
+                        use(table.concat({ place[1], place[2], tostring(place[3]), tostring(value) }, " "), held)
+                    end
+                end
+                for _, dict in pairs(dicts) do dict:flush_all() end
+                assert(jobs:push("a"))
+                say(assert(jobs:take(20)).value)
+            ]]):expect_end("a")
+        end)
+
+        it("two programs with different leases and attempts: each uses its own", function ()
+            local patient, hasty = open(), open { lease = 0.02, max_attempts = 1 }
+            push("a", "b")
+            local kept, lent = patient:take(0), hasty:take(0)
+            sleep(0.03)
+            local again = assert(patient:take(20))
+            assert.same({ "b", 2 }, { again.value, again.attempts })
+            assert.equal("timeout", finish(0.05, hasty))
+            assert.same(pack(nil, "not owner"), pack(lent:done()))
+            assert.is_true(again:done())
+            assert.is_true(kept:retry())
+            assert.same({ true, "dead" }, { assert(hasty:take(20)):retry() })
         end)
 
         it("two programs with different sizes: the second is told both", function ()

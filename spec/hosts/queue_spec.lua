@@ -135,6 +135,38 @@ describe("a queue in nginx", function ()
         assert.equal("a 2", (connection:receive(60)))
     end)
 
+    it("a reload takes no job from a request that is under way, and gives back those of the old worker", function ()
+        local here = site.start { locations = { ["/keep"] = OPEN .. "ngx.print(jobs:take(0).value)",
+            ["/take"] = OPEN .. [[
+                local job, err = jobs:take(60)
+                ngx.print(job and job.value .. " " .. job.attempts or err, " ", job and job:done())
+            ]],
+            ["/hold"] = OPEN .. [[
+                local dict = require("resty.shdict").find("spec_nginx")
+                local job = jobs:take(60)
+                dict:set("held", true)
+                while not dict:get("go") do ngx.sleep(0.005) end
+                ngx.print(job.value, " ", job:done())
+            ]] } }
+        local dict = shdict.find("spec_nginx")
+        assert(jobs:push("left") and jobs:push("held"))
+        assert.equal("left", (here:get("/keep")))
+        local held, waits = here:connect(), here:connect()
+        held:send("/hold")
+        site.await("it has the job", function () return dict:get("held") end)
+        waits:send("/take")
+        site.await("the other waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
+        local before = here:workers()[1]
+        here:signal("HUP")
+        site.await("the old worker accepts no more", function () return here:log():find "gracefully shutting" end)
+        assert(jobs:push("new"))
+        assert.equal("new 1 true", (waits:receive(60)))
+        assert.is_true(site.alive(before))
+        dict:set("go", true)
+        assert.equal("held true", (held:receive(60)))
+        assert.equal("left 2 true", (here:get("/take", 60)))
+    end)
+
     it("take and push work in a phase that cannot yield, and say that they cannot wait there", function ()
         local here = site.start { locations = { ["/"] = {
             directives = "set_by_lua_block $said {" .. OPEN:gsub("false }", "false, max = 1 }") .. [[

@@ -340,6 +340,33 @@ describe("holdfast stat", function ()
         end
     end)
 
+    it("counts the jobs of a queue, and the loads and hits of caches", function ()
+        keep [[
+            local jobs = assert(require("resty.holdfast.queue").open("jobs", { size = "100k", max_attempts = 1 }))
+            for i = 1, 5 do jobs:push(i, { delay = i == 1 and 3000 or nil }) end
+            jobs:take(0)
+            jobs:take(0):retry()
+            local pages = assert(require("resty.holdfast.cache").new("pages", "pages", { size = "100k" }))
+            for _ = 1, 3 do pages:get("key", nil, function () return 1 end) end
+            pages.publish_at = 0
+            pages:get("another key", nil, error)
+            ready()
+        ]]
+        local function said(name)
+            return (output("stat", name):gsub("\n[^qc][^\n]*", ""):gsub("^name[^\n]*", ""):gsub("\ncluster[^\n]*", ""))
+        end
+        assert.matches("^\nqueue waiting\t2\nqueue oldest\t%d+%.%d\nqueue ready\t2\nqueue delayed\t1\n"
+                       .. "queue taken\t1\nqueue dead\t1\n$", said "jobs")
+        assert.equal("\ncache hits, level 1\t2\ncache loads\t1\n", said "pages")
+        local found = json.decode(output("stat", "--json", "jobs"))
+        found.queue.oldest = nil
+        assert.same({ waiting = 2, ready = 2, delayed = 1, taken = 1, dead = 1 }, found.queue)
+        assert.same({ l1_hits = 2, loads = 1 }, json.decode(output("stat", "--json", "pages")).cache)
+        local top = output("top", "-b", "-n", "1")
+        assert.matches("\ndictionary\tjobs\t[^\n]*\t2\n", top)
+        assert.matches("\ndictionary\tpages\t[^\n]*\t%-\n", top)
+    end)
+
     it("expects one dictionary name", function ()
         for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
             refused(2, ("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), "stat", unpack(case[1]))

@@ -95,6 +95,15 @@ describe("holdfast serve", function ()
 
     it("has the same metrics as the Lua module, with the same values", function ()
         keep(MEMBERS .. ([[
+            local jobs = assert(require("resty.holdfast.queue").open("jobs", { size = "100k", max_attempts = 1 }))
+            for i = 1, 4 do jobs:push(i, { delay = i == 1 and 3000 or nil }) end
+            jobs:take(0)
+            jobs:take(0):retry()
+            local pages = assert(require("resty.holdfast.cache").new("pages", "pages", { size = "100k" }))
+            for _ = 1, 2 do pages:get("one", nil, function () return 1 end) end
+            pages:get("two", nil, error)
+            pages.publish_at = 0
+            pages:get("three", nil, error)
             local file = io.open("%s", "w")
             file:write((assert(require("resty.holdfast.prometheus").metrics())))
             file:close()
@@ -105,13 +114,25 @@ describe("holdfast serve", function ()
         assert.equal(200, status)
         assert.matches("\r\nContent%-Type: text/plain; version=0%.0%.4; charset=utf%-8\r\n", head)
         local function without_times(text)
-            return (text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1"))
+            text = text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1")
+                       :gsub("\n(holdfast_queue_oldest_seconds{.-}) [%d.e-]+", "\n%1")
+            -- Both read the counts of caches and queues, which counts as hits.
+            return (text:gsub('\n(holdfast_dictionary_hits_total{dictionary="[jp][oa][bg][%a.]+"}) %d+', "\n%1"))
         end
         assert.equal(without_times(command.read "metrics"), without_times(body))
         local hold = '\nholdfast_lock_longest_hold_seconds{dictionary="cache",waiters="no"} (%d+%.%d+)\n'
         assert.is_true(tonumber(body:match(hold)) >= tonumber(command.read "metrics":match(hold)))
         assert.truthy(body:find('holdfast_dictionary_hits_total{dictionary="cache"} 50\n', 1, true))
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
+        for _, sample in ipairs { 'queue_waiting{dictionary="jobs"} 1', 'queue_jobs{dictionary="jobs",state="ready"} 1',
+                                  'queue_jobs{dictionary="jobs",state="delayed"} 1',
+                                  'queue_jobs{dictionary="jobs",state="taken"} 1',
+                                  'queue_jobs{dictionary="jobs",state="dead"} 1',
+                                  'cache_hits_total{dictionary="pages",level="1"} 1',
+                                  'cache_loads_total{dictionary="pages"} 2',
+                                  'cache_load_errors_total{dictionary="pages"} 1' } do
+            assert.truthy(body:find("\nholdfast_" .. sample .. "\n", 1, true), sample)
+        end
     end)
 
     it("counts the dictionaries that cannot be opened: overwritten, or deleted while in use", function ()

@@ -10,6 +10,7 @@
 
 local bulk = require "resty.holdfast.cache.bulk"
 local copies = require "resty.holdfast.cache.copies"
+local count_key = require("resty.holdfast.cache.counts").key
 local core = require "resty.holdfast.core"
 local entries = require "resty.holdfast.cache.entries"
 local ffi_new = require("ffi").new
@@ -28,6 +29,10 @@ local STALE, EARLY = entries.STALE, entries.EARLY
 -- Every such hit of level 1 is also a use of the value in the dictionary, which does not evict it then. The number is
 -- prime, because a program may read its keys in turn. No benchmark covers it.
 local TOUCH_EVERY = 1009
+
+-- After so many seconds, the next load, touch or 16th hit of level 2 adds the counts to numbers of the dictionary, for
+-- the metrics (cache/counts.lua).
+local PUBLISH_EVERY = 1
 
 -- In nginx, a hit compares the clock of the event loop itself, which saves a third of its time. If the loop has stopped
 -- for more than a minute, the library uses another clock, and so does every hit that is a use.
@@ -70,6 +75,7 @@ function _M.new(name, shm, opts)
         prefix = name .. ":", lock_prefix = "!" .. name .. ":", error_prefix = "?" .. name .. ":",
         tag_prefix = "#" .. name .. ":",
         young = {}, old = {}, count = 0, left = ffi_new("int32_t[1]", TOUCH_EVERY), touches = 0, refreshing = {},
+        published = {}, publish_at = 0,
         counts = { l2_hits = 0, load_errors = 0, loads = 0, not_stored = 0, refreshes = 0, stale = 0, timeouts = 0,
                    waits = 0 },
     }, _M)
@@ -97,6 +103,20 @@ local function begin(self, method, key, opts)
 end
 
 
+local function publish(self)
+    local now = C.holdfast_now()
+    if now >= self.publish_at then
+        self.publish_at = now + PUBLISH_EVERY
+        for name, count in next, _M.stats(self) do
+            local grown = count - (self.published[name] or 0)
+            if grown > 0 and self.dict:incr(count_key(name), grown, 0) then
+                self.published[name] = count
+            end
+        end
+    end
+end
+
+
 -- Does what get does if `young` has no current copy, or if the hit is also a use of the value in the dictionary. The
 -- method tail-calls it.
 local function get(self, key, opts, loader, ...)
@@ -112,6 +132,7 @@ local function get(self, key, opts, loader, ...)
         left[0] = left[0] - (self.young[key] and 0 or 1)
         if left[0] <= 0 then
             left[0], self.touches = TOUCH_EVERY, self.touches + 1
+            publish(self)
         end
         put(self, key, entry)
         entries.touch(self, key)
@@ -125,6 +146,7 @@ local function get(self, key, opts, loader, ...)
         if not loader then
             return nil, nil, -1
         end
+        publish(self)
         return loads.load(self, key, opts, loader, ...)
     end
     if loader and (entry[STALE] or entry[EARLY]) then
@@ -138,6 +160,9 @@ local function get(self, key, opts, loader, ...)
         return entry[VALUE], nil, 4
     end
     counts.l2_hits = counts.l2_hits + 1
+    if counts.l2_hits % 16 == 0 then
+        publish(self)
+    end
     return entry[VALUE], nil, 2
 end
 

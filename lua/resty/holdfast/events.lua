@@ -94,6 +94,7 @@ local function look(bus, n)
     end
     -- Other programs may have stored anything.
     local is_event = type(event) == "table" and is_position(event[1]) and type(event[2]) == "string"
+                     and event[1] % bus.keep == n % bus.keep
     return is_event and event or nil, version
 end
 
@@ -187,7 +188,7 @@ end
 -- Returns the next event if it is there: its topic, data and number, and how many events before it were lost. Otherwise
 -- returns nil and the version of its key; nil, nil and an error.
 local function take(sub)
-    local bus, missed = sub.bus, 0
+    local bus, missed, is_again = sub.bus, 0, false
     while true do
         local n = sub.seen + 1
         local event, version, err = look(bus, n)
@@ -209,11 +210,11 @@ local function take(sub)
         elseif last >= n then
             -- Either it was evicted, because the dictionary is too small, or it has been published since the look.
             if bus.dict:version("e:" .. n % bus.keep) == version then
-                sub.seen = n
-                missed = missed + 1
+                sub.seen = max(n, last - bus.keep)
+                missed = missed + sub.seen - n + 1
             end
-        elseif last < sub.seen then  -- the dictionary was flushed, and counts from 1 again
-            sub.seen = 0
+        elseif last < sub.seen and not is_again then  -- the dictionary was flushed, and counts from 1 again
+            is_again, sub.seen = true, 0
             missed = missed + 1
         else
             return nil, version

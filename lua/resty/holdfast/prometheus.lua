@@ -1,8 +1,10 @@
 -- Metrics of the dictionaries and locks of the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
 
+local cache_counts = require "resty.holdfast.cache.counts"
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local lock_info = require "resty.holdfast.lock.lock_info"
+local queue_counts = require "resty.holdfast.queue.counts"
 local shdict = require "resty.shdict"
 
 local describe = core.describe
@@ -20,6 +22,9 @@ local KEYS_MAX = 64
 -- Limits for counting the locks of one dictionary and of all dictionaries, in seconds of processor time. Other tasks of
 -- the process wait during this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
+
+-- In a queue with more claims, the jobs are not counted by state: that would take longer than 2 ms.
+local CLAIMS_READ = 1000
 
 -- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
@@ -54,6 +59,16 @@ local FAMILIES = {
     { "holdfast_lock_longest_hold_seconds", "gauge", "Longest current hold, for locks with waiters and for others." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
+    { "holdfast_cache_hits_total", "counter", "Values returned by caches, by level." },
+    { "holdfast_cache_loads_total", "counter", "Calls of loaders." },
+    { "holdfast_cache_load_errors_total", "counter", "Calls of loaders that failed." },
+    { "holdfast_cache_refreshes_total", "counter", "Loads for values that were stale or soon would be." },
+    { "holdfast_cache_waits_total", "counter", "Waits for the load of another caller." },
+    { "holdfast_cache_timeouts_total", "counter", "Such waits that ended without an answer." },
+    { "holdfast_cache_not_stored_total", "counter", "Loaded values that did not fit into the dictionary." },
+    { "holdfast_queue_waiting", "gauge", "Jobs that no worker has seen yet." },
+    { "holdfast_queue_oldest_seconds", "gauge", "Age of the oldest of these jobs." },
+    { "holdfast_queue_jobs", "gauge", "Jobs, by state." },
     { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open (see holdfast doctor)." },
     { "holdfast_lives_unknown_total", "counter", "Failed checks of whether a process is alive." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were repaired." },
@@ -166,6 +181,41 @@ local function add_keys(families, name, dict, count)
 end
 
 
+-- Adds the counts that caches have published in their dictionary.
+local function add_cache(families, name, handle)
+    for level, count in pairs { ["1"] = "l1_hits", ["2"] = "l2_hits", stale = "stale" } do
+        local sum = cache_counts.sum(handle, count)
+        if sum then
+            add(families, "holdfast_cache_hits_total", { "dictionary", name, "level", level }, sum)
+        end
+    end
+    for _, count in ipairs { "loads", "load_errors", "refreshes", "waits", "timeouts", "not_stored" } do
+        local sum = cache_counts.sum(handle, count)
+        if sum then
+            add(families, "holdfast_cache_" .. count .. "_total", { "dictionary", name }, sum)
+        end
+    end
+end
+
+
+-- Adds the jobs of the queue whose dictionary of claims this is. Reads all claims only if there are few.
+local function add_queue(families, name, entries)
+    local store = queue_counts.find(name)
+    if not store then
+        return
+    end
+    local labels = { "dictionary", store.name }
+    add(families, "holdfast_queue_waiting", labels, queue_counts.waiting(store))
+    add(families, "holdfast_queue_oldest_seconds", labels, queue_counts.oldest(store))
+    if entries <= CLAIMS_READ then
+        local counts = queue_counts.all(store)
+        for _, state in ipairs { "ready", "delayed", "taken", "dead" } do
+            add(families, "holdfast_queue_jobs", { "dictionary", store.name, "state", state }, counts[state])
+        end
+    end
+end
+
+
 local function add_gate(families, name, handle)
     local gate = find_gate(handle)
     if gate then
@@ -222,6 +272,8 @@ local function collect(settings)
                 left_out = left_out or name
             end
             add_keys(families, name, dict, settings.keys)
+            add_cache(families, name, dict[1])
+            add_queue(families, name, stats.entries)
             add_gate(families, name, dict[1])
             world = stats
         end

@@ -9,6 +9,7 @@ local claims = require "resty.holdfast.queue.claims"
 local checks = require "resty.holdfast.dictionary.checks"
 local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
+local counts = require "resty.holdfast.queue.counts"
 local ffi_str = require("ffi").string
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
@@ -17,13 +18,13 @@ local tables = require "resty.holdfast.dictionary.tables"
 
 local C, describe, reason, sentence = core.C, core.describe, core.reason, core.sentence
 local add, at, clear, get, swap = claims.add, claims.at, claims.clear, claims.get, claims.swap
-local error, floor, getmetatable, ipairs, max, min = error, math.floor, getmetatable, ipairs, math.max, math.min
+local error, floor, getmetatable, ipairs, min = error, math.floor, getmetatable, ipairs, math.min
 local next, setmetatable, sort, tostring, type = next, setmetatable, table.sort, tostring, type
 local scalar, wait_for_change = checks.scalar, contended.wait_for_change
 
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
-local KEY_SIZE, NEXT, TAIL = claims.KEY_SIZE, claims.NEXT, claims.TAIL
+local KEY_SIZE, NEXT = claims.KEY_SIZE, claims.NEXT
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
 local SAFE_ADD, TABLE, TOO_LARGE = core.SAFE_ADD, core.TABLE, core.TOO_LARGE
 
@@ -151,21 +152,29 @@ local function give_up(store, n)
 end
 
 
--- Returns whether a job has the unique key; the number that the key belongs to, and its claim.
+-- Returns whether a job has the unique key; the number that the key belongs to, and its claim; the reason of a failure.
 local function find_unique(store, unique)
-    local n = store.dict:get(unique)
-    local claim = n and get(store, CLAIM, n)
-    return claim and claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    local n, err = store.dict:get(unique)
+    if n == nil then
+        return false, nil, nil, err
+    elseif type(n) ~= "number" or n ~= n then
+        return false, nil, nil, reason(core.NOT_A_NUMBER)
+    end
+    local claim, code = get(store, CLAIM, n)
+    if claim then
+        return claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    end
+    return false, n, nil, code and reason(code)
 end
 
 
 -- Makes the unique key belong to number `n`. Returns true; nil and the reason.
 local function reserve(store, unique, n)
     while true do
-        local exists, other, claim = find_unique(store, unique)
+        local exists, other, claim, failed = find_unique(store, unique)
         local done, err
-        if exists then
-            return nil, "exists"
+        if exists or failed then
+            return nil, failed or "exists"
         elseif not other then
             done, err = store.dict:safe_add(unique, n)
         elseif claim or other < (get(store, NEXT) or 0) or add(store, CLAIM, other, VOID * GRANTS) == OK then
@@ -496,7 +505,10 @@ function Job.touch(self, seconds)
             return nil, reason(code)
         end
     end
-    return get(store, CLAIM, n) == self.claim or nil, "not owner"
+    if get(store, CLAIM, n) == self.claim then
+        return true
+    end
+    return nil, "not owner"
 end
 
 
@@ -512,8 +524,7 @@ end
 -- Returns the number of jobs that takers have not seen yet.
 function _M.len(self)
     check_receiver(self, "len")
-    local first, tail = get(self.store, NEXT), get(self.store, TAIL)
-    return first and tail and max(tail - first + 1, 0) or 0
+    return counts.waiting(self.store)
 end
 
 
@@ -539,31 +550,7 @@ end
 -- Returns a table of counts: ready, delayed, taken, dead, and oldest, the seconds since the first ready job was pushed.
 function _M.stats(self)
     check_receiver(self, "stats")
-    local store, now = self.store, C.holdfast_now()
-    local counts, first = { ready = 0, delayed = 0, taken = 0, dead = 0, oldest = 0 }, nil
-    claims.each(store.claims, C.holdfast_scan, CLAIM, math.huge, function (_, n)
-        local claim = get(store, CLAIM, n) or NOTHING * GRANTS
-        local what = claim >= FIRST_WORKER and "taken" or claim < GRANTS and "ready"
-        if floor(claim / GRANTS) == ASIDE then
-            what = claims.due_of(store, n, claim) > now and "delayed" or "ready"
-        elseif floor(claim / GRANTS) == DEAD then
-            what = "dead"
-        end
-        if what then
-            counts[what] = counts[what] + 1
-        end
-        if what == "ready" then
-            first = min(first or n, n)
-        end
-    end, store)
-    local value, flags = nil, nil
-    if first then
-        value, flags = read(store, first)
-    end
-    if value ~= nil then
-        counts.oldest = (floor(now * 10) - floor(flags / 2)) % 2 ^ 31 / 10
-    end
-    return counts
+    return counts.all(self.store)
 end
 
 

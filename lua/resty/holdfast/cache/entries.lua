@@ -120,12 +120,19 @@ function _M.read_tags(cache, tags)
 end
 
 
--- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged.
+-- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged, or if another program has
+-- stored something else.
 local function check_tags(cache, list)
+    if type(list) ~= "table" then
+        return nil
+    end
     local guards = {}
     for i = 1, #list, 2 do
-        local answer, number, stripe = generation(cache, list[i])
-        if answer ~= list[i + 1] then
+        local tag, answer, number, stripe = list[i], nil, nil, nil
+        if type(tag) == "string" then
+            answer, number, stripe = generation(cache, tag)
+        end
+        if not answer or answer ~= list[i + 1] then
             return nil
         end
         guards[i], guards[i + 1] = number, stripe
@@ -145,7 +152,7 @@ end
 local function decode(cache, kind, value)
     if kind == TAGGED then
         local guards = check_tags(cache, value)
-        return guards ~= nil, value.value, guards
+        return guards ~= nil, guards and value.value, guards
     end
     if kind == NIL then
         return true, nil
@@ -318,7 +325,10 @@ local FOR_WAITERS = 5
 -- Returns the message and the flags; nil and 0.
 function _M.read_error(cache, key)
     local text, flags = cache.dict:get(cache.error_prefix .. key)
-    return text, text and flags or 0
+    if type(text) ~= "string" then
+        return nil, 0
+    end
+    return text, flags or 0
 end
 
 

@@ -38,10 +38,10 @@ local ffi = require "ffi"
 local C, enter, grow, leave, reason = core.C, core.enter, core.grow, core.leave, core.reason
 local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.string
 local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
-local sort, tonumber = table.sort, tonumber
+local sort, tonumber, type = table.sort, tonumber, type
 
-local BUFFER, CORRUPT, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.CORRUPT, core.DIFFERS, core.EXISTS, core.LOCKED
-local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
+local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED, core.NOT_FOUND
+local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
 local GRANTS = 2 ^ 24
@@ -85,15 +85,19 @@ _M.at = at
 
 -- The functions below that take `kind` and `n` work on numbers in the dictionary of claims.
 
+-- Returns whether another program has stored a number to which 1 cannot be added. A loop over it would not end.
+local function is_bad(value)
+    return not (value > -NEVER and value < NEVER)
+end
+
+
 -- Returns the number and its flags; nil if there is none; nil and the code after a failure.
 local function get(self, kind, n)
-    local code = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found)
-    if code == OK then
-        local value = found.number
-        if value >= -NEVER and value <= NEVER then
-            return value, found.flags
-        end
-        return nil, CORRUPT  -- another program has stored it: a loop over such a number would not end
+    local code, value = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found), found.number
+    if code == OK and found.type == NUMBER and (not is_bad(value) or kind == EARLIEST and value == NEVER) then
+        return value, found.flags
+    elseif code == OK or code == BUFFER then
+        code = NOT_A_NUMBER
     end
     return nil, code ~= NOT_FOUND and code or nil
 end
@@ -140,6 +144,9 @@ local function incr(self, kind, by, init)
         if code == OK then
             return incr(self, kind, by, init)
         end
+    end
+    if code == OK and kind ~= EARLIEST and is_bad(number[0]) then
+        code = NOT_A_NUMBER
     end
     return code == OK and number[0] or nil, code
 end
@@ -221,6 +228,9 @@ local function become_worker(self)
     repeat
         local id
         id, code = incr(self, WORKERS, 1, LAST_STATE)
+        if id and not (id > LAST_STATE and id < NEVER / GRANTS and id % 1 == 0) then
+            id, code = nil, NOT_A_NUMBER
+        end
         if not id then
             return nil, reason(code)
         end
@@ -303,7 +313,7 @@ _M.due_of = due_of
 local function clear(self, kind, n)
     if kind == UNIQUE then
         local unique = self.dict:get(ffi_str(at(UNIQUE, n), KEY_SIZE))
-        if unique then
+        if type(unique) == "string" then
             expected.number, desired.type = n, NIL
             C.holdfast_cas(self.jobs, unique, #unique, expected, desired, 0, nil)
         end
