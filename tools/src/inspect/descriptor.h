@@ -1,4 +1,5 @@
-// A file descriptor with an owner. The command uses the library only through the C ABI, so it cannot use platform/.
+// A file descriptor that its owner closes. The command uses the library only through the C ABI, so it cannot use
+// platform/.
 #pragma once
 
 #include <unistd.h>

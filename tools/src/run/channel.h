@@ -30,8 +30,8 @@ class ExitRequest {
  public:
   /// Returns whether Command::quit has arrived.
   bool ask() noexcept;
-  /// Call it when the script begins to check. From then on, Command::quit interrupts sleeps of the main thread until
-  /// the next check.
+  /// Call this when the script first asks. From then on, Command::quit interrupts sleeps of the main thread until the
+  /// next check.
   void expect_question() noexcept;
 };
 
