@@ -75,8 +75,8 @@ struct LockRef {
   return found.load(key);
 }
 
-// Returns whether the key leads to the lock with the word that was just stored. This must be checked if memory index of
-// the shard was released since the lock was found. The position alone is not enough, because the same key may have
+// Returns whether the key leads to the lock with the word that was just stored. This must be checked if memory of the
+// shard was released after the lock was found. Comparing the position is not enough, because the same key may have
 // another lock there now.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);

@@ -26,7 +26,7 @@ struct Record {
   LeaseId lease = 0;
 };
 
-/// A condition of a transaction: the revision was compacted at which the key, or every key with the prefix, was created
+/// A condition of a transaction: the revision at which the key, or every key with the prefix, was created
 /// or last changed. For a prefix, 0 means that there is no such key.
 struct Guard {
   enum class Of { created, modified };
@@ -85,7 +85,7 @@ enum class Fault {
   no_leader,  // the store has no majority
   denied,     // wrong user, password, token or certificate
   too_large,  // the request is too large
-  compacted,  // the revision
+  compacted,  // the revision was compacted
   other,
 };
 

@@ -49,7 +49,7 @@ class LockTaker {
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
   /// Tries to take the flock(2) if the visible lock is refused, because the visible lock may be that of a process that
-  /// has released the flock(2) is held, or may belong to another file with the same path.
+  /// has released its flock(2), or may belong to another file with the same path.
   bool try_file() noexcept;
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
@@ -95,7 +95,7 @@ class LockTaker {
   holdfast_lease lease_{};
   Hold hold_;
   off_t table_bytes_ = 0;  // the size of the process table
-  bool has_file_ = false;  // its flock(2)
+  bool has_file_ = false;  // the flock(2) is held
   double start_ = 0;       // in holdfast_now() time: when the first wait began, or the last attempt without waiting
 };
 

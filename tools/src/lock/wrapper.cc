@@ -190,8 +190,7 @@ class Wrapper {
     return all;
   }
 
-  /// Returns the processes the process group of the job. Processes that left the group do not belong to it, but the
-  /// command always does.
+  /// Returns the processes of the job. Processes that left the group do not belong to it, but the command always does.
   std::vector<pid_t> members() const {
     std::vector<pid_t> all;
     if (!ended_ || !had_children_)
@@ -405,7 +404,7 @@ class Wrapper {
   LockTaker taker_;
   LockGuard guard_;
   pid_t command_ = 0;
-  pid_t group_ = ::getpgrp();  // of the job
+  pid_t group_ = ::getpgrp();  // the process group of the job
   std::vector<pid_t> children_before_;
   bool had_children_ = false;
   Descriptor channel_;  // to the child, until it becomes the command
