@@ -103,8 +103,8 @@ class Audit {
   bool foreign_ = false;  // an entry was cut off
 };
 
-// Checks a shard that is marked as unused. A shard that was used must not be mistaken for an unused one, because repair
-// counts only used shards.
+// Checks a shard that is marked as unused. A used shard must not be mistaken for an unused one, because repair counts
+// only used shards.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)

@@ -20,8 +20,8 @@ class ShardGuard {
   /// the shortest change. REQUIRES: the shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
-    // This fence precedes all stores of this critical section. A reader that reads one of these stores, in memory that
-    // another process released earlier, also sees the epoch of that release (pairs with Shard::unchanged_since).
+    // This fence precedes all stores of this critical section. If a reader sees one of these stores in memory that
+    // another process released earlier, it also sees the epoch of that release (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died || !shard_.is_mark_known()) [[unlikely]]
       begin_slowly(shard, result_);
@@ -35,7 +35,7 @@ class ShardGuard {
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
 
-  /// Leaves the mutex held when this guard ends, for another guard. REQUIRES: the mutex is held.
+  /// Keeps the mutex when this guard ends, so that another guard can take it over. REQUIRES: the mutex is held.
   void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
@@ -58,7 +58,7 @@ class ShardGuard {
   // This function is static, so that the object can stay in registers.
   [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
     if (result != LockResult::acquired && result != LockResult::owner_died) return;
-    if (!shard.is_mark_known()) shard.follow_mark();  // first: a repair goes as far as the arena
+    if (!shard.is_mark_known()) shard.follow_mark();  // do this first, because a repair extends to the end of the arena
     if (result == LockResult::owner_died) repair(shard);
   }
 

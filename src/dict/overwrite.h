@@ -1,6 +1,6 @@
-// Makes the most frequent change: replaces a value with another of the same key, type and size. It does to shared
-// memory what a transaction would do, with half the instructions. It leaves anything unusual, especially damage, to a
-// transaction, and then changes nothing.
+// Makes the most frequent change: replaces a value with another of the same key, type and size. Does to shared memory
+// the same as a transaction, with half the instructions. Leaves anything unusual, especially damage, to a transaction,
+// without changing anything.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -69,8 +69,8 @@ struct Overwritable {
   return true;
 }
 
-/// Stores a string or a table in the spare block, if that block has the right size. Links that block instead of the old
-/// block, which becomes the spare block. `end_ms` is when the value ends.
+/// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
+/// block, which becomes the spare block. `end_ms`: when the value ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);
