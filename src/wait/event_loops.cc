@@ -38,7 +38,7 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  // Use a temporary name, so that the next start of the world removes the path if this process is killed.
+  // Use a temporary name: if this process is killed, the next start of the world removes the path.
   std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
@@ -143,7 +143,7 @@ std::uint64_t ParkingLot::run_round() noexcept {
   if (lot.closed_) return 0;
   try {
     return lot.serve_loops();
-  } catch (...) {  // no memory: the next check finds what was not distributed
+  } catch (...) {  // no memory: the next check finds the mail that was not distributed
     return platform::monotonic_ns() + kLookNs;
   }
 }
