@@ -1,5 +1,5 @@
 -- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
--- first process kills and `waiters` others wait. Each kill has a new holder.
+-- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder.
 
 local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 local ffi = require "ffi"
@@ -35,7 +35,7 @@ local function wait(host, side, sync, kills)
         sync:incr("waiting " .. kill, 1, 0)
         assert(lock:lock(KEY))
         local got = clock.now()
-        -- There is one holder at a time, so the first process that adds this key is the next holder.
+        -- The waiters get the lock one after another: the first one adds this key, and later calls do nothing.
         sync:add("got " .. kill, got)
         assert(lock:unlock())
         sync:incr("served " .. kill, 1, 0)
@@ -43,7 +43,7 @@ local function wait(host, side, sync, kills)
 end
 
 
--- Returns milliseconds.
+-- Returns the milliseconds from the kill until the first waiter has the lock.
 local function kill_and_measure(host, sync, options, kill)
     local pid, pipe = start_holder(options)
     sync:set("held", kill)

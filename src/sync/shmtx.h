@@ -60,7 +60,7 @@ enum class LockResult {
   owner_died,  // acquired, and the caller must now repair what the mutex guards
   timeout,     // a live process holds the mutex
   busy,        // this thread is already inside a critical section (a signal handler, a finaliser)
-  failed,  // this process has no identity in the world, or the strategy `file` cannot reach the segment's file, or it is
+  failed,  // this process has no identity in the world; or strategy `file` cannot reach the segment's file; or it is
            // unknown whether the owner lives
 };
 

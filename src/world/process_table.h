@@ -8,7 +8,7 @@
 // Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and deciding whether this world has ended; held for microseconds
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot. A child without an identity is in
-//                        the world, too: a server that forks into the background must not lose what it stored
+//                        the world, too: a server that forks into the background must not lose what it has stored
 //   kSlotLocks + slot    that process lives
 //   kKeeperLocks + pid   a keeper keeps the world until the process with that pid ends (World::keep_for)
 //
