@@ -44,8 +44,8 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that has never been given out. `above`: a range that, as the caller knows, was given out, or 0. Any
-  /// thread of any process may call this. Does not make system calls or take locks.
+  /// Returns a range that has never been given out. `above`: a range that, as the caller knows, was given out, or 0.
+  /// Any thread of any process may call this. Does not make system calls or take locks.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range given out.
   std::uint64_t last() const noexcept;
