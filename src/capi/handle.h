@@ -15,7 +15,7 @@ inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_ca
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
 /// Keeps the message for holdfast_error(), and returns the code. Every code except HOLDFAST_OK comes from here, so that
-/// after a failed call, the message is never that of another call. scripts/lint finds codes that bypass this function.
+/// the message always belongs to the last failed call. scripts/lint finds codes that bypass this function.
 int fail(const Status& status) noexcept;
 /// Does the same with a literal. Does not need memory.
 int fail(Code code, const char* message) noexcept;

@@ -2,16 +2,14 @@
 //
 // The first granule of a free block contains the block's size and its neighbours in its bin (size, next, previous). The
 // block's last word repeats the size. The free bits of the first and the last granule are set; all other free bits are
-// clear. So both neighbours of a block that is being released are found in one step, and no two free blocks are
-// adjacent. ShardHeader::hand always names the beginning of a block, free or not; every allocation and release
-// preserves this.
+// clear. So a release finds both neighbours of a block in one step, and no two free blocks are adjacent.
+// ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block. It is not merged, is not in a bin, and its free bits are clear.
-// If the same string is overwritten again and again, it then alternates between two blocks, which halves the work. The
-// spare block contains its size twice, once inverted, and a 0 where an entry has its shape. So an overwritten word
-// cannot turn an entry into the spare block. After the death of a process, repair frees the memory of the spare block,
-// because no chain reaches it.
+// change of a value released becomes the spare block. It is not merged or in a bin, and its free bits are clear. A
+// string that is overwritten repeatedly alternates between two blocks, which halves the work. The spare block contains
+// its size twice, once inverted, and a 0 where an entry has its shape, so an overwritten word cannot turn an entry into
+// it. After a death, repair frees the spare block, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
 // to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex

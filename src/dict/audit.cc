@@ -202,8 +202,8 @@ bool Audit::reach_holder(std::uint32_t block, const EntryView& view, EntryView& 
   return true;
 }
 
-// Checks the holders of an entry. Numbers that are not lost must descend. A shortcut must lead to the next holder that
-// has this shortcut.
+// Checks the holders of an entry. Fencing tokens that are not lost must descend. A shortcut must lead to the next
+// holder that has this shortcut.
 bool Audit::walk_holders(const EntryView& view) noexcept {
   const PermitFields& permits = view.permits();
   std::array<std::uint32_t, kShortcuts> next{};

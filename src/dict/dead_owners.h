@@ -2,8 +2,8 @@
 // shard's mutex.
 //
 // It keeps one owner for each process slot, the oldest, so that each check finds some dead owners, however many there
-// are. After a check that finds none, the shard pauses for a second for each MB, up to a minute, so that a dictionary
-// full of locks of living processes stays fast.
+// are. After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full
+// of locks of living processes stays fast.
 //
 // The kernel is asked here, without the shard's mutex. Later, under the mutex, exactly the processes that were found
 // dead here count as dead. They stay dead, because a token is never reused.

@@ -203,7 +203,7 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // the same grant, once its owner was found dead
     std::uint64_t end_ns = 0;             // when to give up waiting for the grant; 0: not waiting yet
   };
-  /// What blocks an attempt of an operation.
+  /// The reasons why an attempt of an operation did not succeed.
   struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena reports; so is the next member

@@ -170,7 +170,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 }
 
 // Reads an entry again that seems to have ended. A change may move the end of an entry between the load of the end and
-// the read of the clock, so an end has passed only if the next read finds the same end. If the end was moved and has
+// the read of the clock. So an end has passed only if the next read finds the same end. If the end was moved and has
 // passed each time, the last try decides.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {

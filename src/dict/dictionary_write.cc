@@ -232,7 +232,7 @@ Code Dictionary::flush_all() noexcept {
     // If another process has advanced the epoch in the meantime, it has flushed everything that existed when this call
     // began. Do not advance the epoch again, because that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
-    post_to_everyone(world_);  // what they wait for has ended
+    post_to_everyone(world_);  // it has ended what they wait for
     return Code::ok;
   });
 }

@@ -22,7 +22,7 @@ std::uint32_t repair(const Shard& shard) noexcept;
 
 /// Returns whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys match
 /// their hashes. Finds damage that no operation has found yet, such as an entry behind a lost link, a free block that
-/// is not in a bin, or a wrong count. Cuts off every entry whose hash is not that of its key. If audit() returns false,
+/// is not in a bin, or a wrong count. Cuts off every entry whose hash does not match its key. If audit() returns false,
 /// repair() makes it return true.
 ///
 /// Takes a bounded number of steps for each granule, whatever the shard contains.

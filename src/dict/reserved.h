@@ -14,9 +14,9 @@
 //
 // The kernel is asked for memory without the mutex, because this takes about a microsecond for each page. The operation
 // releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
-// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A process that
-// may no longer write to the file, because its user or group has changed, has to ask for each page, because mincore()
-// then reports all pages as present.
+// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. If a process may
+// no longer write to the file, because its user or group has changed, mincore() reports all pages as present. Such a
+// process has to ask for each page.
 //
 // The mark is only a hint: a process touches only memory that it has found to exist (platform::reserve_pages). A mark
 // that was overwritten is repaired if it is invalid, or smaller than a mark that this process knows. Reserved memory
@@ -31,8 +31,8 @@
 namespace holdfast {
 
 /// The mark is a number of units of the arena, below check bits that most other words do not match. A unit is a page of
-/// 4 KB. In an arena of more than 64 MB, which a dictionary for large values may have, a unit is the smallest power of
-/// two with which the mark can count the whole arena.
+/// 4 KB. A dictionary for large values may have an arena of more than 64 MB. There, a unit is the smallest power of two
+/// with which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;

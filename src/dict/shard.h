@@ -211,7 +211,7 @@ class Shard {
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// in the meantime, because the count is only a hint, and its memory is not used for anything else.
+  /// in the meantime: the count is only a hint, and its memory is not used for anything else.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);

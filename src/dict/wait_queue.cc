@@ -79,9 +79,9 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// Returns whether the waiter is at its position. An old position is never mistaken for a present one, because unlink()
-// clears the owner of each block that it removes, and repairs, which drop the queues without reading them, are counted
-// in the position.
+// Returns whether the waiter is at its position. An old position is never mistaken for a present one: unlink() clears
+// the owner of each block that it removes, and the position contains the number of repairs, which drop the queues
+// without reading them.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&

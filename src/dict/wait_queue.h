@@ -4,8 +4,9 @@
 // waits to become the writer is before all others, because no other waiter can get the write lock earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
-// queues again. A waiter counts as gone when its deadline has passed, when its process has not checked for
-// kWaiterPatienceMs, or when the waiter has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if it rests.
+// queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
+// kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
+// it rests.
 //
 // There are two kinds of queue. Waiters, which want the lock or permits, are in one; watchers, which wait for a grant
 // to end (lock/watchers.h), are in the other. Comments apply to both kinds unless they name one.

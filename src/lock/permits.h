@@ -11,19 +11,18 @@
 // its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
-// readers cannot keep a writer waiting forever, and writers cannot keep a reader waiting forever. If there are enough,
-// but the woken waiter has not responded yet, others may overtake it, as they may overtake the first waiter of a lock
-// (lock/handoff.h). A waiter that gets permits wakes the next waiter if there are enough for that waiter as well. So
-// each grant costs one wake-up.
+// neither readers nor writers wait forever. If there are enough, but the woken waiter has not responded yet, others may
+// overtake it, as they may overtake the first waiter of a lock (lock/handoff.h). A waiter that gets permits wakes the
+// next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
 // (dict/holder_list.h). The same is usually true of a refused attempt, because among many holders it names only some.
 //
 // When a check of all holders is due, one attempt of one process makes it. It checks some holders at a time, and
 // releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which the
-// kernel must be asked. So dead holders, and leases that have ended, are found by the attempts that need permits. With
-// n holders, an ended lease is found up to n / 1024 ms late, and a death up to n / 64 ms late. Neither is found more
-// than 1 s late, plus the time until the next attempt.
+// kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n holders, an
+// ended lease is found up to n / 1024 ms late, and a death up to n / 64 ms late. Neither is found more than 1 s late,
+// plus the time until the next attempt.
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,7 @@ void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) 
 /// Counts a hold that has just ended.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 
-// --- probes. They run on the path of every lock, so each probe only loads a word in which tracers count themselves (a
+// --- probes. They run on the path of every lock. So each probe only loads a word in which tracers count themselves (a
 // USDT semaphore), and computes its arguments only if this word is not 0. ---
 
 #if HOLDFAST_PROBES

@@ -5,11 +5,10 @@
 // is busy.
 //
 // Watchers have a separate queue, and do not delay waiters, because a handoff ignores them. Each watcher is added while
-// the grant that it watches holds the lock, so watchers of grants that have ended come first in the queue. The process
-// that ends a grant removes up to kWokenAtOnce of these watchers, in a separate section, and wakes them afterwards.
-// Each watcher that arrives or leaves removes and wakes up to kWokenAtOnce more. So no caller pays for a large number
-// of watchers. If a watcher is dead or stopped, and therefore does not wake others, they notice the end at their next
-// check (wait/parking_lot.h).
+// its grant holds the lock, so watchers of grants that have ended come first in the queue. The process that ends a
+// grant removes up to kWokenAtOnce of them, in a separate section, and then wakes them. Each watcher that arrives or
+// leaves removes and wakes up to kWokenAtOnce more. So no caller pays for a large number of watchers. If a dead or
+// stopped watcher does not wake others, they notice the end at their next check (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>

@@ -437,8 +437,8 @@ struct Apart {
 };
 
 /// Forks a process that is independent of the host: it is not the host's child, is in another session, and blocks all
-/// signals. It has the caller's private memory, but none of the caller's descriptors and shared mappings except those
-/// in `apart`, so that it does not keep a port, a file or a dictionary in use. It calls _exit() after body(argument).
+/// signals. It has the caller's private memory, but only those of the caller's descriptors and shared mappings that are
+/// in `apart`. So it does not keep a port, a file or a dictionary in use. It calls _exit() after body(argument).
 /// begin(argument) runs first, in an intermediate process for which start_apart() waits. Returns an errno value:
 /// EAGAIN, ENOMEM; ENOENT or EACCES if /proc/self/maps, which lists the mappings to release, cannot be read.
 int start_apart(const Apart& apart) noexcept;
@@ -450,10 +450,10 @@ int start_apart(const Apart& apart) noexcept;
 /// a mutex may need a guard.
 void install_fork_gate() noexcept;
 
-/// While a ForkGuard exists, no thread of this process forks (through libc), so that a child never inherits unfinished
-/// work, such as a record lock that is not pinned yet, or a container in the middle of a change. Guards may be nested.
-/// A fork waits for existing guards, and new guards wait for the fork. So code with a guard must not wait for others
-/// for more than a few milliseconds.
+/// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
+/// such as a record lock that is not pinned yet, or a container in the middle of a change. Guards may be nested. A fork
+/// waits for existing guards, and new guards wait for the fork. So code with a guard must not wait for others for more
+/// than a few milliseconds.
 class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }

@@ -35,9 +35,9 @@
 // The waits of a stopped or busy process are not seen until the process continues. If a grant does not name a task,
 // because its process is not certain which task will release it, the search ends there.
 //
-// The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. If the
-// victim does not react within kVictimPatienceNs, because it is no longer resumed or its process is stopped, the task
-// that began to wait before it becomes the victim, and so on.
+// The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. The
+// victim may fail to react, because it is no longer resumed or its process is stopped. After kVictimPatienceNs, the
+// task that began to wait before it becomes the victim, and so on.
 #pragma once
 
 #include <cstddef>

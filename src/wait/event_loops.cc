@@ -104,7 +104,7 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the lot when the process exits. Nobody waits any more, and objects that the wake thread uses may be
+  // Close the parking lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
   // destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();

@@ -1,5 +1,5 @@
-// Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt, so
-// that hundreds of processes that start together do not retry at the same time, and leave the processors to the lock's
+// Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt. So
+// hundreds of processes that start together do not retry at the same time, and leave the processors to the lock's
 // holder.
 #pragma once
 

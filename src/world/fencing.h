@@ -4,8 +4,8 @@
 // Dictionaries take ranges of tokens here, and give out the tokens of a range themselves (dict/fencing.h). So a new
 // dictionary with an old name continues above all tokens of the old dictionary.
 //
-// The number of the last range is stored twice, each time with a check in the word's lower bits, so that an overwritten
-// word is detected, and the other word says where to continue.
+// The number of the last range is stored twice, each time with a check in the word's lower bits. So an overwritten word
+// is detected, and the other word says where to continue.
 #pragma once
 
 #include <array>

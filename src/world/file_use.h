@@ -18,9 +18,8 @@
 // An adopted file need not be searched for owners: each world begins the generations of its slots at another number, so
 // old tokens do not belong to living processes.
 //
-// The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is not on the
-// dictionary's file, because the program could read and write it through the lock's descriptor, but on a separate file
-// (world/kept_file.h).
+// The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is on a separate
+// file (world/kept_file.h): through the lock's descriptor, the program could read and write the dictionary's file.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +36,7 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// A byte behind the end of every file. Of the bytes below it, byte n is the lock for the mutex of shard n with
-/// strategy `file`.
+/// A byte behind the end of every file. A smaller byte n is the lock for the mutex of shard n with strategy `file`.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
 
 /// Returns the name of the dictionary with this file, or nothing for any other file, such as a foreign file with the

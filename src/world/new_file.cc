@@ -184,8 +184,8 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   HOLDFAST_FAILPOINT("new_file.publish");
   std::optional<DirectoryLock> alone;
   if (file.before_naming) {
-    // Only one process at a time may do this, because the lock that is taken before the file gets its name must not
-    // look like the use of a file that has lost its name.
+    // Only one process at a time may do this: the lock that is taken before the file gets its name must not look like
+    // the use of a file that has lost its name.
     auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
     if (!lock) return lock.status();
     alone.emplace(std::move(*lock));

@@ -297,7 +297,7 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-// Waiters sleep on the holder's pid, in order of arrival, so that hundreds of processes that are forked together do not
+// Waiters sleep on the holder's pid, in order of arrival. So hundreds of processes that are forked together do not
 // starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
 // bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {

@@ -82,8 +82,8 @@ static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// The lock on a runtime directory, which is needed to remove names. Without this lock, another process could put a new
-/// file in place between the check of a file and the removal of its name, and the new file would be lost. Dictionaries
-/// also get their names under this lock, one at a time (world/new_file.cc). Other files do not need it to get a name,
+/// file in place between the check of a file and the removal of its name. The new file would be lost. Dictionaries also
+/// get their names under this lock, one at a time (world/new_file.cc). Other files do not need it to get a name,
 /// because linkat never replaces a file.
 class DirectoryLock {
  public:

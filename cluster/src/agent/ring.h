@@ -13,8 +13,8 @@
 
 namespace holdfast::agent {
 
-/// The transaction that wrote this notification gave the lock to the receiver. The revision of the notification is that
-/// of the grant.
+/// The transaction that wrote this notification gave the lock to the receiver. The notification has the revision of the
+/// grant.
 struct Grant {
   LockName name;
   std::vector<Waiter> next;  // in the order of the queue; `since` 0: the waiter joined in the same transaction

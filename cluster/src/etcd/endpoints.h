@@ -9,7 +9,7 @@
 
 namespace holdfast::etcd {
 
-/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half, so that the clients of a
+/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half. So the clients of a
 /// server that returns do not all come back at the same time.
 class Backoff {
  public:

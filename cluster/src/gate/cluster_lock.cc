@@ -39,8 +39,8 @@ void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).st
 
 // --- for the agent ---
 
-// Returns a base for fencing tokens that is at least `base`. Tokens never fall: if revisions start again, for example
-// because the store was restored, the lock continues above its last tokens when half of them are used up and the agent
+// Returns a base for fencing tokens that is at least `base`. Tokens never fall. If revisions start again, for example
+// because the store was restored, the lock continues above its last tokens: when half of them are used up, the agent
 // asks for more. An invalid base was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
@@ -270,7 +270,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
     shard.catch_up();
     walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
   }
-  return found.take_distinct();  // several hashes may share a bucket
+  return found.take_distinct();  // hashes may share a bucket
 }
 
 namespace {

@@ -9,7 +9,7 @@
 // A lock that does not stand is not granted to anybody. If it still has a holder, the holder lost it when the machine
 // did. Contenders queue, and notify the agent. Every change by the agent is committed by the write to `standing`.
 //
-// Fencing tokens count from a base that the agent sets: the store's revision in which this machine got the lock. So the
+// Fencing tokens count from a base that the agent sets: the store's revision at which this machine got the lock. So the
 // tokens of a key rise across all machines.
 #pragma once
 

@@ -274,11 +274,11 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   return come;
 }
 
-// Lets the dictionary join the session. The dictionary may have no session, or that of an agent that has ended. If this
-// agent has adopted the latter without this dictionary, nobody knows which locks stand in it, so the session is ended
-// there. The same epoch with a different lease belongs to an agent that started at the same time, and that may be
-// stopped while it makes a lock stand in this epoch. In this case, the session is ended in all dictionaries, and the
-// next session has a new epoch.
+// Lets the dictionary join the session. The dictionary may have no session, or the session of an agent that has ended.
+// If this agent has adopted such a session without this dictionary, nobody knows which locks stand in the dictionary,
+// so the session is ended there. If the epoch is the same but the lease differs, another agent started at the same
+// time, and may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in all
+// dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
@@ -296,7 +296,7 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
 
 // Returns whether the file was deleted manually. A regular removal marks the dictionary before its file disappears, so
 // the mark must be checked last. If the file was deleted manually, processes that have the dictionary open continue to
-// use it, and as long as this agent is one of them, nobody can create a new dictionary with this name.
+// use it. As long as this agent is one of them, nobody can create a new dictionary with this name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {

@@ -39,7 +39,7 @@ bool is_id(std::string_view text) {
 StoreMemory::StoreMemory(const std::string& configured, const std::string& runtime_directory,
                          const std::string& cluster) {
   directory_ = !configured.empty() ? configured : of_manager();
-  // In the runtime directory, the file is hidden, and its name differs from that of any dictionary's file.
+  // In the runtime directory, the file is hidden, and no dictionary's file can have the same name.
   name_ = (directory_.empty() ? ".store-" : "store-") + cluster;
   if (directory_.empty()) directory_ = runtime_directory;
   path_ = directory_ + "/" + name_;

@@ -9,7 +9,7 @@ namespace holdfast::agent {
 
 class StoreMemory {
  public:
-  /// Uses the state directory of the configuration, or else that of the service manager ($STATE_DIRECTORY), or else the
+  /// Uses the state directory of the configuration, or else the service manager's ($STATE_DIRECTORY), or else the
   /// runtime directory, which is empty after a boot.
   StoreMemory(const std::string& configured, const std::string& runtime_directory, const std::string& cluster);
 

@@ -121,7 +121,7 @@ Json json_of(const std::vector<Shown>& all, const char* list, bool with_users) {
 
 Table table_of(std::vector<Table::Column> columns, const std::vector<Shown>& all, bool with_users,
                const Output& output) {
-  constexpr int kImportance = 5;  // lower than that of keys and holders
+  constexpr int kImportance = 5;  // keys and holders are more important
   if (with_users)
     columns.insert(output.columns ? columns.begin() : columns.end(), {"USER", Table::Align::left, false, kImportance});
   Table table(std::move(columns));

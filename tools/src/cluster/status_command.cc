@@ -40,7 +40,7 @@ struct Member {
   std::string trouble;
 };
 
-/// What the agent of a cluster on this machine answered, or why it did not answer.
+/// The answer of a cluster's agent on this machine, or why there is none.
 struct Agent {
   Answer answer;
   std::string trouble;

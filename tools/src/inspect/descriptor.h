@@ -1,5 +1,4 @@
-// A file descriptor that its owner closes. The command uses the library only through the C ABI, so it cannot use
-// platform/.
+// Owns a file descriptor. The command uses the library only through the C ABI, so it cannot use platform/.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The dictionaries of a world, for `holdfast ls` and `holdfast stat`. They are read without a mutex.
+// Reads the dictionaries of a world, for `holdfast ls` and `holdfast stat`. Takes no mutex.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr double kSecondsForDescriptors = 2;
-constexpr double kLittle = 0.05;              // fraction of the file system
+constexpr double kLittle = 0.05;  // fraction of the file system
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {

@@ -11,8 +11,8 @@ namespace holdfast::inspect {
 std::string name_of_user(uid_t user);
 
 /// Limits this process to the user's access. Only the effective ids change, so the user can neither signal nor trace
-/// the process, and a file system that the user has mounted with FUSE refuses the process instead of delaying it.
-/// Returns what is wrong, or an empty string.
+/// the process. A file system that the user has mounted with FUSE refuses the process instead of delaying it. Returns
+/// what is wrong, or an empty string.
 std::string look_as_user(uid_t user);
 
 /// Restores root's access in a process that called look_as_user(), until the end of the block. Does nothing in other

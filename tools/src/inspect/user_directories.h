@@ -19,7 +19,7 @@ struct UserDirectory {
   uid_t user = 0;
 };
 
-/// What commands show about one runtime directory.
+/// The data that commands show about a runtime directory.
 struct DirectoryLook {
   std::string path;
   std::string user;

@@ -21,8 +21,8 @@ std::string flock_holder(int fd);
 /// another process holds the flock(2), ECANCELED if `waiting` has ended the wait.
 int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting);
 
-/// Reports that take_flock() failed with that error, and returns the exit status, which is that of a conflict if
-/// another process holds the flock(2).
+/// Reports that take_flock() failed with that error, and returns the exit status. If another process holds the
+/// flock(2), this is the status of a conflict.
 int refuse_flock(const LockOptions& options, int error);
 
 }  // namespace holdfast::cli

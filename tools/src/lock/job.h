@@ -7,8 +7,8 @@
 // that has neither is missed. Processes that the wrapper's process started before it became the wrapper also leave
 // their orphans to the wrapper. If there were such processes, the wrapper also searches for what members inherit.
 //
-// The job does not have its own process group, because the keys of a terminal, `kill %1` and `timeout -k` reach the
-// group of `holdfast lock`, and must also reach the command, as they do with flock(1).
+// The job does not have its own process group: the keys of a terminal, `kill %1` and `timeout -k` reach the group of
+// `holdfast lock`. They must also reach the command, as they do with flock(1).
 #pragma once
 
 #include <sys/types.h>

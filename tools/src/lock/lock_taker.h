@@ -48,8 +48,8 @@ class LockTaker {
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
-  /// Tries to take the flock(2) if the visible lock is refused, because the visible lock may be that of a process that
-  /// has released its flock(2), or may belong to another file with the same path.
+  /// Tries to take the flock(2) if the visible lock is refused. The visible lock may belong to a process that has
+  /// already released its flock(2), or to another file with the same path.
   bool try_file() noexcept;
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
