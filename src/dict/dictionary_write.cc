@@ -321,12 +321,12 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   return std::nullopt;
 }
 
-// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns a code
-// other than ok if it does not get the mutex. Sets `found` to whether the operation may succeed now.
+// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns an error
+// if it does not get the mutex. Sets `found` to true if the operation may succeed now.
 //
 // A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
 // after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
-// fail still checks, without the mutex, whether a holder has died or a search would succeed.
+// otherwise fail checks, without the mutex, whether a holder has died or a search would succeed.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept {
   blockers.found = false;
   Arena arena(shard);

@@ -1,4 +1,4 @@
-// The list of the holders of an entry, which are blocks in the shard's arena, chained to the entry.
+// The holders of an entry: a chain of blocks in the shard's arena, attached to the entry.
 //
 // In a permits entry, this chain alone determines who holds permits: each grant is a block in it. In a lock's entry,
 // the chain has at most one block, which contains the reason why the lock is held. The lock's owner word says which

@@ -61,7 +61,7 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   HOLDFAST_FAILPOINT("watch.kept");
   announce(stripe, waiter.owner);
   const std::uint64_t now = segment->settled_version_of(shard, stripe);
-  // A wait that ends with a death sleeps only once, because the next step cannot tell why it was woken.
+  // If deaths end the wait, it sleeps only once, because the next step cannot tell why it was woken.
   const bool goes_on = waiter.is_new || !version.deaths;
   if (now == version.number && goes_on) return Code::locked;
   version.number = now;

@@ -51,7 +51,7 @@ std::string error_text(int error);
 /// to 2 are not safe: the host may have closed standard input, output or error, but may still write a log line there.
 int above_standard(int fd) noexcept;
 
-/// Owns one descriptor, whose number is never 0 to 2. The library puts every descriptor that it opens into a
+/// Owns one descriptor, whose number is always above 2. The library puts every descriptor that it opens into a
 /// FileDescriptor immediately.
 class FileDescriptor {
  public:
@@ -83,8 +83,8 @@ struct FileId {
 
 /// Sets `id` to the identity of the file behind `fd`. Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
-/// Returns whether the descriptor refers to that file, because the host may have closed it and opened another file
-/// under its number. Also returns false for -1, or if the kernel does not say.
+/// Returns whether the descriptor still refers to that file: the host may have closed it and opened another file under
+/// its number. Also returns false for -1, or if the kernel does not say.
 bool is_file(int fd, const FileId& id) noexcept;
 
 /// Closes the descriptor if it still refers to that file; the host may have closed it, and its number may now belong to

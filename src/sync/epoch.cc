@@ -80,7 +80,7 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// Returns the lowest epoch that a thread with a guard has seen. Records that the threads without a guard have seen
+/// Returns the lowest epoch that a thread with a guard has seen. Records for all other threads that they have seen
 /// `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
 std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();

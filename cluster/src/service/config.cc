@@ -164,7 +164,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
-  // Check the mode after the content, so that no message suggests to protect a file that is not a configuration.
+  // Check the mode after the content, so that no message suggests protecting a file that is not a configuration.
   if (const Status bad = check_file(path, true); !bad.ok())
     return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);

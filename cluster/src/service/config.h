@@ -12,11 +12,11 @@ namespace holdfast::agent {
 
 struct Config {
   std::string cluster;
-  std::vector<std::string> endpoints;  // as "https://host:2379"
+  std::vector<std::string> endpoints;  // such as "https://host:2379"
   std::string space;                   // the namespace: the prefix of all keys, without the final '/'
   std::string user;                    // empty if there is no user
   std::string password_file;
-  std::string ca;  // PEM files, as libcurl takes them
+  std::string ca;  // PEM files for libcurl
   std::string cert;
   std::string key;
   std::string state_directory;      // where the agent keeps the store's id; empty: see service/store_memory.h

@@ -25,7 +25,7 @@ class WorldOptions {
   bool json() const noexcept { return json_; }
   Output output() const { return output_for(color_, header_); }
 
-  /// Switches to the user and chooses the directory. Ends the command on failure. Call it before any function of the
+  /// Switches to the user and chooses the directory. Ends the command on failure. Call this before any function of the
   /// library.
   void apply();
   /// Calls apply(), and opens the world for reading. Returns the world's directory.
@@ -61,7 +61,7 @@ class WorldOptions {
   std::string enter(inspect::IfMissing if_missing = inspect::IfMissing::refuse);
 
   /// Lets root check which files processes have open before it switches users. After the switch it could not see
-  /// processes that have changed their own user, such as nginx's workers. Call it before apply().
+  /// processes that have changed their own user, such as nginx's workers. Call this before apply().
   void want_openers() noexcept { wants_openers_ = true; }
   /// Returns the result of the check of want_openers(). If there was none, checks the given processes now, for at most
   /// `seconds`.

@@ -120,7 +120,7 @@ class Keeper {
 
   [[noreturn]] void run() {
     const int status = start();
-    // Do this before the caller continues: a descriptor that stays open here would keep the caller's own flock(2).
+    // Do this before the caller continues: a descriptor that stayed open here would keep the caller's own flock(2).
     if (status == 0) leave_caller();
     report(status);
     if (status != 0) std::_Exit(status);

@@ -36,7 +36,7 @@ class ExitRequest {
 };
 
 /// Starts the thread that reads the channel while the process lives. The thread blocks every signal and does not use
-/// the script's state. It ends the process immediately when the master is gone. Call it once, from the main thread.
+/// the script's state. It ends the process immediately when the master is gone. Call this once, from the main thread.
 /// Throws std::system_error.
 ExitRequest listen_to_master(Descriptor worker_end);
 

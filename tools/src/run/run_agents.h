@@ -31,7 +31,7 @@ class RunAgents {
   /// Restarts the agents whose wait is over.
   void act_on_time(Time now);
   std::optional<Time> next_deadline() const;
-  /// Ends the agents and waits for their end. Call it when the workers have ended and no longer need their locks.
+  /// Ends the agents and waits for their end. Call this when the workers have ended and no longer need their locks.
   void stop();
 
  private:

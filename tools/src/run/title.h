@@ -6,7 +6,7 @@
 namespace holdfast::cli {
 
 /// Moves the environment, which lies after the command line, to make room for a title. Do not read `values` afterwards.
-/// Call it once, before there are threads.
+/// Call this once, before there are threads.
 void make_room_for_title(int count, char** values) noexcept;
 
 /// Shows the title instead of the command line, truncated to the available room. Each process has its own title, even

@@ -1,5 +1,5 @@
-// Gathers documents in a separate process, so that the server itself never reads a world. So neither the contents of a
-// world nor a silent agent can block requests. No handle of a removed dictionary stays open, and the server notices
+// Gathers documents in a separate process, so that the server itself never reads a world. Neither the contents of a
+// world nor a silent agent can block requests, no handle of a removed dictionary stays open, and the server notices
 // when a world has been created again.
 #pragma once
 
