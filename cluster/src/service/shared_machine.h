@@ -74,7 +74,7 @@ class SharedMachine final : public Machine {
   const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
   /// Continues the recalls, and checks the dictionaries.
   void turn();
-  /// Returns when turn() has something to do at the latest.
+  /// Returns when turn() must be called next, at the latest.
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;

@@ -71,8 +71,7 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does; otherwise each character counts as one.
-// ---
+// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does, or all characters count as one. ---
 
 /// Takes one UTF-8 character from the text, which must be valid and not empty.
 wchar_t next_character(std::string_view& text) noexcept;

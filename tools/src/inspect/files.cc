@@ -88,7 +88,7 @@ std::string dictionary_of(const std::string& file) {
   return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
 }
 
-/// Returns sorted names. Omits files that are not published yet, and files that record uses over exec.
+/// Returns sorted names. Omits files that are not published yet, and files that record uses across exec.
 Expected<std::vector<std::string>> file_names(const std::string& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
   if (stream == nullptr)
@@ -122,7 +122,7 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Check the lock first: a process creates the file that records its use over exec before exec ends the lock.
+  // Check the lock first: a process creates the file that records its use across exec before exec ends the lock.
   return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
 }
 

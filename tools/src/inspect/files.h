@@ -58,10 +58,10 @@ struct WorldFile {
 
 /// Returns "temporary", "kept" or "persistent": the lifetime of the file's dictionary.
 const char* life_in_words(const WorldFile& file) noexcept;
-/// Returns whether a process has the file open, or uses it over exec (world/kept_file.h); true if unknown.
+/// Returns whether a process has the file open, or uses it across exec (world/kept_file.h); true if unknown.
 bool is_in_use(const std::string& directory, const WorldFile& file);
 
-/// A file that records the use of a dictionary over exec (world/kept_file.h).
+/// A file that records the use of a dictionary across exec (world/kept_file.h).
 struct KeptUse {
   std::uint64_t byte = 0;   // name_byte() of world/name_use.h
   std::uint64_t inode = 0;  // inode of the file that records the use; 0 if unreadable
@@ -69,10 +69,10 @@ struct KeptUse {
 /// Returns the uses that count, including uses whose end the kernel does not report. `byte` selects the file of one
 /// dictionary; 0 means all files. Returns nothing if the directory cannot be read.
 std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte = 0);
-/// Returns whether a program uses the file over exec; true if unknown.
+/// Returns whether a program uses the file across exec; true if unknown.
 bool is_use_kept(const std::string& directory, const WorldFile& file);
-/// Returns whether any use over exec was ever recorded in the directory's world. If not, programs do not look for such
-/// files.
+/// Returns whether any use across exec was ever recorded in the directory's world. If not, programs do not look for
+/// these files.
 bool was_any_use_kept(const std::string& directory);
 
 /// Returns the layout that this library reads and writes.

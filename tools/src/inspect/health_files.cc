@@ -37,8 +37,8 @@ std::string those_have(const std::vector<std::uint32_t>& pids) {
   return fmt::format("{} {} {}", is_one ? "pid" : "pids", named(pids), is_one ? "has" : "have");
 }
 
-/// Names the commands that hold locks over exec in the dictionary with this name_byte(). They do not have its file
-/// open.
+/// Names the commands that hold locks across exec in the dictionary with this name_byte() (world/name_use.h). They do
+/// not have its file open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};

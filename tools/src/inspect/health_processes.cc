@@ -89,7 +89,7 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings) {
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(snapshot);
   // This is not a warning, because `holdfast lock --no-fork` always leaves dictionaries behind, and the last process
-  // always does so for a moment.
+  // always does, for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process uses this directory, and these dictionaries are left: " + left,
                         "the next process removes them; so does \"holdfast prune\""});

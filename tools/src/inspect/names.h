@@ -1,5 +1,5 @@
 // Finds which names of dictionaries are in use. Reads the record locks on name files (world/name_use.h) and the files
-// that record uses over exec (world/kept_file.h). Takes no lock.
+// that record uses across exec (world/kept_file.h). Takes no lock.
 #pragma once
 
 #include <cstddef>

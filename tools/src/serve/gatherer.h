@@ -1,6 +1,6 @@
 // Gathers documents in a separate process, so that the server itself never reads a world. Neither the contents of a
-// world nor a silent agent can block requests, no handle of a removed dictionary stays open, and the server notices
-// when a world has been created again.
+// world nor a silent agent can block requests. Moreover, no handle of a removed dictionary stays open, and the server
+// notices when a world has been created again.
 #pragma once
 
 #include <sys/types.h>
