@@ -77,7 +77,7 @@ class Creation {
   /// Opens or creates the dictionary. Returns null if it is missing and the command would store nothing in it. Does not
   /// create a dictionary that is too small for the key with a value of `size` bytes.
   holdfast_dict* open(KeyCommand& command, const std::string& key, std::size_t size, bool stores) {
-    constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` includes a key of up to this size
+    constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` is for keys of up to this size
     if (!wanted_) return command.open(KeyCommand::Does::change);
     options_.persist = persist_ ? HOLDFAST_PERSISTENT : HOLDFAST_KEPT;
     options_.largest = size + std::max(key.size(), kOrdinaryKey) - kOrdinaryKey;

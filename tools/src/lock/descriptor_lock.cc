@@ -77,7 +77,8 @@ Descriptor open_again(int fd) {
   return {};
 }
 
-/// Adds the pids of the keepers that have locked bytes from `first` up to `end` through other descriptors than `own`.
+/// Adds the pids of the keepers that have locked bytes from `first` up to `end` in other open file descriptions than
+/// `own`.
 void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
@@ -268,7 +269,7 @@ int lock_descriptor(const LockOptions& options) {
 }
 
 // The kernel does not show a descriptor the locks of its own open file description. So a keeper of this descriptor is
-// visible only through another descriptor.
+// visible only in a new description of the file.
 std::set<pid_t> keepers_of_descriptor(int fd) {
   const Descriptor again = open_again(fd);
   struct flock any = bytes(F_WRLCK, kBytes, 1);
