@@ -19,7 +19,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
 .PHONY: all check demo demo-cluster test test-tools test-cluster prove mutants bench bench-peers bench-locks \
-  bench-hosts bench-cluster bench-look fuzz lint install deb uninstall clean help
+  bench-hosts bench-uses bench-cluster bench-look fuzz lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -98,6 +98,12 @@ bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-res
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_library
 	@bench/run $(BUILD) --hosts
+
+bench-uses: ## caches, queues and events beside lrucache, Redis, beanstalkd and others; installs these as well
+	@scripts/setup uses
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library
+	@bench/run $(BUILD) --uses
 
 bench-cluster: ## locks across machines, beside etcd's own lock service and a queue of keys; installs etcd as well
 	@[ -d cluster ] || { echo 'make bench-cluster: it measures the agent of cluster/, and that folder is missing' >&2; exit 1; }
