@@ -708,6 +708,65 @@ describe("cache", function ()
         assert.same(pack(nil, "dictionary not found"), pack(made:delete("key")))
     end)
 
+    describe("without an end, a copy", function ()
+        local FOREVER = { ttl = 0 }
+
+        before_each(function ()
+            assert(one:set("key", FOREVER, "old"))
+            assert(one:set("key 2", FOREVER, "old"))
+            assert.equal(1, select(3, one:get("key")))
+        end)
+
+        it("is used until its key changes", function ()
+            assert(other:set("key 2", FOREVER, "new"))
+            assert.same(pack("old", nil, 1), pack(one:get("key")))
+            assert(other:set("key", FOREVER, "new"))
+            assert.same(pack("new", nil, 2), pack(one:get("key")))
+            assert.same(pack("new", nil, 1), pack(one:get("key")))
+        end)
+
+        it("is not used after the dictionary was flushed", function ()
+            assert(dict:flush_all())
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+        end)
+
+        it("is not used after the dictionary was removed, and those of the next dictionary are", function ()
+            local shdict = require "resty.shdict"
+            shdict.remove("spec_cache")
+            assert.same(pack(nil, "dictionary not found"), pack(one:get("key")))
+            dict = assert(shdict.open("spec_cache", { size = "1m", versions = true, tables = true }))
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+            assert.equal(0, one.versions.retired[0])
+            assert(other:set("key", FOREVER, "new"))
+            assert.same(pack("new", nil, 2), pack(one:get("key")))
+            assert.same(pack("new", nil, 1), pack(one:get("key")))
+        end)
+
+        it("is not kept if its writer was stopped in the middle of the change", function ()
+            local child = process.start([[
+                local core, ffi = require "resty.holdfast.core", require "ffi"
+                local C, is_stopped = core.C, false
+                core.C = setmetatable({ holdfast_get_changed = function (dict, key, length, version, value)
+                    local code = C.holdfast_get_changed(dict, key, length, version, value)
+                    version[0].number = version[0].number + (is_stopped and 1 or 0)
+                    return code
+                end }, { __index = C })
+            ]] .. OPEN .. [[
+                cache:set("key", { ttl = 0 }, "value")
+                local stripe = cache.young.key[3]
+                cache.young = {}
+                is_stopped = true
+                local _, _, first = cache:get("key")
+                local words = ffi.cast("int64_t *", cache.versions.words)
+                words[2 * stripe] = words[2 * stripe] + 1
+                is_stopped = false
+                local _, _, second = cache:get("key")
+                say(first .. " " .. second)
+            ]])
+            assert.equal("2 2", child:hear())
+        end)
+    end)
+
     describe("while other processes set and delete values and are killed,", function ()
         local function read_often(reads, fault)
             local child = process.start({ "luajit", "tests/cache/coherence.lua", reads, fault })

@@ -186,7 +186,7 @@ local function hits(context, ours, others)
     local rows = {}
     for _, keys in ipairs { 100, 100000 } do
         local has_target = keys == 100
-        local told = { what = "hit", keys = keys, steps = context.quick and 1e4 or 2e6 }
+        local told = { what = "hit", keys = keys, steps = context.quick and 1e6 or 2e6 }
         local found, why_not = turns.compare(context, PART, told, { ours, unpack(others) })
         local case, what = "hit " .. keys, ("a hit, %d keys"):format(keys)
         local mine, times = time_cell(found, why_not, "ours", case), found.ours[case]

@@ -13,8 +13,7 @@ local MOST_CHANGES, MOST_MICROSECONDS = 20, 200
 
 -- Replaces one piece of the text of a module before the module is loaded.
 local FAULTS = {
-    ["no comparison"] = { "cache", "C.holdfast_is_current(self.handle, entry[NUMBER], entry[STRIPE], "
-                          .. "loop_ms and 0 or ends) == 1", "true" },
+    ["no comparison"] = { "cache", "entry and is_fresh(self, entry)", "entry" },
     ["version read after the value"] = {
         "cache.entries", "local number, stripe, ends = tonumber(version[0].number)",
         "C.holdfast_key_version(dict[1], cache.prefix .. key, #cache.prefix + #key, version) "
