@@ -8,8 +8,8 @@ local read = files.read
 local PAGE_MAX, PARAGRAPH_MAX = 7000, 110
 local DESIGNS = shell.output("ls docs/design.md tools/docs/design.md cluster/docs/design.md 2>/dev/null")
 local NAMING = DESIGNS .. "\ndocs/format.md"
-local LINKING = shell.output("ls README.md docs/*.md docs/guide/*.md tools/README.md tools/docs/*.md "
-                             .. "cluster/README.md cluster/docs/*.md 2>/dev/null")
+local LINKING = shell.output("ls README.md docs/*.md docs/guide/*.md examples/*/README.md tools/README.md "
+                             .. "tools/docs/*.md cluster/README.md cluster/docs/*.md 2>/dev/null")
 local ENDINGS = { cc = true, h = true, lua = true, md = true, pml = true, svg = true, txt = true }
 
 

@@ -1,0 +1,32 @@
+-- Shows articles. However many requests in however many workers miss an article, one of them asks Redis.
+
+local backend = require "backend"
+local cache = require "resty.holdfast.cache"
+
+-- Times in seconds. Nobody waits while an article is loaded again: for another minute, readers get the old text.
+local articles = assert(cache.new("articles", "my_cache", { ttl = 3600, neg_ttl = 10, stale_ttl = 60 }))
+
+local _M = {}
+
+
+function _M.show(name)
+    local text, err = articles:get(name, nil, backend.fetch, name)
+    if err then
+        ngx.log(ngx.ERR, "article ", name, ": ", err)
+        return ngx.exit(ngx.HTTP_BAD_GATEWAY)
+    end
+    if not text then
+        return ngx.exit(ngx.HTTP_NOT_FOUND)
+    end
+    ngx.print(text)
+end
+
+
+-- After this, no worker shows the old text.
+function _M.changed(name)
+    assert(articles:delete(name))
+    ngx.print("ok")
+end
+
+
+return _M
