@@ -129,6 +129,8 @@ end
 local function measure_crowd(host, options, cache)
     local sync = require("resty.shdict").open("bench_sync", { size = "100k", persist = false })
     local number = sync:incr("process", 1, 0)
+    assert(cache:purge())  -- values of earlier processes
+    part.gather(host, sync, "made")
     local function load_value()
         sync:incr("calls", 1, 0)
         host.sleep(LOAD)
