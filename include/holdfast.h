@@ -211,6 +211,10 @@ HOLDFAST_API int holdfast_guard_sigbus(void);
  * that opens something or is marked [change]. Any thread may call it. EXISTS (a name was already set, and stays),
  * INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
+/* Sets holdfast_holder.pid for this process to `pid` instead of its own: for a process that takes locks on behalf of a
+ * child, as `holdfast lock` does for its command. Its forked children have their own pids. Call it before the process
+ * joins the runtime directory. Any thread may call it. INVALID (not a positive number). */
+HOLDFAST_API int holdfast_show_as(int pid);
 /* [set-up] Joins the runtime directory, and returns a descriptor that proves, like the process itself, that this
  * process is alive. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
  * anywhere. So if the new program or a child inherits the descriptor, everything stays held across exec, and after the

@@ -440,6 +440,7 @@ describe("cache", function ()
                 error = pack(nil, "could not acquire callback lock: timeout"),
                 load = pack("mine", nil, 3),
                 stale = pack("expired", nil, 4),
+                resurrect = pack("expired", nil, 4),
             } do
                 dict:flush_all()
                 one:set("key", { ttl = 0.001 }, "expired")
@@ -454,7 +455,12 @@ describe("cache", function ()
                     end)
                     scheduler.sleep(0)
                     local opts = { on_timeout = way, resty_lock_opts = { timeout = 0.02 } }
+                    if way == "resurrect" then
+                        opts.on_timeout, opts.resurrect_ttl = "error", 50
+                    end
                     assert.same(expected, pack(other:get("key", opts, load, "mine")))
+                    opts.l1_serializer = function (value) return "our " .. value end
+                    assert.same(expected[1] and "our " .. expected[1], (other:get("key", opts, load, "mine")))
                     over = true
                 end)
                 assert.equal(1, (other:get("key")))
@@ -529,9 +535,74 @@ describe("cache", function ()
             assert.equal(1, one:stats().load_errors)
         end)
 
+        it("are not served for a shorter time because a load fails", function ()
+            one:set("key", STALE, "old")
+            sleep(0.03)
+            local opts = { stale_ttl = 50, resurrect_ttl = 0.02 }
+            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, nil, "down")))
+            assert.equal(1, calls)
+            sleep(0.03)
+            assert.same(pack("old", nil, 4), pack(one:get("key")))
+        end)
+
         it("end after ttl and stale_ttl", function ()
             one:set("key", { ttl = 0.02, stale_ttl = 0.02 }, "old")
             sleep(0.05)
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+        end)
+    end)
+
+    describe("expired values:", function ()
+        local AGAIN = { resurrect_ttl = 50 }
+
+        before_each(function ()
+            one:set("key", { ttl = 0.001 }, "old")
+            sleep(0.01)
+        end)
+
+        it("are served again for resurrect_ttl if the loader returns an error", function ()
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, nil, "down")))
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, "early")))
+            assert.same(pack("old", nil, 4), pack(other:get("key")))
+            assert.equal(1, calls)
+        end)
+
+        it("are not served for longer than resurrect_ttl", function ()
+            assert.same(pack("old", nil, 4), pack(one:get("key", { resurrect_ttl = 0.01 }, load, nil, "down")))
+            sleep(0.03)
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+            assert.same(pack("new", nil, 3), pack(one:get("key", AGAIN, load, "new")))
+        end)
+
+        it("are served to a hundred waiters of the load that fails", function ()
+            local results = together(100, AGAIN, function ()
+                scheduler.sleep(0.02)
+                return load(nil, "down")
+            end)
+            for i = 1, 100 do
+                assert.same(pack("old", nil, 4), results[i])
+            end
+            assert.equal(1, calls)
+        end)
+
+        it("are not served if the loader raises, after purge or delete, or without resurrect_ttl", function ()
+            assert.matches("^callback threw an error: oh", (select(2, one:get("key", AGAIN, error, "oh"))))
+            assert.same(pack(nil, "down", nil), pack(one:get("key", nil, load, nil, "down")))
+            for _, method in ipairs { "purge", "delete" } do
+                one:set(method, { ttl = 0.001 }, "old")
+                sleep(0.01)
+                one[method](one, method == "delete" and method or nil)
+                assert.same(pack(nil, "down", nil), pack(one:get(method, AGAIN, load, nil, "down")))
+                assert.same(pack(1, nil, 3), pack(one:get(method, AGAIN, load, 1)))
+            end
+        end)
+
+        it("keep their tags when they are served again", function ()
+            one:set("key", { ttl = 0.001, tags = "tag" }, "old")
+            sleep(0.01)
+            local opts = { resurrect_ttl = 50, tags = "tag" }
+            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, nil, "down")))
+            one:purge("tag")
             assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
     end)
@@ -669,8 +740,6 @@ describe("cache", function ()
                 function () return cache.get("key") end)
         refuses('bad options to get: expected a table, got function', function () return one:get("key", load) end)
         refuses('unknown option "tll" to get', function () return one:get("key", { tll = 5 }, load) end)
-        refuses('unknown option "resurrect_ttl" to new; use stale_ttl',
-                function () return cache.new("a", "spec_cache", { resurrect_ttl = 5 }) end)
         refuses('bad option "ttl" to set: expected a number of seconds, 0 or more, got -1',
                 function () return one:set("key", { ttl = -1 }, 1) end)
         refuses('bad option "on_timeout" to get: expected "error", "load" or "stale", got "wait"',
@@ -684,6 +753,12 @@ describe("cache", function ()
         refuses('bad shm to new: expected the name of a dictionary, got nil', function () return cache.new("a") end)
         refuses('bad bulk to get_bulk: expected a table with a field n, got table',
                 function () return one:get_bulk {} end)
+        refuses('bad key to lookup 2 of get_bulk: expected a string, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, 5, nil, load, 2, n = 2 } end)
+        refuses('bad loader to lookup 2 of get_bulk: expected a function, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, "b", nil, 5, 2, n = 2 } end)
+        refuses('bad option "ttl" to lookup 2 of get_bulk: expected a number of seconds, 0 or more, got -1',
+                function () return one:get_bulk { "a", nil, load, 1, "b", { ttl = -1 }, load, 2, n = 2 } end)
         assert.same(pack(nil, "key too long"), pack(one:get(("x"):rep(70000))))
         assert.equal(0, calls)
     end)

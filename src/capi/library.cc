@@ -130,6 +130,14 @@ int holdfast_name_program(const char* name, size_t length) {
   });
 }
 
+int holdfast_show_as(int pid) {
+  return guarded([&]() -> int {
+    if (pid <= 0) return fail({Code::invalid, "bad pid: expected 1 or more, got " + std::to_string(pid)});
+    show_as(pid);
+    return HOLDFAST_OK;
+  });
+}
+
 int holdfast_hold_over_exec(int* fd) {
   return guarded([&]() -> int {
     *fd = -1;

@@ -58,6 +58,15 @@ enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
+// The pid that show_as() was given, and in the upper half the process that it was given to.
+std::atomic<std::uint64_t> shown_pid{0};
+
+std::uint32_t pid_to_show() noexcept {
+  const auto own = static_cast<std::uint32_t>(::getpid());
+  const std::uint64_t shown = shown_pid.load(std::memory_order_relaxed);
+  return shown >> 32 == own ? static_cast<std::uint32_t>(shown) : own;
+}
+
 using HostName = std::array<char, 40>;
 
 /// Returns the host's name as this process sees it, because a container has its own name.
@@ -103,6 +112,11 @@ bool name_program(std::string_view name) noexcept {
   name.copy(given_name.data(), given_name.size() - 1);
   naming.store(Naming::done, std::memory_order_release);
   return true;
+}
+
+void show_as(pid_t pid) noexcept {
+  const auto own = static_cast<std::uint64_t>(::getpid());
+  shown_pid.store(own << 32 | static_cast<std::uint32_t>(pid), std::memory_order_relaxed);
 }
 
 std::string comm_of(const ProcessSlot& slot) {
@@ -347,7 +361,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   store_text(host_name(), slot.host);
   slot.pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   slot.entered_ns.store(platform::monotonic_ns(), std::memory_order_relaxed);
-  slot.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+  slot.pid.store(pid_to_show(), std::memory_order_relaxed);
   slot.worker.store(worker_number(), std::memory_order_relaxed);
   slot.sections.store(0, std::memory_order_relaxed);
   slot.looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
@@ -617,31 +631,40 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
 }
 
 // Asks the kernel first, because the generation does not change while the slot is held.
-Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
+Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation) noexcept {
+  Liveness found = judge_process(index, generation, kGenerationMask);
+  if (found != Liveness::dead || !is_of_hold(generation) || index >= kSlots) return found;
+  found = judge_hold(index, generation);
+  if (found == Liveness::unknown) count_unjudged();
+  return found;
+}
+
+Liveness ProcessTable::judge_process(std::uint32_t index, std::uint64_t generation,
+                                     std::uint64_t generation_mask) noexcept {
   if (index >= kSlots) return Liveness::dead;
   const Kernel kernel = ask(index);
-  if (kernel == Kernel::free) {
-    const Liveness kept = is_of_hold(generation) ? judge_hold(index, generation, generation_mask) : Liveness::dead;
-    if (kept != Liveness::unknown) return kept;
-  }
+  if (kernel == Kernel::free) return Liveness::dead;
   if (kernel == Kernel::holds) {
     const std::uint64_t current = generation_of_slot(index);
     if (current != kNeverUsed) return (current & generation_mask) == generation ? Liveness::alive : Liveness::dead;
   }
-  if (!only_looks_) header().unjudged.fetch_add(1, std::memory_order_relaxed);
+  count_unjudged();
   return Liveness::unknown;
 }
 
+void ProcessTable::count_unjudged() noexcept {
+  if (!only_looks_) header().unjudged.fetch_add(1, std::memory_order_relaxed);
+}
+
 // The generation does not change while the file is locked.
-Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
-                                  std::uint64_t generation_mask) noexcept {
+Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation) noexcept {
   const std::uint64_t current = generation_of_slot(index);
   if (current == kNeverUsed) {  // or its words were overwritten
     const auto& words = slots()[index].generations;
     const auto is_zero = [](const auto& word) { return word.load(std::memory_order_relaxed) == 0; };
     return std::all_of(words.begin(), words.end(), is_zero) ? Liveness::dead : Liveness::unknown;
   }
-  if ((current & generation_mask) != generation) return Liveness::dead;
+  if (current != generation) return Liveness::dead;
   const Kept kept = find_life(directory_, make_token(index, current));
   if (kept == Kept::locked) return Liveness::alive;
   if (kept == Kept::ended) return Liveness::dead;
@@ -651,7 +674,7 @@ Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
 
 bool ProcessTable::may_be_held(std::uint32_t index) noexcept {
   const std::uint64_t generation = generation_of_slot(index);
-  return is_of_hold(generation) && judge_hold(index, generation, kGenerationMask) != Liveness::dead;
+  return is_of_hold(generation) && judge_hold(index, generation) != Liveness::dead;
 }
 
 std::vector<std::uint32_t> ProcessTable::held_slots() {

@@ -87,7 +87,7 @@ struct alignas(64) ProcessSlot {
   std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used. All equal
   std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
   std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, cut to 15 bytes, zero-padded
-  std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; shown to users
+  std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; shown to users (show_as)
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
   // For sync/mailbox.h. Sending processes also write here.
@@ -136,6 +136,10 @@ std::uint64_t pid_namespace() noexcept;
 /// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays.
 /// Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
+
+/// Writes `pid` into this process's slot instead of its own, from the next entering on. Forked children write their
+/// own again.
+void show_as(pid_t pid) noexcept;
 
 /// Returns whether a process with that generation was kept alive across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
@@ -193,9 +197,10 @@ class ProcessTable {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Checks whether the process of that slot and generation lives. `generation_mask` has the bits of the generation
-  /// that the caller knows.
-  Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+  /// Checks whether the process of that slot and generation lives, or is kept alive across exec.
+  Liveness judge(std::uint32_t index, std::uint64_t generation) noexcept;
+  /// Checks whether the process itself lives. `generation_mask` has the bits of the generation that the caller knows.
+  Liveness judge_process(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Returns how often judge() has returned unknown in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
   /// Returns why judge() returns unknown now, or ok if it does not return unknown.
@@ -270,7 +275,8 @@ class ProcessTable {
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
   /// Does the same as judge() for a slot that no process locks.
-  Liveness judge_hold(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+  Liveness judge_hold(std::uint32_t index, std::uint64_t generation) noexcept;
+  void count_unjudged() noexcept;
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }

@@ -332,13 +332,13 @@ Liveness World::judge(Token token) noexcept {
   if (token == kNobody) return Liveness::dead;
   if (token == known_token()) return Liveness::alive;
   if (generation_of(token) == kNeverUsed) return Liveness::dead;
-  return table_->judge(slot_of(token), generation_of(token), kGenerationMask);
+  return table_->judge(slot_of(token), generation_of(token));
 }
 
 Liveness World::judge_owner(std::uint32_t owner) noexcept {
   const Token own = known_token();
   if (own != kNobody && owner_bits(own) == owner) return Liveness::alive;
-  return table_->judge(slot_of_owner(owner), generation_of_owner(owner), kOwnerGenerationMask);
+  return table_->judge_process(slot_of_owner(owner), generation_of_owner(owner), kOwnerGenerationMask);
 }
 
 bool World::lost() const noexcept { return table_->lost(); }

@@ -88,7 +88,9 @@ class World {
   /// Asks the kernel whether that process lives, which takes about 0.5 µs. Returns dead for kNobody and for any token
   /// that was never issued. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
-  /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
+  /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation. But a
+  /// process that has ended is dead, although what it holds may be kept alive across exec: nobody is inside its
+  /// critical sections any more.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
   /// Returns whether the process table was truncated. If it was, this process has lost its identity permanently.
   bool lost() const noexcept;

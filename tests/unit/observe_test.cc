@@ -271,6 +271,27 @@ TEST(observer, DISABLED_reads_damage) {
 
 // --- results of an observer ---
 
+TEST(processes, can_be_shown_with_the_pid_of_a_child_but_forked_children_have_their_own) {
+  const ScratchDirectory directory;
+  in_process([] {
+    EXPECT_EQ(holdfast_show_as(0), HOLDFAST_INVALID);
+    EXPECT_STREQ(holdfast_error(), "bad pid: expected 1 or more, got 0");
+    ASSERT_EQ(holdfast_show_as(1), HOLDFAST_OK);
+    Dict dict("d");
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    Child forked([&](Channel& parent) {
+      dict.set("k", "v");
+      parent.hear();
+      return 0;
+    });
+    EXPECT_TRUE(eventually([&] {
+      std::vector<std::uint32_t> pids;
+      for (const holdfast_process& process : processes()) pids.push_back(process.pid);
+      return pids == std::vector<std::uint32_t>{1, static_cast<std::uint32_t>(forked.pid())};
+    }));
+  });
+}
+
 TEST(processes, are_listed_with_their_state) {
   const ScratchDirectory directory;
   Resident one([] {

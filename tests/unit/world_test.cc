@@ -229,6 +229,35 @@ TEST_F(Liveness, a_stopped_process_counts_as_alive) {
   EXPECT_EQ("alive", watcher.ask("owner " + text(owner_bits(std::stoull(victim.token)))));
 }
 
+// Otherwise nobody would ever take over the mutex of a process that was killed inside it, while another process has a
+// copy of its descriptor.
+TEST_F(Liveness, what_is_kept_alive_across_exec_counts_for_locks_and_not_for_mutexes) {
+  Member watcher;
+  Child keeper([](Channel& parent) {
+    auto life = World::enter_to_exec();
+    if (!life) return 1;
+    life->keeper.reset();  // programs do not inherit it
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      ::sleep(60);
+      ::_exit(0);
+    }
+    parent.say(text((*World::current())->token()));
+    parent.say(std::to_string(copy));
+    parent.hear();
+    return 0;
+  });
+  const std::string token = keeper.hear();
+  const pid_t copy = std::stoi(keeper.hear());
+  const std::string owner = "owner " + text(owner_bits(std::stoull(token)));
+  EXPECT_EQ("alive", watcher.judge(token));
+  EXPECT_EQ("alive", watcher.ask(owner));
+  keeper.kill_and_wait();
+  EXPECT_EQ("alive", watcher.judge(token));
+  EXPECT_EQ("dead", watcher.ask(owner));
+  ::kill(copy, SIGKILL);
+}
+
 TEST_F(Liveness, a_reused_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();

@@ -63,17 +63,14 @@ std::string objection_of_holders(const std::string& name) {
   return {};
 }
 
-/// Returns the processes of the world that have the dictionary open; if there are none, any visible process that does.
-std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, const inspect::Openers& of_world,
-                                      const WorldOptions& world, const std::string& directory,
-                                      const inspect::Processes& processes) {
-  std::vector<inspect::Opener> users = inspect::openers_of(dictionary, of_world, processes);
-  if (users.empty())
-    users = inspect::openers_of(dictionary, world.openers(directory, inspect::all_pids(), kLookForUsers), processes);
-  for (inspect::Opener& user : users)
-    if (const auto stat = user.program.empty() ? inspect::read_stat(user.pid) : std::nullopt)
-      user.program = stat->program;
-  return users;
+/// Names the processes; an empty string for none.
+std::string openers_in_words(std::vector<inspect::Opener> openers) {
+  if (openers.empty()) return {};
+  inspect::Opener& first = openers.front();
+  if (const auto stat = first.program.empty() ? inspect::read_stat(first.pid) : std::nullopt)
+    first.program = stat->program;
+  return fmt::format("{} it open: pid {} ({}){}", inspect::counted(openers.size(), "process has", "processes have"),
+                     first.pid, inspect::escaped(first.program), openers.size() > 1 ? " and others" : "");
 }
 
 }  // namespace
@@ -125,21 +122,22 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
   inspect::Dictionary dictionary;
   dictionary.file = inspect::read_dictionary_file(directory, name, inspect::Read::status);
   const inspect::Openers of_world = world.openers(directory, processes->pids(), kLookForUsers);
-  const std::vector<inspect::Opener> users = users_of(dictionary, of_world, world, directory, *processes);
-  if (!users.empty())
-    return fmt::format("{} it open: pid {} ({}){}", inspect::counted(users.size(), "process has", "processes have"),
-                       users.front().pid, inspect::escaped(users.front().program),
-                       users.size() > 1 ? " and others" : "");
+  std::string users = openers_in_words(inspect::openers_of(dictionary, of_world, *processes));
+  if (!users.empty()) return users;
+  // Search before asking the judge, which opens the dictionary. A lock says more than the processes that have the
+  // dictionary open, such as the wrapper and the guard of `holdfast lock`.
+  users = openers_in_words(
+      inspect::openers_of(dictionary, world.openers(directory, inspect::all_pids(), kLookForUsers), *processes));
+  const std::string objection = judge.objection(name);
+  if (!objection.empty()) return objection;
+  if (!users.empty()) return users;
   const std::vector<const inspect::Process*> living = processes->living();
   const auto is_unseen = [](const inspect::Process* process) { return process->pid_here == 0; };
   if (const auto unseen = std::find_if(living.begin(), living.end(), is_unseen); unseen != living.end())
     return fmt::format("cannot tell whether {} has it open: it is in another pid namespace",
                        inspect::in_words(**unseen));
   if (!of_world.complete()) return "cannot tell whether a process has it open: this user may not inspect all processes";
-  // The command of `holdfast lock` uses the dictionary, but has not mapped it. The judge has mapped it too, but is
-  // asked only when all others are known.
-  const std::string objection = judge.objection(name);
-  return objection.empty() ? "a process that is not visible from here has it open" : objection;
+  return "a process that is not visible from here has it open";
 }
 
 }  // namespace holdfast::cli

@@ -1,71 +1,54 @@
 #include "lock/child.h"
 
-#include <poll.h>
-#include <sys/socket.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <functional>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "inspect/proc.h"
+#include "base/name.h"
+#include "cli/message.h"
 #include "lock/job.h"
-#include "lock/lock_hold.h"
-#include "lock/lock_taker.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
-namespace {
-
-/// How often a child that waits for its parent checks whether the parent is stopped.
-constexpr int kLookAtParentMs = 50;
-
-bool is_parent_stopped() {
-  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(::getppid()));
-  return stat && stat->is_stopped();
+int execute_command(const LockOptions& options, std::uint64_t token, const Hold& hold) {
+  begin_job();
+  if (token != 0)
+    ::setenv("HOLDFAST_TOKEN", std::to_string(token).c_str(), 1);
+  else
+    ::unsetenv("HOLDFAST_TOKEN");
+  report(options, "executing " + options.command.front());
+  std::vector<std::string> words = options.command;
+  std::vector<char*> values;
+  values.reserve(words.size() + 1);
+  for (std::string& word : words) values.push_back(word.data());
+  values.push_back(nullptr);
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  if (!options.close) hold.inherit();
+  ::execvp(values.front(), values.data());
+  return errno;
 }
 
-/// The parent acknowledges each hold that it receives, once the guard runs that will end the hold even if the parent
-/// dies.
-enum class Answer { guarded, stopped, gone };
-
-Answer await_answer(int channel, int look_ms) {
-  pollfd answer{channel, POLLIN, 0};
-  while (::poll(&answer, 1, look_ms) <= 0)
-    if (look_ms >= 0 && is_parent_stopped()) return Answer::stopped;
-  char word = 0;
-  return ::recv(channel, &word, 1, 0) == 1 ? Answer::guarded : Answer::gone;
+int refuse_command(const LockOptions& options, int error) {
+  // A wrapper has the lock until this process has ended, so nobody must be able to keep it by not reading.
+  constexpr int kMessageMs = 1000;
+  if (accepts_messages(STDERR_FILENO, kMessageMs))
+    say("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
+  return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }
 
-/// Takes the lock, and waits until it is guarded. A stopped parent starts no guard, possibly for a long time; so others
-/// get the lock in the meantime. Returns nothing if the lock is held and guarded, otherwise the exit status.
-std::optional<int> take_guarded(LockTaker& taker, int channel) {
-  for (;;) {
-    if (const auto status = taker.take()) return status;
-    if (!taker.is_visible()) return std::nullopt;  // the kernel ends its flock(2)
-    send_hold(channel, taker.grant(), taker.hold());
-    begin_job();  // while the parent starts the guard
-    Answer answer = await_answer(channel, kLookAtParentMs);
-    if (answer == Answer::guarded) return std::nullopt;
-    if (answer == Answer::stopped) {
-      send_given_back(channel);
-      taker.give_back();
-      answer = await_answer(channel, -1);
-    }
-    if (answer == Answer::gone) return lock_status::kSystem;  // its hold ends with this process
-  }
-}
-
-}  // namespace
-
-int take_and_become(const LockOptions& options, int channel) {
-  LockTaker taker(options, channel >= 0 ? std::function<void()>([channel] { send_waits(channel); }) : nullptr);
-  const auto refused = channel >= 0 ? take_guarded(taker, channel) : taker.take();
-  if (refused) return *refused;
-  int status = channel >= 0 ? taker.confirm() : 0;
-  if (status == 0) status = taker.become_command();
-  // The child has given the lock back itself; the parent must not take this for a loss.
-  if (channel >= 0) send_given_back(channel);
-  return status;
+int become_command_when_held(const LockOptions& options, int channel) {
+  begin_job();  // while the wrapper takes the lock
+  Hold hold;
+  const std::optional<std::uint64_t> token = receive_hold(channel, hold);
+  if (!token) return lock_status::kSystem;
+  return refuse_command(options, execute_command(options, *token, hold));
 }
 
 }  // namespace holdfast::cli

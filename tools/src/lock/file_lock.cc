@@ -26,6 +26,9 @@ namespace holdfast::cli {
 
 namespace {
 
+/// How often a wait in the kernel is interrupted for what else the process has to do.
+constexpr double kLookSeconds = 0.1;
+
 /// While it lives, ALRM interrupts system calls after `first` seconds and then again and again: a signal that arrives
 /// just before the call would not interrupt it.
 class Alarms {
@@ -99,12 +102,12 @@ std::string flock_holder(int fd) {
   return fmt::format("pid {} ({})", *pid, inspect::escaped(stat->program));
 }
 
-int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting) {
+int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting) {
   const int operation = shared ? LOCK_SH : LOCK_EX;
   bool reopened = false;
   for (bool blocks = false;;) {
     std::optional<Alarms> alarms;
-    if (blocks) alarms.emplace(std::min(1.0, deadline - holdfast_now()));
+    if (blocks) alarms.emplace(std::min(kLookSeconds, deadline - holdfast_now()));
     if (::flock(fd, operation | (blocks ? 0 : LOCK_NB)) == 0) return 0;
     const int error = errno;
     if ((error == EIO || error == EBADF) && !shared && !reopened && reopen_for_writing(fd)) {
@@ -114,7 +117,7 @@ int take_flock(int fd, bool shared, double deadline, const std::function<void()>
     if (error != EWOULDBLOCK && error != EINTR) return error;
     if (holdfast_now() >= deadline) return EWOULDBLOCK;
     alarms.reset();
-    waiting();
+    if (!waiting()) return ECANCELED;
     blocks = true;
   }
 }

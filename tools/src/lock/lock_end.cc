@@ -50,13 +50,14 @@ std::optional<LockEnd::Ending> LockEnd::due(double now) {
 std::optional<LockEnd::Ending> LockEnd::end_of_session(double now) {
   holdfast_cluster state{};
   const int code = holdfast_cluster_state(dict_, &state);
-  if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return std::nullopt;  // the dictionary was removed
+  const bool removed = code == HOLDFAST_REMOVED;
+  if (!removed && code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return std::nullopt;
   longest_ = std::max(longest_, state.seconds);
-  const bool lost = state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_) || is_taken_away();
+  const bool lost = removed || state.seconds == 0 || (epoch_ != 0 && state.epoch != epoch_) || is_taken_away();
   const double grace = std::min(options_.grace(), kShareOfSession * longest_);
   if (!lost && state.seconds > grace + kKillSeconds) return std::nullopt;
   if (lost)
-    return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace()};
+    return Ending{fmt::format("{} was lost", quote_key(options_.key)), options_.grace(), now + options_.grace(), true};
   const double left = std::max(state.seconds - kKillSeconds, 0.0);
   return Ending{
       fmt::format("{} is about to be lost: this machine's session with the store of cluster {} was not renewed{}",

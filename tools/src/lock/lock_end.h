@@ -21,12 +21,14 @@ class LockEnd {
     std::string reason;
     double grace;    // seconds between TERM and KILL, for the message
     double kill_at;  // holdfast_now()
+    bool lost = false;
   };
 
   /// `dict` is read only in a cluster. Null: its session is unknown, and only the exptime counts.
   LockEnd(const LockOptions& options, const Grant& grant, holdfast_dict* dict);
 
-  /// Returns why and how the job must be ended; nothing if it may run.
+  /// Returns why and how the job must be ended; nothing if it may run. Does not take the dictionary's mutex: this
+  /// process may be killed, and then the guard would seem to be inside.
   std::optional<Ending> due(double now);
   /// Returns when to ask again.
   double next(double now) const;

@@ -95,8 +95,6 @@ class EndOfJob {
   std::optional<double> kill_at_;
 };
 
-pid_t killed_guard = 0;  // by this process, and not reaped
-
 /// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
 /// keep waiters waiting, or has had enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
@@ -151,8 +149,6 @@ void LockGuard::prepare(pid_t child, pid_t group) {
 
 bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_end) {
   end();
-  reap();
-  pid_ = 0;
   if (child_.get() < 0 || parent_.get() < 0 || acts_ == nullptr) return false;
   const Guarded guarded{key, job_, lock_end};
   pid_ = ::fork();
@@ -160,17 +156,11 @@ bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_en
   return pid_ > 0;
 }
 
-void LockGuard::end() const {
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  killed_guard = pid_;
+void LockGuard::end() noexcept {
+  const pid_t guard = std::exchange(pid_, 0);
+  if (guard <= 0) return;
+  ::kill(guard, SIGKILL);
+  ::waitpid(guard, nullptr, 0);
 }
-
-void LockGuard::reap() noexcept {
-  if (killed_guard > 0) ::waitpid(std::exchange(killed_guard, 0), nullptr, 0);
-}
-
-// Runs after the library's destructor, because of its priority: the guard ends while this process leaves the world.
-[[gnu::destructor(101)]] static void reap_at_the_end() noexcept { LockGuard::reap(); }
 
 }  // namespace holdfast::cli

@@ -38,11 +38,9 @@ class LockGuard {
     if (is_guard) pid_ = 0;
     return is_guard;
   }
-  /// Called by a parent that has ended the hold itself.
-  void end() const;
-  /// Waits for a guard that end() has killed. Also runs at the end of the process, so that it leaves no zombie to a
-  /// parent that does not reap.
-  static void reap() noexcept;
+  /// Ends the guard of a hold that has ended. Waits for its end: the guard is in the parent's world, and would keep the
+  /// parent from removing what nobody uses any more.
+  void end() noexcept;
 
  private:
   FoundJob job_;

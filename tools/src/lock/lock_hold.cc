@@ -17,12 +17,12 @@ namespace {
 /// Scripts use descriptors of one or two digits by number; `exec 3>file` must not close a lock.
 constexpr int kFirstDescriptor = 512;
 
-constexpr std::size_t kDescriptors = 3;
+constexpr std::size_t kDescriptors = 2;
 
 struct Packet {
-  Grant grant;
+  std::uint64_t token = 0;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptors * sizeof(int))> control{};
-  iovec part{&grant, sizeof grant};
+  iovec part{&token, sizeof token};
   msghdr message{};
 
   Packet() {
@@ -63,40 +63,35 @@ void Hold::end() {
     if (one->get() >= 0) holdfast_end_hold(one->release());
 }
 
-void send_hold(int channel, const Grant& grant, const Hold& hold) {
+void send_hold(int channel, std::uint64_t token, const Hold& hold) {
   Packet packet;
-  packet.grant = grant;
-  std::array<int, kDescriptors> fds = hold.descriptors();
-  // Only the last descriptor may be missing.
-  const auto count = static_cast<std::size_t>(std::find(fds.begin(), fds.end(), -1) - fds.begin());
+  packet.token = token;
+  const auto [life, keeper, use] = hold.descriptors();
+  const std::array<int, kDescriptors> fds{life, use};
   cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(count * sizeof(int));
-  std::memcpy(CMSG_DATA(header), fds.data(), count * sizeof(int));
-  packet.message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+  header->cmsg_len = CMSG_LEN(sizeof fds);
+  std::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
+  if (token == 0 || std::min(life, use) < 0) packet.message.msg_controllen = 0;
   static_cast<void>(::sendmsg(channel, &packet.message, MSG_NOSIGNAL));
 }
 
-void send_given_back(int channel) { static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL)); }
-
-void send_waits(int channel) { static_cast<void>(::send(channel, "w", 2, MSG_NOSIGNAL)); }
-
-Word receive_word(int channel) {
+std::optional<std::uint64_t> receive_hold(int channel, Hold& hold) {
   Packet packet;
-  const ssize_t size = ::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (size < 0) return {.kind = errno == EAGAIN || errno == EINTR ? Word::Kind::none : Word::Kind::ended};
-  if (size == 0) return {.kind = Word::Kind::ended};
-  if (size == 1) return {.kind = Word::Kind::given_back};
-  if (size == 2) return {.kind = Word::Kind::waits};
+  ssize_t size = 0;
+  do {
+    size = ::recvmsg(channel, &packet.message, MSG_CMSG_CLOEXEC);
+  } while (size < 0 && errno == EINTR);
+  if (size != sizeof packet.token) return std::nullopt;
   const cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return {.kind = Word::Kind::ended};
-  std::array<int, kDescriptors> fds{-1, -1, -1};
-  std::memcpy(fds.data(), CMSG_DATA(header), std::min(sizeof fds, header->cmsg_len - CMSG_LEN(0)));
-  Word word{.kind = Word::Kind::held, .grant = packet.grant};
-  word.hold.prove_life({fds[0], fds[1]});
-  word.hold.use_dictionary({fds[2], -1});
-  return word;
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+    std::array<int, kDescriptors> fds{-1, -1};
+    std::memcpy(fds.data(), CMSG_DATA(header), std::min(sizeof fds, header->cmsg_len - CMSG_LEN(0)));
+    hold.prove_life({fds[0], -1});
+    hold.use_dictionary({fds[1], -1});
+  }
+  return packet.token;
 }
 
 }  // namespace holdfast::cli

@@ -1,8 +1,9 @@
-// The messages from the child of `holdfast lock` to its parent: the grant, and the descriptors that hold it while any
-// process has them open.
+// The descriptors that hold a lock while any process has them open, and how the wrapper passes them to the command.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 
 #include "cli/descriptor.h"
 #include "holdfast.h"
@@ -44,20 +45,11 @@ class Hold {
   Descriptor use_;
 };
 
-/// A message of the child. waits: the lock is held by others. given_back: it does not hold now, and the command has not
-/// started. ended: no more messages; with a hold, the command has started.
-struct Word {
-  enum class Kind { none, waits, held, given_back, ended };
-  Kind kind = Kind::none;
-  Grant grant{};
-  Hold hold{};
-};
-
-/// Sends to a parent that may be gone, and ignores that.
-void send_hold(int channel, const Grant& grant, const Hold& hold);
-void send_given_back(int channel);
-void send_waits(int channel);
-/// Returns without waiting.
-Word receive_word(int channel);
+/// Tells a child that the lock is held: passes it the descriptors that a command inherits, unless `token` is 0. The
+/// child may be gone; that is ignored.
+void send_hold(int channel, std::uint64_t token, const Hold& hold);
+/// Waits for that message. Returns the fencing token, and adds the descriptors to `hold`; nothing if the sender has
+/// ended.
+std::optional<std::uint64_t> receive_hold(int channel, Hold& hold);
 
 }  // namespace holdfast::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,8 +85,8 @@ bool has_no_agent(holdfast_dict* dict) {
   return false;
 }
 
-}  // namespace
-
+/// Opens or creates the dictionary of the options. Returns null after printing an error; `status` is then the exit
+/// status.
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
   constexpr std::uint64_t kAnySize = 0;  // programs that use the dictionary may request one
@@ -107,6 +106,14 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   return nullptr;
 }
 
+}  // namespace
+
+bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
+  std::uint32_t woken = 0;
+  if (parker != nullptr) holdfast_parker_sleep(parker, seconds, &woken, 1);
+  return true;
+}
+
 std::optional<int> LockTaker::take() {
   if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   const auto refused = take_visible();
@@ -115,7 +122,7 @@ std::optional<int> LockTaker::take() {
   if (options_.is_flock() && !has_file_) {
     if (const auto status = take_file()) return status;
   }
-  report(fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
+  report(options_, fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
   return std::nullopt;
 }
 
@@ -147,29 +154,26 @@ std::optional<int> LockTaker::take_file() {
   WaitNotice notice(!options_.quiet && options_.timeout != 0);
   bool waited = false;
   const int error = take_flock(options_.file, options_.shared, deadline, [&] {
-    const std::string holder = flock_holder(options_.file);
-    if (!waited) explain("waits for the flock(2) of " + holder);
+    const double waited_for = holdfast_now() - start_;
+    const bool is_due = notice.due_in(waited_for) <= 0;
+    if (is_due || !waited) {
+      const std::string holder = flock_holder(options_.file);
+      if (!waited) explain("waits for the flock(2) of " + holder);
+      if (is_due)
+        notice.show(waited_for, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
+    }
     waited = true;
-    const double now = holdfast_now();
-    if (notice.due_in(now - start_) <= 0)
-      notice.show(now - start_, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
+    const bool continues = pause_(nullptr, 0);
+    if (!continues) notice.leave();
+    return continues;
   });
   notice.clear();
   if (error != 0) {
     give_back();
-    return refuse_flock(options_, error);
+    return error == ECANCELED ? lock_status::kSystem : refuse_flock(options_, error);
   }
   if (waited) explain(options_.why);
   return std::nullopt;
-}
-
-// flock(1) prints this to standard output. Nobody must be able to keep the lock by not reading it.
-void LockTaker::report(const std::string& what) const {
-  const int output = options_.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
-  if (!options_.verbose || !accepts_messages(output, 0)) return;
-  if (!options_.is_flock()) return say("{}", what);
-  fmt::print("flock: {}\n", what);
-  std::fflush(stdout);
 }
 
 void LockTaker::explain(const std::string& why) {
@@ -246,7 +250,6 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
       continue;  // in the dictionary that replaced it
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
-    if (on_wait_) std::exchange(on_wait_, nullptr)();
     const double now = holdfast_now();
     const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
     const bool gives_up = refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_));
@@ -266,10 +269,13 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
       say("still waiting for {}: {}", quote_key(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
     }
     if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
-    std::uint32_t woken = 0;
     const double next = std::min(deadline, options_.is_flock() ? next_try : deadline) - now;
     const double sleep = std::min({wait.sleep, next, std::max(notice.due_in(now - start_), 0.0)});
-    holdfast_parker_sleep(wait.parker, sleep, &woken, 1);
+    if (!pause_(wait.parker, sleep)) {
+      holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
+      notice.leave();
+      return lock_status::kSystem;
+    }
   }
 }
 
@@ -404,7 +410,11 @@ bool LockTaker::is_cluster_missing(double waited) {
 void LockTaker::give_back() {
   if (options_.is_flock()) ::flock(options_.file, LOCK_UN);
   has_file_ = false;
-  if (is_visible()) holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
+  release();
+}
+
+int LockTaker::release() {
+  return is_visible() ? holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_) : HOLDFAST_OK;
 }
 
 int LockTaker::confirm() const {
@@ -414,28 +424,6 @@ int LockTaker::confirm() const {
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
   say("{} was lost before the command started", quote_key(options_.key));
   return lock_status::kLost;
-}
-
-int LockTaker::become_command() {
-  begin_job();
-  if (is_visible())
-    ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
-  else
-    ::unsetenv("HOLDFAST_TOKEN");
-  report("executing " + options_.command.front());
-  std::vector<std::string> words = options_.command;
-  std::vector<char*> values;
-  values.reserve(words.size() + 1);
-  for (std::string& word : words) values.push_back(word.data());
-  values.push_back(nullptr);
-  ::prctl(PR_SET_PDEATHSIG, 0);
-  if (!options_.close) hold_.inherit();
-  ::execvp(values.front(), values.data());
-  const int error = errno;
-  give_back();
-  hold_.close();
-  say("cannot run {}: {}", quote(options_.command.front()), std::strerror(error));
-  return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }
 
 }  // namespace holdfast::cli

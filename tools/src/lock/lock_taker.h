@@ -1,5 +1,4 @@
-// The child of `holdfast lock`, which becomes the command. It takes the lock itself and keeps it over exec. So others
-// see the command as the holder, and no holdfast code runs under its identity.
+// Takes the lock of `holdfast lock`, in a way that lets other processes and other programs keep it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,20 +13,25 @@
 
 namespace holdfast::cli {
 
-/// Opens or creates the dictionary of the options. Returns null after printing an error; `status` is then the exit
-/// status.
-holdfast_dict* open_dictionary(const LockOptions& options, int& status);
-
 class LockTaker {
  public:
-  /// `on_wait` is called once the lock was found held.
-  explicit LockTaker(LockOptions options, std::function<void()> on_wait = {})
-      : options_(std::move(options)), on_wait_(std::move(on_wait)) {}
+  /// Sleeps until the parker, if there is one, reports the waiter, or until the seconds have passed. Returns false if
+  /// the wait must end.
+  using Pause = std::function<bool(holdfast_parker* parker, double seconds)>;
+  explicit LockTaker(LockOptions options, Pause pause = sleep)
+      : options_(std::move(options)), pause_(std::move(pause)) {}
 
-  /// Enters the world, and waits for the lock. Returns nothing if the lock is held, otherwise the exit status, which -E
-  /// may have made 0; messages have been printed. Can be called again after give_back(), with the remaining time.
+  /// Enters the world, and opens the dictionary. Returns the exit status, 0 on success; messages have been printed.
+  int enter();
+  /// Waits for the lock, after enter() if necessary. Returns nothing if the lock is held, otherwise the exit status,
+  /// which -E may have made 0; messages have been printed, unless a pause has ended the wait. Can be called again after
+  /// give_back(), with the remaining time.
   std::optional<int> take();
   void give_back();
+  /// Releases only the visible lock, if it is held. Returns the code of holdfast_unlock.
+  int release();
+  /// Returns the dictionary; null if it is not open.
+  holdfast_dict* dictionary() const noexcept { return dict_; }
   /// Returns whether the lock is visible: `holdfast flock` does without it where the dictionary cannot be used.
   bool is_visible() const noexcept { return lease_.sequence != 0; }
 
@@ -36,10 +40,8 @@ class LockTaker {
 
   /// Returns the current grant.
   Grant grant() const { return {lease_, holdfast_now(), in_cluster()}; }
+  Hold& hold() noexcept { return hold_; }
   const Hold& hold() const noexcept { return hold_; }
-
-  /// Replaces this process by the command. If that fails, returns the exit status; the lock is then free.
-  int become_command();
 
  private:
   /// Returns whether the dictionary belongs to a cluster.
@@ -51,9 +53,7 @@ class LockTaker {
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
   void explain(const std::string& why);
-  /// Prints what --verbose prints.
-  void report(const std::string& what) const;
-  int enter();
+  static bool sleep(holdfast_parker* parker, double seconds);
   int open();
   int use_dictionary();
   std::optional<int> wait_for_lock(holdfast_wait& wait);
@@ -87,7 +87,7 @@ class LockTaker {
   bool is_cluster_missing(double waited);
 
   LockOptions options_;
-  std::function<void()> on_wait_;
+  Pause pause_;
   bool complained_ = false;
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};

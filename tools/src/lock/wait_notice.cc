@@ -7,18 +7,18 @@
 #include <algorithm>
 #include <clocale>
 #include <csignal>
+#include <cstdio>
 #include <initializer_list>
 #include <limits>
 #include <string_view>
 
+#include "cli/message.h"
 #include "cli/signals.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
 
 namespace {
-
-constexpr const char* kClearLine = "\r\x1b[K";
 
 void write_out(std::string_view text) noexcept {
   if (accepts_messages(STDERR_FILENO, 0)) [[maybe_unused]]
@@ -50,6 +50,15 @@ bool accepts_messages(int output, int wait_ms) noexcept {
   return ::poll(&out, 1, wait_ms) == 1 && (out.revents & POLLOUT) != 0;
 }
 
+// flock(1) prints this to standard output. Nobody must be able to keep the lock by not reading it.
+void report(const LockOptions& options, const std::string& what) {
+  const int output = options.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
+  if (!options.verbose || !accepts_messages(output, 0)) return;
+  if (!options.is_flock()) return say("{}", what);
+  fmt::print("flock: {}\n", what);
+  std::fflush(stdout);
+}
+
 WaitNotice::WaitNotice(bool wanted) : enabled_(wanted && ::isatty(STDERR_FILENO) == 1) {}
 
 double WaitNotice::due_in(double waited) const noexcept {
@@ -74,9 +83,9 @@ void WaitNotice::show(double waited, const std::vector<Part>& what) {
   write_out(kClearLine + (width_of(named) <= room ? named : line_of(parts, room)));
 }
 
-void WaitNotice::clear() {
+void WaitNotice::end(const char* text) {
   if (!visible_) return;
-  write_out(kClearLine);
+  write_out(text);
   handle_ends(end_the_line, SIG_DFL);
   visible_ = false;
 }

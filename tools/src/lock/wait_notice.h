@@ -2,14 +2,19 @@
 // in its place. A terminal that accepts no output does not delay the wait.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "cli/output.h"
+#include "lock/lock_options.h"
 
 namespace holdfast::cli {
 
 /// Returns whether a message on that output does not block, at the latest after that time.
 bool accepts_messages(int output, int wait_ms) noexcept;
+
+/// Prints what --verbose prints.
+void report(const LockOptions& options, const std::string& what);
 
 class WaitNotice {
  public:
@@ -25,9 +30,14 @@ class WaitNotice {
   /// visible, what follows begins on a new line.
   void show(double waited, const std::vector<Part>& what);
   /// Removes the line.
-  void clear();
+  void clear() { end(kClearLine); }
+  /// Leaves the line; what follows begins on a new line.
+  void leave() { end("\n"); }
 
  private:
+  static constexpr const char* kClearLine = "\r\x1b[K";
+  void end(const char* text);
+
   bool enabled_;
   bool visible_ = false;
   double next_ = 1;  // seconds of waiting after which the line is due

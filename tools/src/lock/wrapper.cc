@@ -12,8 +12,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -51,30 +51,24 @@ constexpr int kLastReportsMs = 1000;
 /// How often to look for holders that --replace has to end.
 constexpr double kReplaceSeconds = 0.05;
 
-/// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
+/// The parent: takes the lock for its child, which then becomes the command, passes signals on, notices if the lock is
+/// lost, and ends the hold with the job.
+// There is one process with the lock, and one attachment: others see the command as the holder (holdfast_show_as), and
+// the hold outlives this process, because the command and the guard have its descriptors.
 class Wrapper {
  public:
   explicit Wrapper(const LockOptions& options)
-      : options_(options), agent_(options, signals_), replacement_(options, reports_) {}
+      : options_(options),
+        agent_(options, signals_),
+        replacement_(options, reports_),
+        taker_(options, [this](holdfast_parker* parker, double seconds) { return pause(parker, seconds); }) {}
 
   int run() {
-    if (options_.agent) {
-      if (const int status = prepare_agent()) {
-        agent_.stop();
-        if (agent_.signal() != 0) die_by(agent_.signal());
-        return status;
-      }
-    }
     adopt_orphans();
     start();
-    while (!ended_ || (!options_.is_flock() && has_members())) {
-      wait();
-      receive();
-      pass_signals();
-      reap();
-      look();
-      print_reports(0);
-    }
+    if (const auto refused = take()) return refuse(*refused);
+    hand_over();
+    while (!ended_ || (!options_.is_flock() && has_members())) attend(-1, kNever);
     end_hold();
     agent_.stop();
     print_reports(kLastReportsMs);
@@ -82,78 +76,112 @@ class Wrapper {
   }
 
  private:
-  int prepare_agent() {
-    int status = 0;
-    dict_ = open_dictionary(options_, status);
-    return dict_ == nullptr ? status : agent_.ensure_and_wait(dict_);
-  }
-
+  // The child is forked before this process attaches, so there is little to copy.
   void start() {
-    // Check from now on: the agent that we found may end while the command still waits for the lock.
-    if (options_.agent) look_at_ = holdfast_now() + kCheckSeconds;
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
     channel_ = Descriptor(ends[0]);
     Descriptor other(ends[1]);
+    if (has_children()) children_before_ = children_of_this();  // a shell may have become holdfast
+    had_children_ = !children_before_.empty();
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (command_ > 0) return prepare();
-    // A waiting child ends with this process; a running command does not.
-    follow_parent(self, SIGKILL);
-    signals_.restore();
-    channel_.reset();
-    std::exit(take_and_become(options_, other.get()));
-  }
-
-  // Does what the child, which takes the lock now and starts no process, need not wait for.
-  void prepare() {
-    children_before_ = children_of_this();  // a shell may have given this process children before it became holdfast
-    std::erase(children_before_, command_);
-    had_children_ = !children_before_.empty();
+    if (command_ == 0) {
+      // A child that waits for the lock ends with this process; a running command does not.
+      follow_parent(self, SIGKILL);
+      signals_.restore();
+      channel_.reset();
+      std::exit(become_command_when_held(options_, other.get()));
+    }
     guard_.prepare(command_, group_);
-    holdfast_name_program("holdfast", std::strlen("holdfast"));  // otherwise attach() reads the name
+    holdfast_show_as(command_);
   }
 
-  void wait() {
-    std::array<pollfd, 2> both{{{signals_.descriptor(), POLLIN, 0}, {channel_.get(), POLLIN, 0}}};
+  /// Returns nothing if the lock is held, otherwise the exit status.
+  std::optional<int> take() {
+    if (!options_.agent) return taker_.take();
+    int status = taker_.enter();
+    if (status == 0) status = agent_.ensure_and_wait(taker_.dictionary());
+    if (status != 0) return status;
+    // Check from now on: the agent that we found may end while this process still waits for the lock.
+    look_at_ = holdfast_now() + kCheckSeconds;
+    return taker_.take();
+  }
+
+  /// Ends without a lock.
+  int refuse(int status) {
+    const bool is_stopped = ended_ || is_refused_;
+    if (!ended_) ::kill(command_, SIGKILL);
+    while (!ended_ && ::waitpid(command_, &status_, 0) < 0 && errno == EINTR) continue;
+    agent_.stop();
+    if (agent_.signal() != 0) die_by(agent_.signal());
+    print_reports(kLastReportsMs);
+    return is_stopped ? end_as_command() : status;
+  }
+
+  /// Has the hold guarded, and lets the child become the command.
+  void hand_over() {
+    grant_ = taker_.grant();
+    is_held_ = taker_.is_visible();
+    if (is_held_) {
+      lock_end_.emplace(options_, grant_, grant_.in_cluster ? dictionary() : nullptr);
+      const bool is_guarded = guard_.start(taker_.hold(), options_.key, *lock_end_);
+      if (!is_guarded && options_.close)
+        say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
+      look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
+      lost_ = taker_.confirm() != 0;
+    }
+    if (lost_)
+      ::kill(command_, SIGKILL);
+    else
+      send_hold(channel_.get(), grant_.lease.sequence, taker_.hold());
+    channel_.reset();
+  }
+
+  /// Waits up to `seconds` for something to do, also for the descriptor, and does it.
+  void attend(int descriptor, double seconds) {
+    wait(descriptor, seconds);
+    pass_signals();
+    reap();
+    look();
+    print_reports(0);
+  }
+
+  void wait(int descriptor, double seconds) {
+    std::array<pollfd, 2> both{{{signals_.descriptor(), POLLIN, 0}, {descriptor, POLLIN, 0}}};
     const double now = holdfast_now();
-    const double next = std::min(
-        {look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever, replaces() ? now + kReplaceSeconds : kNever});
+    const double next = std::min({now + seconds, look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever,
+                                  replaces() ? now + kReplaceSeconds : kNever});
     const double left = std::max(0.0, next - now);
     constexpr double kLongestSeconds = 1e6;  // poll() takes an int
-    const int timeout = static_cast<int>(std::min(left, kLongestSeconds) * 1e3) + 1;
+    const int timeout = static_cast<int>(std::min(left, kLongestSeconds) * 1e3) + (left > 0 ? 1 : 0);
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// Receives everything that has arrived.
-  void receive() {
-    while (channel_.get() >= 0) {
-      Word word = receive_word(channel_.get());
-      if (word.kind == Word::Kind::none) return;
-      if (word.kind == Word::Kind::ended) channel_.reset();
-      if (word.kind == Word::Kind::given_back) given_back_ = true;
-      if (word.kind == Word::Kind::waits) waits_ = true;
-      if (word.kind == Word::Kind::held) note_hold(std::move(word));
-    }
+  /// For the taker, which waits for the lock: see LockTaker::Pause.
+  bool pause(holdfast_parker* parker, double seconds) {
+    waits_ = true;
+    const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
+    constexpr double kBlindSeconds = 0.05;  // without a descriptor, which the process may not get
+    if (parker != nullptr && descriptor < 0) seconds = std::min(seconds, kBlindSeconds);
+    const double end = holdfast_now() + seconds;
+    std::uint32_t woken = 0;
+    do {
+      attend(descriptor, std::max(end - holdfast_now(), 0.0));
+      if (ended_ || is_refused_) return false;
+    } while ((parker == nullptr || holdfast_parker_sleep(parker, 0, &woken, 1) == 0) && holdfast_now() < end);
+    return true;
   }
 
-  void note_hold(Word word) {
-    grant_ = word.grant;
-    hold_ = std::move(word.hold);
-    given_back_ = false;
-    lock_end_.emplace(options_, grant_, grant_.in_cluster && attach() ? dict_ : nullptr);
-    is_guard_in_world_ = dict_ != nullptr;
-    const bool is_guarded = guard_.start(*hold_, options_.key, *lock_end_);
-    if (!is_guarded && options_.close)
-      say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
-    static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
-    look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
-  }
+  holdfast_dict* dictionary() const noexcept { return taker_.dictionary(); }
 
-  /// The command has started: it did not give the lock back before.
-  bool runs() const { return hold_ && !given_back_ && channel_.get() < 0; }
+  /// Returns whether this process has children.
+  static bool has_children() noexcept {
+    siginfo_t info{};
+    return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+  }
 
   /// Returns the children of this process that do not belong to the job.
   std::vector<pid_t> strangers() const {
@@ -172,7 +200,7 @@ class Wrapper {
     };
     if (had_children_) {  // their orphans are children of this process, too
       FoundJob job = guard_.job();
-      if (hold_) job.file = name_of_file(hold_->descriptors().front());
+      if (is_held_) job.file = name_of_file(taker_.hold().descriptors().front());
       std::ranges::for_each(marked_members(job), add);
       if (!ended_) add(command_);
       return all;
@@ -269,19 +297,20 @@ class Wrapper {
     if (replaces()) replace();
     if (now < look_at_) return;
     look_at_ = now + kCheckSeconds;
-    if (options_.agent && attach()) agent_.ensure(dict_);
-    if (!runs() || is_ending_) return;
-    lost_ = grant_.in_cluster && attach() && !is_held();
-    if (lost_) return end_job({reason_of_loss(), options_.grace(), now + options_.grace()});
-    if (const auto ending = lock_end_->due(now)) end_job(*ending);
+    if (options_.agent) agent_.ensure(dictionary());
+    if (!is_held_ || is_ending_ || lost_) return;
+    auto ending = lock_end_->due(now);
+    if (!ending) return;
+    lost_ = ending->lost;
+    if (lost_) ending->reason = reason_of_loss();
+    end_job(*ending);
   }
 
   /// Returns whether others' jobs must end so that the command gets the lock.
-  bool replaces() const { return options_.replace && waits_ && !hold_ && !ended_ && !is_refused_; }
+  bool replaces() const { return options_.replace && waits_ && !is_held_ && !ended_ && !is_refused_; }
 
   void replace() {
-    if (!attach()) return;  // nobody holds anything
-    const std::string wrong = replacement_.end_holders(dict_, command_);
+    const std::string wrong = replacement_.end_holders(dictionary(), command_);
     if (wrong.empty()) return;
     ::kill(command_, SIGKILL);  // it still waits for the lock
     reports_.push_back(wrong);
@@ -310,33 +339,13 @@ class Wrapper {
       say("{}", reports_.front());
   }
 
-  // Attach only when needed: it takes a slot in the world.
-  bool attach() {
-    const std::string& name = options_.dictionary;
-    return dict_ != nullptr || holdfast_attach(name.data(), name.size(), &dict_) == HOLDFAST_OK;
-  }
-
-  bool is_held() const {
-    std::vector<holdfast_holder> holders(options_.has_company() ? HOLDFAST_HOLDERS_MAX : 1);
-    std::uint32_t count = 0;
-    std::uint32_t waiters = 0;
-    const int code = holdfast_holders(dict_, options_.key.data(), options_.key.size(), holders.data(),
-                                      static_cast<std::uint32_t>(holders.size()), &count, &waiters);
-    if (code == HOLDFAST_TIMEOUT || code == HOLDFAST_BUSY) return true;  // unknown; check again
-    if (code != HOLDFAST_OK) return false;
-    return std::any_of(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(count, std::ssize(holders)),
-                       [&](const holdfast_holder& holder) {
-                         return holder.owner == grant_.lease.owner && holder.sequence == grant_.lease.sequence;
-                       });
-  }
-
   std::string reason_of_loss() const {
     const std::string key = quote_key(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
     // If the dictionary is gone, its cluster is unknown, too.
     if (is_removed()) return removed();
-    if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
+    if (in_cluster && holdfast_cluster_state(dictionary(), &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} was lost: {}", key, holdfast_error());
     if (in_cluster && lock_end_->epoch() != 0 && state.epoch != lock_end_->epoch())
       return fmt::format("{} was lost: this machine's session with the store of cluster {} has ended", key,
@@ -344,24 +353,19 @@ class Wrapper {
     return key + " was taken away: another process ended its grant";
   }
 
-  // Gives the lock back as its holder would, so that a waiter is notified and nobody finds a dead holder. Then ends the
-  // hold also for processes that the command left behind.
+  // Gives the lock back, so that a waiter is notified and nobody finds a dead holder. Then ends the hold also for
+  // processes that the command left behind.
   void end_hold() {
-    receive();
-    if (!hold_) return;
-    if (!lost_ && !given_back_) give_back();
-    hold_->end();
+    if (!is_held_) return;
+    if (!lost_) give_back();
+    taker_.hold().end();
     guard_.end();
-    // A guard that inherited this process's presence would keep it from removing what nobody uses any more.
-    if (is_guard_in_world_) LockGuard::reap();
   }
 
   // Others may have released the lock in the meantime, or removed its dictionary.
   void give_back() {
-    const std::string& name = options_.dictionary;
-    int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
-    if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &grant_.lease);
-    const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
+    const int code = taker_.release();
+    const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED;
     lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a file's flock(2) is held all the same
     if (lost_)
       reports_.push_back((code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed()) + " while the command ran");
@@ -370,7 +374,7 @@ class Wrapper {
   bool is_removed() const {
     double seconds = 0;
     const std::string& key = options_.key;
-    return holdfast_lock_remaining(dict_, key.data(), key.size(), &grant_.lease, &seconds) == HOLDFAST_REMOVED;
+    return holdfast_lock_remaining(dictionary(), key.data(), key.size(), &grant_.lease, &seconds) == HOLDFAST_REMOVED;
   }
 
   std::string removed() const {
@@ -379,7 +383,7 @@ class Wrapper {
   }
 
   int end_as_command() const {
-    if (is_refused_ && !hold_) return options_.conflict;
+    if (is_refused_) return options_.conflict;
     if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
@@ -387,7 +391,6 @@ class Wrapper {
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);
-      LockGuard::reap();
       die_by(signal);
     }
     return 128 + signal;
@@ -396,38 +399,48 @@ class Wrapper {
   const LockOptions& options_;
   PassedSignals signals_;
   LockAgent agent_;
+  std::vector<std::string> reports_;  // not printed yet
   Replacement replacement_;
+  LockTaker taker_;
   LockGuard guard_;
-  bool is_guard_in_world_ = false;
   pid_t command_ = 0;
   pid_t group_ = ::getpgrp();  // of the job
   std::vector<pid_t> children_before_;
   bool had_children_ = false;
-  Descriptor channel_;  // closed when the command has started, or never will
+  Descriptor channel_;  // to the child, until it becomes the command
   Grant grant_{};
-  std::optional<Hold> hold_;
+  bool is_held_ = false;             // the visible lock
   std::optional<LockEnd> lock_end_;  // with a hold
-  bool waits_ = false;               // the child: the lock was held
-  bool given_back_ = false;          // by the child, before the command began
-  holdfast_dict* dict_ = nullptr;
+  bool waits_ = false;               // the lock was held
   double look_at_ = kNever;
   double kill_at_ = kNever;
   bool lost_ = false;
-  bool is_ending_ = false;  // by end_job()
-  bool is_killed_ = false;
-  std::vector<std::string> reports_;  // not printed yet
-  bool is_refused_ = false;           // by replace()
+  bool is_ending_ = false;   // by end_job()
+  bool is_killed_ = false;   // by kill_job()
+  bool is_refused_ = false;  // by replace()
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};
 };
 
+/// Takes the lock and becomes the command, in this process.
+int run_in_place(const LockOptions& options) {
+  LockTaker taker(options);
+  if (const auto refused = taker.take()) return *refused;
+  const int error = execute_command(options, taker.grant().lease.sequence, taker.hold());
+  taker.give_back();
+  taker.hold().close();
+  return refuse_command(options, error);
+}
+
 }  // namespace
 
 int run_under_lock(const LockOptions& options) {
-  return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
+  return options.no_fork ? run_in_place(options) : Wrapper(options).run();
 }
 
-int run_without_lock(const LockOptions& options) { return LockTaker(options).become_command(); }
+int run_without_lock(const LockOptions& options) {
+  return refuse_command(options, execute_command(options, 0, Hold()));
+}
 
 }  // namespace holdfast::cli

@@ -6,7 +6,8 @@ local options = require "resty.holdfast.cache.options"
 local program = require "resty.holdfast.program"
 local scheduler = require "resty.holdfast.scheduler"
 
-local error, ipairs, min, pcall, setmetatable, type = error, ipairs, math.min, pcall, setmetatable, type
+local error, format, ipairs, min, pcall = error, string.format, ipairs, math.min, pcall
+local setmetatable, type = setmetatable, type
 
 local ngx = program.is_nginx and require "ngx"
 
@@ -64,12 +65,30 @@ local function run(fn, count)
 end
 
 
+-- Raises for a wrong argument of a lookup, before any loader is called.
+local function check_lookups(bulk)
+    for row = 0, bulk.n - 1 do
+        local key, opts, loader = bulk[4 * row + 1], bulk[4 * row + 2], bulk[4 * row + 3]
+        if type(key) ~= "string" then
+            error(format("bad key to lookup %d of get_bulk: expected a string, got %s", row + 1, core.describe(key)),
+                  3)
+        elseif loader ~= nil and type(loader) ~= "function" then
+            error(format("bad loader to lookup %d of get_bulk: expected a function, got %s", row + 1,
+                         core.describe(loader)), 3)
+        elseif opts ~= nil then
+            options.check(opts, format("lookup %d of get_bulk", row + 1), options.GET, 3)
+        end
+    end
+end
+
+
 -- Returns the results. Up to `concurrency` (3) loaders run at the same time.
 function _M.get_bulk(cache, bulk, opts)
     if type(bulk) ~= "table" or type(bulk.n) ~= "number" then
         error("bad bulk to get_bulk: expected a table with a field n, got " .. core.describe(bulk), 2)
     end
     options.check(opts, "get_bulk", options.BULK, 2)
+    check_lookups(bulk)
     local results, missing, last = { n = 3 * bulk.n }, {}, 0
     local function get(row, loader)
         local at, to = 4 * row, 3 * row

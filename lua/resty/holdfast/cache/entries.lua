@@ -221,6 +221,14 @@ function _M.peek(cache, key)
 end
 
 
+-- Returns an array with the value, if it has expired and is still in memory; otherwise nil.
+function _M.expired(cache, key)
+    local left = cache.dict:ttl(cache.prefix .. key)
+    local known, _, value = _M.peek(cache, key)
+    return known and left and left < 0 and { value } or nil
+end
+
+
 -- Ends a load that is under way, so that it does not store an older value than the caller's: it no longer has the lock.
 -- Returns whether there was a load.
 local function break_load(cache, key)
@@ -230,15 +238,16 @@ end
 
 
 -- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
--- a ttl of 0 means that the value never expires. Returns an entry for level 1, without a version if the value has
--- changed since; nil if the load has lost its lock; nil and why it can never be stored. If it cannot be stored now, the
--- reason follows the entry. If the value does not fit into the dictionary, the entry is valid until the next change.
+-- a ttl of 0 means that the value never expires, and a negative one that it became stale so long ago. Returns an entry
+-- for level 1, without a version if the value has changed since; nil if the load has lost its lock; nil and why it can
+-- never be stored. If it cannot be stored now, the reason follows the entry. If the value does not fit into the
+-- dictionary, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
                   + 2 ^ 17 * pack(load * 1000)
     local _, stale = parts_of(flags)
-    local exptime = ttl > 0 and ttl + stale / 1000 or 0
+    local exptime = ttl > 0 and ttl + stale / 1000 or ttl < 0 and ttl + stale_ttl or 0
     local kept = value
     if list then
         list.value = value
@@ -277,7 +286,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local stripe, ends, err = version[0].stripe, tonumber(version[0]["end"]), nil
     if code == NO_MEMORY or code == TOO_LARGE then
         err = reason(code)
-        ends = ttl > 0 and now() + exptime * 1000 or 0
+        ends = exptime > 0 and now() + exptime * 1000 or 0
     elseif code ~= OK then
         return { value }, reason(code)
     end

@@ -40,7 +40,7 @@ local function is_own_load(id)
 end
 
 
--- Returns value, err, ttl. An error is a string.
+-- Returns value, err, ttl. An error is a string, and the third result is then whether the loader returned it.
 local function call(cache, loader, ...)
     cache.counts.loads = cache.counts.loads + 1
     local ok, value, err, ttl = xpcall(loader, traceback, ...)
@@ -49,9 +49,28 @@ local function call(cache, loader, ...)
     end
     if err ~= nil then
         cache.counts.load_errors = cache.counts.load_errors + 1
-        return value, tostring(err)
+        return value, tostring(err), ok
     end
     return value, nil, type(ttl) == "number" and ttl or nil
+end
+
+
+-- Stores an error of a load. If the loader returned it and a value has expired, serves that value again. Returns value,
+-- err, hit level.
+local function fail(cache, key, opts, lock, list, value, err, is_returned)
+    local again = is_returned and option(cache, opts, "resurrect_ttl") or 0
+    local old = again > 0 and entries.expired(cache, key)
+    entries.store_error(cache, key, err, lock, max(option(cache, opts, "error_ttl"), old and again or 0))
+    local entry = old and entries.store(cache, key, old[VALUE], lock, -again, 2 * again, 0, list)
+    if not entry then
+        return value, err
+    end
+    cache.counts.stale = cache.counts.stale + 1
+    err = keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry[VALUE], nil, 4
 end
 
 
@@ -78,8 +97,8 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
         err = err and "cannot store the value: " .. err
     end
     if err and not entry then
-        entries.store_error(cache, key, err, lock, option(cache, opts, "error_ttl"))
-        return entry == false and value or nil, err
+        local is_loaders = entry == false
+        return fail(cache, key, opts, lock, list, is_loaders and value or nil, err, is_loaders and ttl)
     elseif err then
         cache.counts.not_stored = cache.counts.not_stored + 1
     elseif not entry then  -- the lock was lost
@@ -114,17 +133,28 @@ end
 local function give_up(cache, key, opts, why, loader, ...)
     cache.counts.timeouts = cache.counts.timeouts + 1
     local way = option(cache, opts, "on_timeout")
+    local value, level, err, left, _
     if way == "load" then
-        local value, err = call(cache, loader, ...)
-        return value, err, not err and 3 or nil
-    elseif way == "stale" then
-        local left, _, value = entries.peek(cache, key)
-        if left then
-            cache.counts.stale = cache.counts.stale + 1
-            return value, nil, 4
+        value, err = call(cache, loader, ...)
+        if err then
+            return value, err
         end
+        level = 3
+    elseif way == "stale" or option(cache, opts, "resurrect_ttl") > 0 then
+        left, _, value = entries.peek(cache, key)
+        level = left and 4
     end
-    return nil, "could not acquire callback lock: " .. why
+    if not level then
+        return nil, "could not acquire callback lock: " .. why
+    elseif level == 4 then
+        cache.counts.stale = cache.counts.stale + 1
+    end
+    local entry = { value }
+    err = keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry[VALUE], nil, level
 end
 
 
@@ -171,7 +201,11 @@ function _M.load(cache, key, opts, loader, ...)
         end
         local flags
         text, flags = entries.read_error(cache, key)
-        if err or text and flags ~= seen then
+        local is_new = text and flags ~= seen
+        if entry and is_new then
+            cache.counts.stale = cache.counts.stale + 1
+            return entry[VALUE], nil, 4
+        elseif err or is_new then
             return nil, err or text
         end
     end

@@ -12,6 +12,7 @@ int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
 const char *holdfast_directory(void);
 int holdfast_guard_sigbus(void);
 int holdfast_name_program(const char *name, size_t length);
+int holdfast_show_as(int pid);
 int holdfast_hold_over_exec(int *fd);
 int holdfast_hold_with_keeper(int fds[2]);
 int holdfast_end_hold(int fd);
