@@ -5,14 +5,14 @@ local cache = require "resty.holdfast.cache"
 local scheduler = require "resty.holdfast.scheduler"
 local sleep = require("resty.holdfast.host.none").sleep
 
--- For children: a cache in the dictionary of the spec.
+-- For child processes: a cache in the dictionary of the spec.
 local OPEN = [[
     local cache = assert(require("resty.holdfast.cache").new("spec", "spec_cache"))
     local sleep = require("resty.holdfast.host.none").sleep
 ]]
 
--- For children: before() and after(), if set, are called once, before and after the next store of a value. start()
--- begins a load of "key" that ends at the next call of finish().
+-- For child processes: before() and after(), if set, are called once, before and after the next store of a value.
+-- start() begins a load of "key", which ends at the next call of finish().
 local RACE = [[
     local core = require "resty.holdfast.core"
     local C, before, after = core.C, nil, nil
@@ -20,7 +20,7 @@ local RACE = [[
         local fn, number = before, version[0].number
         before = nil
         if fn then fn() end
-        version[0].number = number  -- fn() uses the same
+        version[0].number = number  -- fn() uses the same variable
         fn, after = after, nil
         local code = C.holdfast_store_unless_changed(dict, key, length, version, ...)
         number = version[0].number
@@ -56,7 +56,7 @@ describe("cache", function ()
         return ...
     end
 
-    -- Runs get(key, opts, loader) in `count` tasks, and returns the results of each.
+    -- Runs get(key, opts, loader) in `count` tasks, and returns the results of all of them.
     local function together(count, opts, loader)
         local results = {}
         tasks.run(function ()
@@ -67,7 +67,7 @@ describe("cache", function ()
         return results
     end
 
-    it("finds a value in the loader, then in this process, and in the dictionary for others", function ()
+    it("gets a value from the loader, then from this process, and for other processes from the dictionary", function ()
         for i, value in ipairs { 1, -0.5, "text", "", ("x"):rep(20000), true, false, { 1, a = { 2 } } } do
             local key = "key" .. i
             assert.same(pack(value, nil, 3), pack(one:get(key, nil, load, value)))
@@ -90,7 +90,7 @@ describe("cache", function ()
         assert.same(pack(nil, nil, -1), pack(one:get("key")))
     end)
 
-    it("keeps nil for neg_ttl, also if the loader returns nothing", function ()
+    it("keeps nil for neg_ttl, even if the loader returns nothing", function ()
         assert.same(pack(nil, nil, 3), pack(one:get("key", { neg_ttl = 50 }, load)))
         assert.same(pack(nil, nil, 1), pack(one:get("key", nil, load, 1)))
         assert.same(pack(nil, nil, 2), pack(other:get("key", nil, load, 1)))
@@ -133,7 +133,7 @@ describe("cache", function ()
         assert.is_true(kept <= 20, kept)
     end)
 
-    it("reads what is hot in the dictionary, too, so that it is not evicted", function ()
+    it("also reads often-used values in the dictionary, so that they are not evicted", function ()
         one:get("hot", { ttl = 0 }, load, "hot")
         for i = 1, 20000 do
             other:set("cold" .. i, { ttl = 0 }, ("x"):rep(200))
@@ -145,7 +145,7 @@ describe("cache", function ()
         assert.equal("hot", dict:get("spec:hot"))
     end)
 
-    it("set and delete are seen by all others at once", function ()
+    it("all other processes see set and delete at once", function ()
         for i = 1, 100 do
             assert.is_true(one:set("key", nil, i))
             assert.same(pack(i, nil), { n = 2, (other:get("key")) })
@@ -173,7 +173,7 @@ describe("cache", function ()
         assert.same(pack(nil, 5), pack(err, value))
     end)
 
-    it("caches with different names are separate, those with the same name are one", function ()
+    it("caches with different names are separate, and caches with the same name share their values", function ()
         local apart = assert(cache.new("apart", "spec_cache"))
         one:set("key", nil, 1)
         assert.same(pack(nil, nil, -1), pack(apart:get("key")))
@@ -239,7 +239,7 @@ describe("cache", function ()
             assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
 
-        it("a loader that asks for its own value is told at once", function ()
+        it("a loader that asks for its own value gets an error at once", function ()
             local function recurse()
                 return one:get("key", nil, function ()
                     return select(2, other:get("key", nil, load, 1))
@@ -250,7 +250,7 @@ describe("cache", function ()
             one:delete("key")
             tasks.run(function () assert.equal(message, (recurse())) end)
             assert.equal(0, calls)
-            assert.equal(2, (one:get("outer", nil, function ()  -- another key is no recursion
+            assert.equal(2, (one:get("outer", nil, function ()  -- a different key is not a recursion
                 return (one:get("inner", nil, load, 1)) + 1
             end)))
         end)
@@ -274,6 +274,32 @@ describe("cache", function ()
             assert.same(pack(1, nil), { n = 2, (one:get("key")) })
         end)
 
+        it("in a dictionary full of held locks, the process keeps its loads, and others get an error", function ()
+            local resty_lock = require "resty.lock"
+            local full, locks = assert(cache.new("spec", "spec_full", { size = "64k" })), {}
+            local function fill()
+                repeat
+                    local lock = resty_lock:new("spec_full", { timeout = 0 })
+                    locks[#locks + 1] = lock
+                until not lock:lock(tostring(#locks))
+                return load(("x"):rep(500))
+            end
+            assert.equal(3, (select(3, full:get("key", nil, fill))))
+            assert.equal(1, (select(3, full:get("key", nil, load))))
+            assert.equal(1, full:stats().not_stored)
+            local refusal = "could not acquire callback lock: no memory"
+            local another = assert(cache.new("spec", "spec_full"))
+            local long = ("k"):rep(500)  -- does not fit into the memory of the first load's lock
+            assert.same(pack(nil, refusal), pack(another:get(long, nil, load, 1)))
+            assert.equal("mine", (another:get(long, { on_timeout = "load" }, load, "mine")))
+            assert.equal(2, calls)
+            for _, lock in ipairs(locks) do
+                lock:unlock()
+            end
+            assert.same(pack(2, nil, 3), pack(another:get(long, nil, load, 2)))
+            assert.equal(2, (full:get(long)))
+        end)
+
         it("a waiter loads when the loader's process dies", function ()
             local child = process.start(OPEN .. [[
                 cache:get("key", nil, function () say("loading") hear() end)
@@ -288,7 +314,7 @@ describe("cache", function ()
             assert.same(pack(true, "mine", nil, 3), pack(task:join()))
         end)
 
-        it("a waiter in another process gets value and error of this one's loader", function ()
+        it("a waiter in another process gets the value and the error of this process's loader", function ()
             local child = process.start(OPEN .. [[
                 for _, key in ipairs { "value", "error" } do
                     hear()
@@ -398,7 +424,7 @@ describe("cache", function ()
             end
         end)
 
-        it("a load that takes longer than its lock is followed by another, and stores nothing", function ()
+        it("a load that takes longer than its lock is held stores nothing, and another load follows", function ()
             local opts = { resty_lock_opts = { exptime = 0.05 } }
             local level, over
             tasks.run(function ()
@@ -417,7 +443,7 @@ describe("cache", function ()
             assert.equal(2, calls)
         end)
 
-        it("a load that is renewed takes as long as it takes", function ()
+        it("a load whose lock is renewed may take as long as it needs", function ()
             local opts = { resty_lock_opts = { exptime = 0.2, renew = true } }
             expect.in_time(function ()
                 calls = 0
@@ -435,7 +461,7 @@ describe("cache", function ()
             assert.matches("^could not acquire callback lock: cannot renew here: ", err)
         end)
 
-        it("on_timeout says what happens if a load takes longer than the wait", function ()
+        it("on_timeout decides what happens if a load takes longer than the wait", function ()
             for way, expected in pairs {
                 error = pack(nil, "could not acquire callback lock: timeout"),
                 load = pack("mine", nil, 3),
@@ -525,7 +551,7 @@ describe("cache", function ()
             assert.same(pack("new", nil, 3), pack(one:get("key", STALE, load, "new")))
         end)
 
-        it("are served while loads fail, which is tried once per error_ttl", function ()
+        it("are served while loads fail, and a load is tried once per error_ttl", function ()
             one:set("key", STALE, "old")
             sleep(0.03)
             for _ = 1, 5 do
@@ -585,7 +611,7 @@ describe("cache", function ()
             assert.equal(1, calls)
         end)
 
-        it("are not served if the loader raises, after purge or delete, or without resurrect_ttl", function ()
+        it("are not served if the loader raises an error, after purge or delete, or without resurrect_ttl", function ()
             assert.matches("^callback threw an error: oh", (select(2, one:get("key", AGAIN, error, "oh"))))
             assert.same(pack(nil, "down", nil), pack(one:get("key", nil, load, nil, "down")))
             for _, method in ipairs { "purge", "delete" } do
@@ -607,7 +633,7 @@ describe("cache", function ()
         end)
     end)
 
-    it("early_refresh loads before the end, more probably towards it, and serves the value until then", function ()
+    it("early_refresh loads before the end, with growing probability, and serves the value until then", function ()
         local opts = { ttl = 50, early_refresh = 1 }
         local function slow()
             sleep(0.05)
@@ -654,7 +680,7 @@ describe("cache", function ()
         end)
     end)
 
-    it("purge ends everything, also after a flush by another program", function ()
+    it("purge ends everything, even after a flush by another program", function ()
         one:set("a", nil, 1)
         other:get("a")
         assert.is_true(one:purge())
@@ -667,7 +693,33 @@ describe("cache", function ()
         assert.is_true(one:update())
     end)
 
-    it("l1_serializer makes the form that the process keeps, once per copy", function ()
+    it("raises no error, whatever another program has stored under its keys, and continues to work", function ()
+        for _, name in ipairs { "spec:key", "!spec:key", "?spec:key", "#spec:red" } do
+            for _, value in ipairs { 0 / 0, -1, "text", true, {}, { 1 }, { {}, 1 }, { "red" }, "list", "lock" } do
+                for kind = 0, 3 do
+                    one[name == "?spec:key" and "delete" or "set"](one, "key", { tags = "red" }, "x")
+                    dict:delete(name)
+                    if value == "lock" then
+                        assert(require("resty.lock"):new("spec_cache", { exptime = 0.01 }):lock(name))
+                    elseif value == "list" then
+                        assert(dict:rpush(name, 1))
+                    else
+                        assert(dict:set(name, value, 0, 2 ^ 32 - 4 + kind))
+                    end
+                    local opts = { tags = "red", on_timeout = "load", resty_lock_opts = { timeout = 0.001 } }
+                    local _, err = one:get("key", opts, load, "mine")
+                    assert.is_true(err == nil or type(err) == "string")
+                    one:peek("key", true)
+                    one:purge("red")
+                    assert(one:delete("key"))
+                    dict:flush_all()
+                    assert.equal("mine", (other:get("key", opts, load, "mine")))
+                end
+            end
+        end
+    end)
+
+    it("l1_serializer is called once per copy, and makes the form that the process keeps", function ()
         local opts = { l1_serializer = function (value) calls = calls + 1 return { text = value } end }
         assert.same({ text = "a" }, (one:get("key", opts, function () return "a" end)))
         assert.same({ text = "a" }, (one:get("key", opts)))
@@ -683,7 +735,7 @@ describe("cache", function ()
         end
     end)
 
-    it("get_bulk gets several values at once, in the form of mlcache", function ()
+    it("get_bulk gets several values at once, in the tables of mlcache", function ()
         one:set("b", nil, 2)
         local bulk = cache.new_bulk(3)
         local running, most = 0, 0

@@ -1,6 +1,6 @@
 -- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
--- first process kills and `waiters` others wait. Each kill has a new holder. Measures the same for a job and its worker
--- if the option `way` is a name of bench/support/job_queues.lua.
+-- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder. Measures the same for
+-- a job and its worker if the option `way` is a name of bench/support/job_queues.lua.
 
 local clock, job_queues, part, sides = require "bench.support" ("clock", "job_queues", "part", "sides")
 local ffi = require "ffi"
@@ -56,7 +56,7 @@ local function wait(host, way, sync, kills)
         sync:incr("waiting " .. kill, 1, 0)
         local taken = assert(way.take())
         local got = clock.now()
-        -- There is one holder at a time, so the first process that adds this key is the next holder.
+        -- The waiters get the lock one after another: the first one adds this key, and later calls do nothing.
         sync:add("got " .. kill, got)
         way.release(taken)
         sync:incr("served " .. kill, 1, 0)
@@ -64,7 +64,7 @@ local function wait(host, way, sync, kills)
 end
 
 
--- Returns milliseconds.
+-- Returns the milliseconds from the kill until the first waiter has the lock.
 local function kill_and_measure(host, way, sync, options, kill)
     way.prepare()
     local pid, pipe = start_holder(options)

@@ -1,9 +1,9 @@
--- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates with the
--- time from a bare futex wake to the sleeper's next line. Both follow the same pause, so both meet an idle processor.
--- In the same manner, measures the time from the push of a job to the taker's next line.
+-- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates this
+-- with the time from a bare futex wake to the sleeper's next line. Both come after the same pause, so the processor is
+-- idle in both. Also measures the time from the push of a job to the taker's next line.
 --
--- Options: way (lock, futex, or a name of bench/support/job_queues.lua: only that one), shortest and longest (limits of
--- the random pause), seed (of the pauses), warm_up (samples before the counted ones).
+-- Options: way (lock, futex, or a name of bench/support/job_queues.lua: measures only this one), shortest and longest
+-- (limits of the random pause), seed (of the pauses), warm_up (samples before the counted ones).
 
 local clock, job_queues, sides, stats, system_locks =
     require "bench.support" ("clock", "job_queues", "sides", "stats", "system_locks")
@@ -49,7 +49,7 @@ local function wait_until(host, condition)
 end
 
 
--- --- the ways to wake: the sender before and after its pause, and the receiver -------------------------------------
+-- --- the ways to wake: what the sender does before and after its pause, and what the receiver does -------------------
 
 local function lock_way(host)
     local side = host.sides[1]
@@ -132,7 +132,7 @@ local function send(host, way, ping, number, rest)
 end
 
 
--- Returns nil if the signal came before the wait for it.
+-- Returns nil if the signal came before the receiver waited for it.
 local function receive(host, way, ping, number)
     wait_until(host, function () return ping.announced == number end)
     local time = way.receive()

@@ -125,7 +125,7 @@ function _M.load()
 end
 
 
--- On a machine that also does other work, a benchmark may have a higher priority. Then the report has to mention that.
+-- On a machine that also does other work, a benchmark may be given a higher priority. The report must then mention it.
 local function priority()
     local niceness = output("nice")
     local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")

@@ -136,7 +136,7 @@ function _M.here(context, part, options, count, hosts)
 end
 
 
--- Does the same in as many nginx workers.
+-- Runs a part in `workers` nginx workers, with the same results.
 function _M.in_nginx(context, part, options, workers)
     if not context.nginx then
         return nil, context.why_not
@@ -145,8 +145,8 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
--- Runs a part with our dictionary and, if there is an nginx, with ngx.shared in it, in turn. Returns for each side a
--- list with the lines of its runs, and a text for the table if there are none.
+-- Runs a part in turn with our dictionary and, if nginx is installed, with ngx.shared. Returns for each side a list
+-- with the lines of its runs, and a text for the table if there are no runs.
 function _M.both(context, part, told, count, rounds)
     local here, there, err, why_not = {}, {}
     for _ = 1, rounds do

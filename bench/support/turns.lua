@@ -73,8 +73,8 @@ end
 
 
 -- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn; or each time
--- in `count` processes. wanted: a list of sides, or of their keys. Returns by key, lists of times by case; by key, the
--- reason if there are none; and the label of the peer.
+-- in `count` processes. wanted: a list of sides, or of their keys. Returns three results: by key, the lists of times by
+-- case; by key, the reason if there are no times; and the label of the peer.
 function _M.compare(context, part, options, wanted, count)
     local chosen, found, why_not = choose(context, wanted)
     local label
@@ -139,8 +139,8 @@ end
 
 
 -- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many concurrent processes as
--- each number of the list `counts`. Each side has `turns` turns with each number. Returns by number and key, lists by
--- case of the rates of all processes together; and the reason if a key has none.
+-- each number of the list `counts`. Each side has `turns` turns with each number. Returns two results: by number and
+-- key, lists by case of the rates of all processes together; and by key, the reason if there are no rates.
 function _M.together(context, part, options, wanted, counts, turns)
     local chosen, _, why_not = choose(context, wanted)
     local found = {}

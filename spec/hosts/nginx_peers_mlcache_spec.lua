@@ -1,4 +1,4 @@
--- Tests tests/peers/run and the adapters in tests/peers/lua, with tests in the form of a peer's.
+-- Tests tests/peers/run and the adapters in tests/peers/lua, with tests in the format of the peers' own tests.
 
 local command, fixture, shell, site = require "spec.support" ("command", "fixture", "shell", "site")
 
@@ -100,7 +100,7 @@ describe("tests/peers/run", function ()
     command.fixture()
     local it = fixture.it_unless(site.missing())
 
-    -- Runs a file with the tests, or none. Returns the status and what is printed.
+    -- Runs a file with the tests, or no file. Returns the status and the output.
     local function run_file(file, tests, ...)
         local path = command.path "peer"
         assert(shell.succeeds("mkdir -p '" .. path .. "/t'"))
@@ -117,20 +117,20 @@ describe("tests/peers/run", function ()
         return run_file("sanity.t", table.concat { ... })
     end
 
-    it("runs the peer's tests with the adapter; one that is listed must fail", function ()
+    it("runs the peer's tests with the adapter, and a listed test must fail", function ()
         local status, text = run(HANDLERS, HOLDS:format "no")
         assert.equal("worker-events: 1 tests hold, 0 with a change that the list explains, 1 fail as listed, "
                      .. "0 are skipped by the peer, 0 are wrong\n", text)
         assert.equal(0, status)
     end)
 
-    it("runs tests of mlcache, which look into the levels of the cache", function ()
+    it("runs tests of mlcache, which inspect the levels of the cache", function ()
         local status, text = run_file("03-peek.t", LEVELS, "TEST 1")
         assert.matches("^mlcache: 1 tests hold, ", text)
         assert.equal(0, status)
     end)
 
-    it("fails if a listed test holds, or does not exist", function ()
+    it("fails if a listed test passes, or does not exist", function ()
         local status, text = run(HOLDS:format "yes")
         assert.matches("^sanity.t TEST 4: holds: it holds, although the list says that it fails\n", text)
         assert.equal(1, status)
@@ -139,7 +139,7 @@ describe("tests/peers/run", function ()
         assert.equal(1, status)
     end)
 
-    it("fails if a test does not hold that is not in the list", function ()
+    it("fails if a test fails that is not in the list", function ()
         local status, text = run((HANDLERS:gsub("a two 2", "a two 5", 1)), HOLDS:format "no")
         assert.matches("^sanity.t TEST 1: .-: answered:\na local 4\n", text)
         assert.equal(1, status)

@@ -101,6 +101,8 @@ Expected<View> gather_view() {
     read_times(one, HOLDFAST_TIME_HELD, one.held);
     read_contention(one);
     read_cluster(one);
+    one.queue = inspect::queue_in(one.dictionary.name, one.dictionary.handle);
+    one.cache_counts = inspect::cache_counts_in(one.dictionary.handle);
     if (!read_locks(one, view)) view.dictionaries.pop_back();
   }
   keep_some(view);

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -13,6 +15,7 @@
 #include "inspect/locks.h"
 #include "inspect/openers.h"
 #include "inspect/processes.h"
+#include "inspect/uses.h"
 
 namespace holdfast::serve {
 
@@ -32,6 +35,8 @@ struct DictionaryView {
   std::uint64_t waiters = 0;
   double longest_wait = 0;               // of those that wait now, in seconds
   std::array<double, 2> longest_hold{};  // of locks that nobody waits for, and of those with waiters
+  std::optional<inspect::Queue> queue;   // if its jobs are in the dictionary
+  std::vector<std::pair<const char*, std::uint64_t>> cache_counts;
   bool in_cluster = false;
   bool is_available = false;  // the cluster grants new locks
   holdfast_cluster cluster{};

@@ -1,5 +1,5 @@
--- Several lookups at once, in the tables of mlcache: a bulk has four elements for each lookup (key, options, loader,
--- its argument), the results three (value, error, hit level).
+-- Several lookups in one call, with the tables that mlcache uses: a bulk has four elements for each lookup (key,
+-- options, loader, the loader's argument), and the results have three (value, error, hit level).
 
 local core = require "resty.holdfast.core"
 local options = require "resty.holdfast.cache.options"
@@ -46,7 +46,8 @@ function _M.each_bulk_res(results)
 end
 
 
--- Calls fn() `count` times: in light threads of nginx or tasks of the scheduler, elsewhere one after the other.
+-- Calls fn() `count` times: concurrently in light threads of nginx or in tasks of the scheduler, elsewhere one call
+-- after another.
 local function run(fn, count)
     local in_task = not ngx and scheduler.running()
     local started = {}
@@ -65,7 +66,7 @@ local function run(fn, count)
 end
 
 
--- Raises for a wrong argument of a lookup, before any loader is called.
+-- Raises an error for a wrong argument of a lookup, before any loader is called.
 local function check_lookups(bulk)
     for row = 0, bulk.n - 1 do
         local key, opts, loader = bulk[4 * row + 1], bulk[4 * row + 2], bulk[4 * row + 3]
@@ -82,7 +83,7 @@ local function check_lookups(bulk)
 end
 
 
--- Returns the results. Up to `concurrency` (3) loaders run at the same time.
+-- Returns the results. At most `concurrency` (default 3) loaders run at the same time.
 function _M.get_bulk(cache, bulk, opts)
     if type(bulk) ~= "table" or type(bulk.n) ~= "number" then
         error("bad bulk to get_bulk: expected a table with a field n, got " .. core.describe(bulk), 2)

@@ -1,5 +1,6 @@
--- Level 1 of a cache: copies of values in the Lua state, by key. `young` and `old` have at most lru_size copies each.
--- When `young` is full it becomes `old`, so the last lru_size copies are in one of them, and a hit moves nothing.
+-- Level 1 of a cache: copies of values in the Lua state, by key. The tables `young` and `old` have at most lru_size
+-- copies each. When `young` is full, it becomes `old`. So each of the lru_size newest copies is in one of the tables,
+-- and a hit in `young` moves nothing.
 
 local core = require "resty.holdfast.core"
 local entries = require "resty.holdfast.cache.entries"
@@ -30,8 +31,8 @@ end
 _M.put = put
 
 
--- Finds where the versions of the present dictionary are. They stay mapped as long as the cache refers to them, so a
--- dictionary that was removed stays in memory until the next call of get. Returns true; nil and the reason.
+-- Finds the versions of the present dictionary. They stay mapped as long as the cache refers to them, so a dictionary
+-- that was removed stays in memory until the next call of get. Returns true; nil and the reason.
 function _M.find_versions(cache)
     local versions = C.holdfast_keep_versions(cache.handle)
     if versions == nil then
@@ -47,8 +48,8 @@ end
 --
 -- The loads need no order among them: who knows that a change has ended has synchronized with its writer, so the loads
 -- find the change. The words only grow, so an equal sum means that none has changed. In nginx, the end is compared with
--- the time of the event loop. If the loop has stopped for more than a minute, the library uses another clock, and so
--- does every hit that is a use.
+-- the clock of the event loop. If the loop has not run for more than a minute, the library uses another clock, and so
+-- does every hit that counts as a use.
 function _M.is_fresh(cache, entry)
     local versions, word, ends = cache.versions, entry[WORD], entry[ENDS]
     if not word then
@@ -59,7 +60,7 @@ function _M.is_fresh(cache, entry)
 end
 
 
--- Returns whether no tag of a copy was purged.
+-- Returns true if none of the tags of a copy has been purged.
 function _M.guards_hold(cache, guards)
     for i = 1, #guards, 2 do
         if C.holdfast_is_current(cache.handle, guards[i], guards[i + 1], 0) ~= 1 then
@@ -70,15 +71,15 @@ function _M.guards_hold(cache, guards)
 end
 
 
--- Returns whether the copy is what the dictionary has now.
+-- Returns whether the copy is the value that the dictionary has now.
 function _M.is_current(cache, entry)
     return C.holdfast_is_current(cache.handle, entry[NUMBER], entry[STRIPE], entry[ENDS]) == 1
            and (not entry[GUARDS] or _M.guards_hold(cache, entry[GUARDS]))
 end
 
 
--- Makes the program's own form of the value, and keeps the entry if it has a version and is not stale. Returns nil; the
--- reason.
+-- Converts the value with the program's l1_serializer, and keeps the entry if it has a version and is not stale.
+-- Returns nil, or the reason on failure.
 function _M.keep(cache, key, opts, entry)
     local serializer = option(cache, opts, "l1_serializer")
     if serializer and entry[VALUE] ~= nil then

@@ -1,4 +1,4 @@
--- The options of caches. Errors blame the line that called the method.
+-- Reads the options of caches. Errors blame the line that called the method.
 
 local core = require "resty.holdfast.core"
 
@@ -53,7 +53,7 @@ local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, resurrec
                    on_timeout = "error", lru_size = 1000 }
 
 
--- Raises for a bad option. `level` selects the line to blame, as in error().
+-- Raises an error for a bad option. `level` selects the line to blame, as in error().
 function _M.check(opts, method, known, level)
     if opts == nil then
         return
@@ -74,7 +74,7 @@ function _M.check(opts, method, known, level)
 end
 
 
--- Returns the options of a cache, completed.
+-- Returns the options of a cache, with defaults for those that were not given.
 function _M.complete(opts)
     local settings = setmetatable({}, { __index = DEFAULTS })
     for name, given in next, opts or _M.NONE do

@@ -1,4 +1,4 @@
--- The declarations and constants of holdfast.h, by scripts/make-cdef: change the header, then run the script.
+-- The declarations and constants of holdfast.h. scripts/make-cdef generates this file; change the header, then run it.
 
 return {
     declarations = [[
