@@ -83,8 +83,11 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// visible.
   std::uint64_t version_of(const Stripe& stripe) const noexcept {
     const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
-    return ((traits_.seed >> 19 & ~std::uint64_t{1}) + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
+    return (base_version() + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
+  std::uint64_t base_version() const noexcept { return traits_.seed >> 19 & ~std::uint64_t{1}; }
+  /// Returns the first of all stripes, which follow each other. REQUIRES: has_versions().
+  const Stripe* first_stripe() const noexcept { return shard_array_->stripes().begin(); }
   /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
   /// has died, repairs the shard. The result is odd only if this process is stopped or preempted.
   std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
