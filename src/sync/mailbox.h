@@ -30,7 +30,7 @@ void post_to_all(World& world, Token to) noexcept;
 /// slots.
 void post_to_everyone(World& world) noexcept;
 
-/// Does the same for processes with a slot s if bit s modulo 64 is set in `slots`.
+/// Does the same for each process in a slot s for which bit s modulo 64 of `slots` is set.
 void post_to_slots(World& world, std::uint64_t slots) noexcept;
 
 /// Ends the sleep of this process's threads without posting mail.

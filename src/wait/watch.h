@@ -23,8 +23,8 @@ class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Returns whether the process counts as alive, so that everything that it holds counts as held. Every process does
-  /// that is not known to be dead.
+  /// Returns whether the process counts as alive, so that everything that it holds counts as held. Every process that
+  /// is not known to be dead counts as alive.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:

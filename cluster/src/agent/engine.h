@@ -47,8 +47,8 @@ class Engine {
   /// Takes back each standing lock (agent/machine.h) unless a local program holds or wants it. Returns true if no
   /// living program holds or wants a lock.
   bool vacate();
-  /// From now on, requests no new locks, and gives each lock back when its holder releases it. drained() tells when all
-  /// are back.
+  /// From now on, requests no new locks, and gives each lock back when its holder releases it. After that, drained()
+  /// returns true.
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty() && !keeper_.adopting(); }
   /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that exits without stop()

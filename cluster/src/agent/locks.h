@@ -74,8 +74,8 @@ class Locks {
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
-  /// From now on, requests no locks, and gives each lock back as soon as no local program holds it. empty() tells when
-  /// all are back.
+  /// From now on, requests no locks, and gives each lock back as soon as no local program holds it. After that, empty()
+  /// returns true.
   void drain();
   void ring(const Record& bell);
   /// Does the work that is due.

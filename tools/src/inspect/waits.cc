@@ -168,7 +168,7 @@ class Forest {
     return false;
   }
 
-  /// The locks of rings are shown in their own trees.
+  /// Returns whether the lock is shown below a waiter. The locks of rings are not, because each ring has its own tree.
   bool is_to_be_nested(const Lock* lock) const { return !shown_.contains(lock) && !in_rings_.contains(lock); }
 
   bool has_locks_to_nest(std::uint64_t owner) const {
