@@ -20,7 +20,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
 .PHONY: all check demo demo-cluster test test-tools test-cluster prove mutants bench bench-peers bench-locks \
-  bench-hosts bench-cluster bench-look fuzz lint install deb uninstall clean help
+  bench-hosts bench-uses bench-cluster bench-look fuzz lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build build/libholdfast.so and build/holdfast
@@ -99,6 +99,12 @@ bench-hosts: ## measure how soon a waiter continues in each event loop and with 
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_library
 	@bench/run $(BUILD) --hosts
+
+bench-uses: ## compare caches, queues and events with lrucache, Redis, beanstalkd and others; installs these as well
+	@scripts/setup uses
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library
+	@bench/run $(BUILD) --uses
 
 bench-cluster: ## compare locks across machines with etcd's own lock service and a queue of keys; installs etcd as well
 	@[ -d cluster ] || { echo 'make bench-cluster: the folder cluster/, whose agent it measures, is missing' >&2; exit 1; }

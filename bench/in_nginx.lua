@@ -37,5 +37,6 @@ worker.run(function ()
         run_all = worker.in_threads,
         sides = sides_of(read),
         sleep = sleep,
+        spawn = ngx.thread.spawn,
     }, read)
 end)

@@ -37,6 +37,12 @@ local SUITES = {
     hosts = { title = "Hosts", prefix = "hosts-",
         { "hosts", "make" },
     },
+    uses = { title = "Caches, queues and events", prefix = "uses-",
+        { "caches", "make" },
+        { "queues", "make" },
+        { "events", "make" },
+        { "versions", "make" },
+    },
 }
 
 local build, suite = arg[1], SUITES[arg[2]] or require(arg[2] .. ".bench.suite")

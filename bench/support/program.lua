@@ -9,6 +9,7 @@ local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
 local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
+local OPEN_WITH_VERSIONS = OPEN:gsub("false", "false, versions = true")
 
 -- The lines that define the lock module, the dictionary and its locks, by the side's name.
 local OURS = {
@@ -24,6 +25,7 @@ local function of_the_system(lock)
 end
 local BEGINNINGS = {
     holdfast = OURS,
+    ["with versions"] = { dict = "local dict = " .. OPEN_WITH_VERSIONS },
     ["ngx.shared"] = NGINX,
     ["robust mutex"] = of_the_system("robust_mutex"),
     flock = of_the_system("flock"),

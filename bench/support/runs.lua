@@ -1,5 +1,6 @@
 -- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
--- foreground in a new folder without a socket, and is ended by its pid.
+-- foreground in a new folder, and is ended by its pid. Only if the option `serve` names a module, nginx has a socket:
+-- "socket" in its folder, where each request calls the module's serve().
 
 local process, sides = require "bench.support" ("process", "sides")
 
@@ -32,6 +33,7 @@ http {
   lua_package_path "$root/?.lua;$root/lua/?.lua;;";
   $dictionaries
   init_worker_by_lua_file $root/bench/in_nginx.lua;
+  $server
 }
 ]]
 
@@ -50,13 +52,17 @@ local function declare_dictionaries()
 end
 
 
-local function write_configuration(folder, root, workers)
+local SERVER = 'server { listen unix:%s/socket; location / { content_by_lua_block { require("%s").serve() } } }'
+
+
+local function write_configuration(folder, root, workers, served)
     local values = {
         folder = folder,
         root = root,
         workers = workers,
         load = load_modules or "",
         dictionaries = declare_dictionaries(),
+        server = served and SERVER:format(folder, served) or "",
         user = process.output("id -u") == "0" and "user root;" or "",
     }
     os.execute("mkdir -p " .. quote(folder))
@@ -88,7 +94,7 @@ end
 
 -- Runs a part in `workers` workers. Returns their lines of results, or nil and the error.
 local function run_nginx(part, options, folder, root, workers)
-    local configuration = write_configuration(folder, root, workers)
+    local configuration = write_configuration(folder, root, workers, options.serve)
     local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
     local child = process.start(command, part, options)
     local lines, left = {}, workers

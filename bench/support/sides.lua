@@ -23,6 +23,9 @@ _M.SIZES = {
     bench_words_5 = "20k",   -- 5, 10 and 25 % of 1,000 values of 200 bytes
     bench_words_10 = "32k",
     bench_words_25 = "72k",
+    bench_cache = "64m",     -- 100,000 small tables
+    bench_ipc = "1m",        -- messages of other caches
+    bench_events = "32m",    -- 20,000 events
 }
 
 
@@ -37,6 +40,20 @@ function _M.holdfast()
         lock = require "resty.lock",
         locks = _M.LOCKS,
         dict = our_dictionary,
+    }
+end
+
+
+-- Returns the side of dictionaries with versions.
+function _M.with_versions()
+    return {
+        name = "with versions",
+        lock = require "resty.lock",
+        locks = _M.LOCKS,
+        dict = function (name)
+            return assert(require("resty.shdict").open(name, { size = _M.SIZES[name], persist = false,
+                                                               versions = true }))
+        end,
     }
 end
 

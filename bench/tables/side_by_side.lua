@@ -47,21 +47,13 @@ end
 
 -- --- tables ---------------------------------------------------------------------------------------------
 
--- Formats "40.1 ns; 41.2 (40.8-43)": the minimum, the median, and the middle half of the processes.
-local function shown(times)
-    local low, high = stats.middle_half(times)
-    return ("%s; %s (%s-%s)"):format(report.digits(stats.percentile(times, 0)), report.digits(stats.median(times)),
-                                     report.digits(low), report.digits(high))
-end
-
-
 -- Returns the cells after the name for one case, measured in one way on two sides.
 local function cells(found, way, case, mine, theirs, target)
     local ours = (found.times[way][mine] or {})[case]
     local others = (found.times[way][theirs] or {})[case]
     local ratio, _, distance = report.ratio(ours and others and stats.ratios(ours, others), target)
-    return ours and shown(ours) or found.why_not[mine] or NONE,
-        others and shown(others) or found.why_not[theirs] or NONE, ratio,
+    return ours and report.spread(ours) or found.why_not[mine] or NONE,
+        others and report.spread(others) or found.why_not[theirs] or NONE, ratio,
         target and "<= " .. target .. "x" or NONE, distance
 end
 
@@ -117,8 +109,8 @@ local function exptime_table(found, key)
         local times = found.times[way][key] or {}
         local with, without = times.set_exptime, times.set_hot
         local ratio, _, distance = report.ratio(with and without and stats.ratios(with, without), EXPTIME_TARGET)
-        rows[i] = { "set with exptime, one number, " .. way, with and shown(with) or NONE,
-                    without and shown(without) or NONE, ratio, "<= " .. EXPTIME_TARGET .. "x", distance }
+        rows[i] = { "set with exptime, one number, " .. way, with and report.spread(with) or NONE,
+                    without and report.spread(without) or NONE, ratio, "<= " .. EXPTIME_TARGET .. "x", distance }
     end
     return {
         title = "With exptime and without",

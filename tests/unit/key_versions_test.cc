@@ -231,6 +231,33 @@ TEST_F(VersionsTest, get_changed_reads_the_value_only_if_its_version_has_changed
   EXPECT_GT(known.number, 0);
 }
 
+TEST_F(VersionsTest, the_words_tell_what_is_current_and_outlive_the_dictionary) {
+  const std::unique_ptr<holdfast_versions, decltype(&holdfast_release_versions)> words(
+      holdfast_keep_versions(dict.handle), &holdfast_release_versions);
+  ASSERT_NE(words, nullptr);
+  const auto number = [&](const KeyVersion& version) {
+    return words->base + words->words[std::size_t{2} * version.stripe] + 2 * *words->flushes;
+  };
+  for (int i = 0; i < 100; ++i) {
+    const std::string key = std::to_string(i);
+    const KeyVersion before = dict.version(key);
+    EXPECT_EQ(number(before), before.number);
+    ASSERT_EQ(i % 10 == 0 ? dict.flush_all() : dict.set(key, "v"), HOLDFAST_OK);
+    EXPECT_NE(number(before), before.number);
+    EXPECT_EQ(number(before), number_of(key));
+  }
+  const KeyVersion last = dict.version("k");
+  EXPECT_EQ(*words->retired, 0);
+  ASSERT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_OK);
+  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED) << "the process has left the dictionary";
+  EXPECT_NE(*words->retired, 0);
+  EXPECT_EQ(number(last), last.number);
+  EXPECT_EQ(holdfast_keep_versions(dict.handle), nullptr);
+  EXPECT_EQ(holdfast_error(), "dictionary \"" + dict_name + "\" was removed");
+  const Dict next(dict_name, {.size = kOneShard, .versions = true});
+  EXPECT_EQ(next.status, HOLDFAST_OK);
+}
+
 TEST_F(VersionsTest, a_store_unless_changed_gives_the_version_of_its_value) {
   const Got value = text("v");
   const Got other = text("w");

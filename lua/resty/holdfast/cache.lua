@@ -21,10 +21,9 @@ local shdict = require "resty.shdict"
 
 local C, describe, option = core.C, core.describe, options.of
 local error, next, setmetatable, type = error, next, setmetatable, type
-local guards_hold, is_current, put = copies.guards_hold, copies.is_current, copies.put
+local guards_hold, is_current, is_fresh, put = copies.guards_hold, copies.is_current, copies.is_fresh, copies.put
 
-local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entries.STRIPE, entries.ENDS, entries.GUARDS
-local STALE, EARLY = entries.STALE, entries.EARLY
+local VALUE, NUMBER, GUARDS, STALE, EARLY = entries.VALUE, entries.NUMBER, entries.GUARDS, entries.STALE, entries.EARLY
 
 -- One in TOUCH_EVERY hits of level 1 also counts as a use of the value in the dictionary, so that the dictionary does
 -- not evict the value. The number is prime, because a program may read its keys in turn. No benchmark covers it.
@@ -33,10 +32,6 @@ local TOUCH_EVERY = 1009
 -- After this number of seconds, the next load, touch or 16th hit of level 2 adds the counts to numbers in the
 -- dictionary, for the metrics (cache/counts.lua).
 local PUBLISH_EVERY = 1
-
--- In nginx, a hit reads the clock of the event loop directly, which saves a third of its time. If the loop has not run
--- for more than a minute, the library uses another clock, and so does every hit that counts as a use.
-local loop_ms = registry.loop_ms
 
 local _M = { _VERSION = core.version, each_bulk_res = bulk.each_bulk_res, get_bulk = bulk.get_bulk,
              new_bulk = bulk.new_bulk }
@@ -56,8 +51,11 @@ local function open(self)
         return nil, err
     end
     registry.keep_values()
-    self.dict, self.handle = dict, dict[1]
-    return true
+    self.handle = dict[1]
+    local found
+    found, err = copies.find_versions(self)
+    self.dict = found and dict or false
+    return found, err
 end
 
 
@@ -75,7 +73,7 @@ function _M.new(name, shm, opts)
         prefix = name .. ":", lock_prefix = "!" .. name .. ":", error_prefix = "?" .. name .. ":",
         tag_prefix = "#" .. name .. ":",
         young = {}, old = {}, count = 0, left = ffi_new("int32_t[1]", TOUCH_EVERY), touches = 0, refreshing = {},
-        published = {}, publish_at = 0,
+        versions = false, published = {}, publish_at = 0,
         counts = { l2_hits = 0, load_errors = 0, loads = 0, not_stored = 0, refreshes = 0, stale = 0, timeouts = 0,
                    waits = 0 },
     }, _M)
@@ -127,6 +125,9 @@ local function get(self, key, opts, loader, ...)
         return nil, err
     end
     local left, counts = self.left, self.counts
+    if self.versions.retired[0] ~= 0 then
+        copies.find_versions(self)  -- of the next dictionary, if there is one
+    end
     local entry = self.young[key] or self.old[key]
     if entry and is_current(self, entry) then
         left[0] = left[0] - (self.young[key] and 0 or 1)
@@ -172,10 +173,7 @@ end
 -- loader or another; the caller whose loader failed also gets the loader's value.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
-    local ends = entry and entry[ENDS]
-    if entry and C.holdfast_is_current(self.handle, entry[NUMBER], entry[STRIPE], loop_ms and 0 or ends) == 1
-       and (not loop_ms or ends == 0 or loop_ms[0] < ends)
-       and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
+    if entry and is_fresh(self, entry) and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
         local left = self.left[0] - 1
         self.left[0] = left
         if left > 0 then

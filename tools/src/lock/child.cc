@@ -36,7 +36,8 @@ int execute_command(const LockOptions& options, std::uint64_t token, const Hold&
 }
 
 int refuse_command(const LockOptions& options, int error) {
-  // A wrapper has the lock until this process has ended, so nobody must be able to keep it by not reading.
+  // The wrapper holds the lock until this process has ended, so whoever should read the message must not be able to
+  // prolong the hold by not reading.
   constexpr int kMessageMs = 1000;
   if (accepts_messages(STDERR_FILENO, kMessageMs))
     say("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
@@ -44,7 +45,7 @@ int refuse_command(const LockOptions& options, int error) {
 }
 
 int become_command_when_held(const LockOptions& options, int channel) {
-  begin_job();  // while the wrapper takes the lock
+  begin_job();  // early, while the wrapper takes the lock
   Hold hold;
   const std::optional<std::uint64_t> token = receive_hold(channel, hold);
   if (!token) return lock_status::kSystem;

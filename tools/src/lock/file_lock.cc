@@ -26,11 +26,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How often a wait in the kernel is interrupted for what else the process has to do.
+/// How often a wait in the kernel is interrupted, so that the process can do its other work.
 constexpr double kLookSeconds = 0.1;
 
-/// While it lives, ALRM interrupts system calls after `first` seconds and then again and again: a signal that arrives
-/// just before the call would not interrupt it.
+/// While this object lives, ALRM interrupts system calls after `first` seconds and then repeatedly, because a signal
+/// that arrives just before a call does not interrupt the call.
 class Alarms {
  public:
   explicit Alarms(double first) {

@@ -25,8 +25,8 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// Time limits for finding the processes that have the dictionaries open, and again for finding the processes that hold
-/// or wait for locks in them: without --processes, and with it.
+/// Time limits without and with --processes. They apply to finding the processes that have the dictionaries open, and
+/// again to finding the processes that hold or wait for locks in them.
 constexpr double kShortSearch = 0.01;
 constexpr double kLongSearch = 30;
 
@@ -88,8 +88,8 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 
 struct SeenDictionaries {
   std::string directory;
-  bool is_used = true;             // the directory, by any program
-  std::vector<std::string> names;  // of those that were asked for
+  bool is_used = true;             // whether any program has used the directory
+  std::vector<std::string> names;  // the dictionaries that were asked for and exist
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;

@@ -50,7 +50,8 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
 
 // --- locks ---
 
-/// Returns "4711 backup.sh", followed by anything unusual about the process. If this is elided, the pid remains.
+/// Returns "4711 backup.sh", followed by anything unusual about the process. Begins with the pid, which remains if the
+/// text is elided.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", process.shown_pid(), or_dash(inspect::escaped(process.program)));
@@ -60,7 +61,7 @@ std::string holder_in_words(const Process& process, std::uint32_t count) {
   return text;
 }
 
-/// Returns pid, program and state for programs.
+/// Returns the holder's pid, program and state, as programs get them.
 std::string holder_for_programs(const Process& process) {
   return fmt::format("{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                      inspect::life_in_words(process.life));
@@ -127,8 +128,8 @@ bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
   return is_number ? one.number > other.number : one.text < other.text;
 }
 
-/// Sorts the rows. Rows that are equal in the column are sorted by the default columns: locks by waiters, wait, hold,
-/// contention.
+/// Sorts the rows. Rows that are equal in the chosen column are sorted by the default columns, for locks by waiters,
+/// wait, hold and contention.
 void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   const std::vector<TopColumn>& columns = columns_of(pane);
   std::vector<std::size_t> then{order.column, 5, 6, 4, 7, 0, 1};
@@ -145,7 +146,7 @@ void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   });
 }
 
-/// Returns whether the dictionary belongs to a cluster. Then another machine may hold its locks.
+/// Returns whether the lock's dictionary belongs to a cluster, so that another machine may hold the lock.
 bool is_in_cluster(const Snapshot& snapshot, const LockRates& lock) {
   return std::any_of(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                      [&](const inspect::DictionaryLook& look) {

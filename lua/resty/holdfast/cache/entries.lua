@@ -23,7 +23,7 @@ local BUFFER, DIFFERS, NO_MEMORY, NOT_FOUND = core.BUFFER, core.DIFFERS, core.NO
 local OK, TABLE, TOO_LARGE = core.OK, core.TABLE, core.TOO_LARGE
 
 -- The elements of an entry of level 1. An array is faster to read than a table with named fields.
-local ENDS, STALE, EARLY = 4, 6, 7
+local ENDS, STALE, EARLY, WORD = 4, 6, 7, 8
 
 local PLAIN, NIL, TAGGED, GONE = 0, 1, 2, 3
 
@@ -33,7 +33,8 @@ local GONE_FOR = 0.001
 -- The version for the current call. No other Lua code runs before it is read.
 local version = ffi.new("holdfast_version_of_key[1]")
 
-local _M = { VALUE = 1, NUMBER = 2, STRIPE = 3, ENDS = ENDS, GUARDS = 5, STALE = STALE, EARLY = EARLY }
+local _M = { VALUE = 1, NUMBER = 2, STRIPE = 3, ENDS = ENDS, GUARDS = 5, STALE = STALE, EARLY = EARLY,
+             WORD = WORD }
 
 
 -- Packs a time of at most 12 days into 15 bits: a fraction of 10 bits and an exponent of 5. This shortens the time by
@@ -165,12 +166,14 @@ end
 
 
 -- Returns an entry for level 1, which is a copy of the value. `ends` is when the dictionary's value ends. The entry
--- also records whether the value is stale or should be loaded early.
+-- also records whether the value is stale or should be loaded early; and where the word of its version is, if Lua can
+-- decide whether it is current (copies.lua). An odd version, of a stopped writer, never is.
 --
 -- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number is drawn once for
 -- each copy and decides when the copy ends, so a hit needs no random number.
 local function make_entry(value, number, stripe, ends, guards, flags, early)
-    local entry = { value, number, stripe, ends, guards, false, false }
+    local has_word = number % 2 == 0 and (ends == 0 or loop_ms)
+    local entry = { value, number, stripe, ends, guards, false, false, has_word and 2 * stripe }
     local _, stale, load = parts_of(flags)
     if ends > 0 and stale + load > 0 then
         local time = now()
@@ -302,7 +305,11 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     if list and not guards then
         return { value }, err
     end
-    return make_entry(value, known, stripe, ends, guards, flags, 0), err
+    local entry = make_entry(value, known, stripe, ends, guards, flags, 0)
+    if err then
+        entry[WORD] = false  -- the word of a shard that was never used must not be read, because it has no memory yet
+    end
+    return entry, err
 end
 
 
