@@ -241,6 +241,8 @@ describe("queue", function ()
         job.claim = last
         assert.same({ true, "dead" }, { job:retry() })
         assert.equal(claims.GRANTS - 1, jobs:dead()[1].attempts)
+        assert.same({ true, "dead" }, { jobs:dead()[1]:retry() })
+        assert.is_nil(jobs:take(0))
     end)
 
     describe("a dead job", function ()

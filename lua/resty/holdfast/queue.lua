@@ -491,7 +491,7 @@ function Job.retry(self, delay)
     local grants, is_taken = self.claim % GRANTS, self.claim >= FIRST_TAKEN
     if not may_change(self) or get(store, CLAIM, n) ~= self.claim then
         return nil, "not owner"
-    elseif is_taken and claims.is_spent(grants, self.queue.max_attempts) then
+    elseif is_taken and claims.is_spent(grants, self.queue.max_attempts) or grants == GRANTS - 1 then
         local buried, err = change(self, DEAD * GRANTS + grants)
         return buried, buried and "dead" or err
     end

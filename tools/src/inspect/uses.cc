@@ -11,7 +11,7 @@ namespace holdfast::inspect {
 namespace {
 
 /// A claim is owner * kGrants + grants. Claims of owners from kFirstTaken on are taken.
-constexpr double kGrants = 1 << 24;
+constexpr double kGrants = 1 << 20;
 constexpr double kReady = 0;
 constexpr double kAside = 1;
 constexpr double kDead = 2;

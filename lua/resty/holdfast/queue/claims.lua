@@ -49,7 +49,7 @@ local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, co
 local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
-local GRANTS = 2 ^ 24
+local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
 local NEVER = 2 ^ 53
 -- The seconds that a producer may need between two steps, and the seconds after which a busy taker looks for dead
 -- workers and due times again.
