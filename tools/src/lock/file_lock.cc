@@ -26,9 +26,6 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How often a wait in the kernel is interrupted for what else the process has to do.
-constexpr double kLookSeconds = 0.1;
-
 /// While it lives, ALRM interrupts system calls after `first` seconds and then again and again: a signal that arrives
 /// just before the call would not interrupt it.
 class Alarms {
@@ -102,12 +99,15 @@ std::string flock_holder(int fd) {
   return fmt::format("pid {} ({})", *pid, inspect::escaped(stat->program));
 }
 
-int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting) {
+// A wait that is interrupted begins again behind all other waiters.
+int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting) {
   const int operation = shared ? LOCK_SH : LOCK_EX;
   bool reopened = false;
   for (bool blocks = false;;) {
     std::optional<Alarms> alarms;
-    if (blocks) alarms.emplace(std::min(kLookSeconds, deadline - holdfast_now()));
+    const double left = deadline - holdfast_now();
+    const double pause = waiting ? std::min(1.0, left) : left;
+    if (blocks && std::isfinite(pause)) alarms.emplace(pause);
     if (::flock(fd, operation | (blocks ? 0 : LOCK_NB)) == 0) return 0;
     const int error = errno;
     if ((error == EIO || error == EBADF) && !shared && !reopened && reopen_for_writing(fd)) {
@@ -117,7 +117,7 @@ int take_flock(int fd, bool shared, double deadline, const std::function<bool()>
     if (error != EWOULDBLOCK && error != EINTR) return error;
     if (holdfast_now() >= deadline) return EWOULDBLOCK;
     alarms.reset();
-    if (!waiting()) return ECANCELED;
+    if (waiting) waiting();
     blocks = true;
   }
 }

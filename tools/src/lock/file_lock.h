@@ -14,11 +14,10 @@ namespace holdfast::cli {
 /// Describes who holds the flock(2) of the file: "pid 4711 (rsync)". "another process" if it cannot be found.
 std::string flock_holder(int fd);
 
-/// Takes the flock(2) of `fd`, at the latest when holdfast_now() reaches `deadline`. `waiting` is called ten times a
-/// second during the wait, and ends it by returning false. On NFS, where an exclusive lock needs a file open for
-/// writing, opens the file again in the same descriptor. Returns 0, or an error number; EWOULDBLOCK: another process
-/// holds it; ECANCELED: `waiting` has ended the wait.
-int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting);
+/// Takes the flock(2) of `fd`, at the latest when holdfast_now() reaches `deadline`. `waiting`, if given, is called
+/// every second during the wait. On NFS, where an exclusive lock needs a file open for writing, opens the file again in
+/// the same descriptor. Returns 0, or an error number; EWOULDBLOCK: another process holds it.
+int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting);
 
 /// Reports that take_flock() failed with that error, and returns the exit status. It is the status of a conflict if
 /// another process holds the file.

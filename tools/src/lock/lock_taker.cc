@@ -119,7 +119,7 @@ std::optional<int> LockTaker::take() {
   const auto refused = take_visible();
   // The flock(2) of a file does not need the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
-  if (options_.is_flock() && !has_file_) {
+  if (options_.is_flock() && !has_file_ && !try_file()) {
     if (const auto status = take_file()) return status;
   }
   report(options_, fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
@@ -153,20 +153,18 @@ std::optional<int> LockTaker::take_file() {
   const double deadline = is_endless ? std::numeric_limits<double>::infinity() : start_ + options_.timeout;
   WaitNotice notice(!options_.quiet && options_.timeout != 0);
   bool waited = false;
-  const int error = take_flock(options_.file, options_.shared, deadline, [&] {
+  const auto waiting = [&] {
     const double waited_for = holdfast_now() - start_;
     const bool is_due = notice.due_in(waited_for) <= 0;
-    if (is_due || !waited) {
-      const std::string holder = flock_holder(options_.file);
-      if (!waited) explain("waits for the flock(2) of " + holder);
-      if (is_due)
-        notice.show(waited_for, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
-    }
+    if (waited && !is_due) return;
+    const std::string holder = flock_holder(options_.file);
+    if (!waited) explain("waits for the flock(2) of " + holder);
+    if (is_due) notice.show(waited_for, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
     waited = true;
-    const bool continues = pause_(nullptr, 0);
-    if (!continues) notice.leave();
-    return continues;
-  });
+  };
+  const int error =
+      take_flock_ ? take_flock_(deadline, waiting) : take_flock(options_.file, options_.shared, deadline, waiting);
+  if (error == ECANCELED) notice.leave();
   notice.clear();
   if (error != 0) {
     give_back();

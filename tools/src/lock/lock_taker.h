@@ -18,8 +18,10 @@ class LockTaker {
   /// Sleeps until the parker, if there is one, reports the waiter, or until the seconds have passed. Returns false if
   /// the wait must end.
   using Pause = std::function<bool(holdfast_parker* parker, double seconds)>;
-  explicit LockTaker(LockOptions options, Pause pause = sleep)
-      : options_(std::move(options)), pause_(std::move(pause)) {}
+  /// Does the same as take_flock(), with the options' file. Returns ECANCELED if the wait must end.
+  using TakeFile = std::function<int(double deadline, const std::function<void()>& waiting)>;
+  explicit LockTaker(LockOptions options, Pause pause = sleep, TakeFile take_file = nullptr)
+      : options_(std::move(options)), pause_(std::move(pause)), take_flock_(std::move(take_file)) {}
 
   /// Enters the world, and opens the dictionary. Returns the exit status, 0 on success; messages have been printed.
   int enter();
@@ -88,6 +90,7 @@ class LockTaker {
 
   LockOptions options_;
   Pause pause_;
+  TakeFile take_flock_;  // null: take_flock() in this process
   bool complained_ = false;
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};

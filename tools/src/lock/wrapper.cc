@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -61,7 +62,9 @@ class Wrapper {
       : options_(options),
         agent_(options, signals_),
         replacement_(options, reports_),
-        taker_(options, [this](holdfast_parker* parker, double seconds) { return pause(parker, seconds); }) {}
+        taker_(
+            options, [this](holdfast_parker* parker, double seconds) { return pause(parker, seconds); },
+            [this](double deadline, const std::function<void()>& waiting) { return take_file(deadline, waiting); }) {}
 
   int run() {
     adopt_orphans();
@@ -133,10 +136,11 @@ class Wrapper {
       look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
       lost_ = taker_.confirm() != 0;
     }
+    const Hold nothing;
     if (lost_)
       ::kill(command_, SIGKILL);
     else
-      send_hold(channel_.get(), grant_.lease.sequence, taker_.hold());
+      send_order(channel_.get(), grant_.lease.sequence, is_held_ ? taker_.hold() : nothing);
     channel_.reset();
   }
 
@@ -173,6 +177,24 @@ class Wrapper {
       if (ended_ || is_refused_) return false;
     } while ((parker == nullptr || holdfast_parker_sleep(parker, 0, &woken, 1) == 0) && holdfast_now() < end);
     return true;
+  }
+
+  /// For the taker: lets the child wait in the kernel, so that this process can do what it has to do meanwhile. The
+  /// child's flock(2) is also this process's, unless the file had to be opened again.
+  int take_file(double deadline, const std::function<void()>& waiting) {
+    send_order(channel_.get(), kTakeFile, Hold());
+    constexpr double kNoticeSeconds = 1;
+    constexpr double kAnswerSeconds = 2;  // of a child that only tries
+    if (options_.timeout == 0) deadline = holdfast_now() + kAnswerSeconds;
+    for (;;) {
+      int error = 0;
+      if (::recv(channel_.get(), &error, sizeof error, MSG_DONTWAIT) == sizeof error) return error;
+      if (ended_) return ECANCELED;
+      const double left = deadline - holdfast_now();
+      if (left <= 0) return EWOULDBLOCK;
+      waiting();
+      attend(channel_.get(), std::min(kNoticeSeconds, left));
+    }
   }
 
   holdfast_dict* dictionary() const noexcept { return taker_.dictionary(); }
@@ -357,6 +379,7 @@ class Wrapper {
   // processes that the command left behind.
   void end_hold() {
     if (!is_held_) return;
+    if (options_.is_flock()) ::close(options_.file);  // the next holder of the visible lock wants it at once
     if (!lost_) give_back();
     taker_.hold().end();
     guard_.end();
