@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/name.h"
-#include "cli/message.h"
 #include "lock/file_lock.h"
 #include "lock/job.h"
 #include "lock/wait_notice.h"
@@ -39,10 +38,7 @@ int execute_command(const LockOptions& options, std::uint64_t token, const Hold&
 }
 
 int refuse_command(const LockOptions& options, int error) {
-  // A wrapper has the lock until this process has ended, so nobody must be able to keep it by not reading.
-  constexpr int kMessageMs = 1000;
-  if (accepts_messages(STDERR_FILENO, kMessageMs))
-    say("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
+  say_in_time("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
   return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }
 

@@ -16,11 +16,11 @@
 #include <optional>
 #include <sstream>
 
-#include "cli/message.h"
 #include "cli/output.h"
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -124,10 +124,11 @@ int take_flock(int fd, bool shared, double deadline, const std::function<void()>
 
 int refuse_flock(const LockOptions& options, int error) {
   if (error == EWOULDBLOCK) {
-    if (!options.quiet) say("{} is locked by {}, with flock(2)", quote_key(options.key), flock_holder(options.file));
+    if (!options.quiet)
+      say_in_time("{} is locked by {}, with flock(2)", quote_key(options.key), flock_holder(options.file));
     return options.conflict;
   }
-  say("cannot lock {}: {}", quote_key(options.key), std::strerror(error));
+  say_in_time("cannot lock {}: {}", quote_key(options.key), std::strerror(error));
   return error == ENOLCK || error == ENOMEM ? lock_status::kSystem : lock_status::kData;
 }
 

@@ -2,9 +2,14 @@
 // in its place. A terminal that accepts no output does not delay the wait.
 #pragma once
 
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/message.h"
 #include "cli/output.h"
 #include "lock/lock_options.h"
 
@@ -12,6 +17,14 @@ namespace holdfast::cli {
 
 /// Returns whether a message on that output does not block, at the latest after that time.
 bool accepts_messages(int output, int wait_ms) noexcept;
+
+/// Prints a message, unless nobody reads for a second: otherwise a process that has a lock, or collects its signals,
+/// might never end.
+template <class... Arguments>
+void say_in_time(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  constexpr int kMessageMs = 1000;
+  if (accepts_messages(STDERR_FILENO, kMessageMs)) say(format, std::forward<Arguments>(arguments)...);
+}
 
 /// Prints what --verbose prints.
 void report(const LockOptions& options, const std::string& what);

@@ -132,7 +132,8 @@ class Wrapper {
       lock_end_.emplace(options_, grant_, grant_.in_cluster ? dictionary() : nullptr);
       const bool is_guarded = guard_.start(taker_.hold(), options_.key, *lock_end_);
       if (!is_guarded && options_.close)
-        say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
+        say_in_time("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends",
+                    ::getpid());
       look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
       lost_ = taker_.confirm() != 0;
     }
