@@ -63,7 +63,7 @@ void Hold::end() {
     if (one->get() >= 0) holdfast_end_hold(one->release());
 }
 
-void send_order(int channel, std::uint64_t order, const Hold& hold) {
+bool send_order(int channel, std::uint64_t order, const Hold& hold) {
   Packet packet;
   packet.order = order;
   const auto [life, keeper, use] = hold.descriptors();
@@ -74,7 +74,7 @@ void send_order(int channel, std::uint64_t order, const Hold& hold) {
   header->cmsg_len = CMSG_LEN(sizeof fds);
   std::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
   if (std::min(life, use) < 0) packet.message.msg_controllen = 0;
-  static_cast<void>(::sendmsg(channel, &packet.message, MSG_NOSIGNAL));
+  return ::sendmsg(channel, &packet.message, MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET;
 }
 
 std::optional<std::uint64_t> receive_order(int channel, Hold& hold) {

@@ -49,8 +49,9 @@ class Hold {
 /// become the command with a fencing token; 0: none.
 inline constexpr std::uint64_t kTakeFile = ~std::uint64_t{0};
 
-/// Sends an order, with the descriptors that a command inherits. The child may be gone; that is ignored.
-void send_order(int channel, std::uint64_t order, const Hold& hold);
+/// Sends an order, with the descriptors that a command inherits. Returns false if that failed, although the child has
+/// not ended; see errno.
+bool send_order(int channel, std::uint64_t order, const Hold& hold);
 /// Waits for an order, and adds the descriptors to `hold`. Returns nothing if the sender has ended.
 std::optional<std::uint64_t> receive_order(int channel, Hold& hold);
 

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -140,8 +141,8 @@ class Wrapper {
     const Hold nothing;
     if (lost_)
       ::kill(command_, SIGKILL);
-    else
-      send_order(channel_.get(), grant_.lease.sequence, is_held_ ? taker_.hold() : nothing);
+    else if (!send_order(channel_.get(), grant_.lease.sequence, is_held_ ? taker_.hold() : nothing))
+      say_in_time("cannot start the command: sendmsg: {}", std::strerror(errno));  // too many descriptors are sent
     channel_.reset();
   }
 
@@ -183,7 +184,7 @@ class Wrapper {
   /// For the taker: lets the child wait in the kernel, so that this process can do what it has to do meanwhile. The
   /// child's flock(2) is also this process's, unless the file had to be opened again.
   int take_file(double deadline, const std::function<void()>& waiting) {
-    send_order(channel_.get(), kTakeFile, Hold());
+    if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
     constexpr double kAnswerSeconds = 2;  // of a child that only tries
     if (options_.timeout == 0) deadline = holdfast_now() + kAnswerSeconds;
