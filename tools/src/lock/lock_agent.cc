@@ -38,7 +38,7 @@ void LockAgent::ensure(holdfast_dict* dict) {
   if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
 }
 
-// An unlimited wait continues in the child, which reports what it waits for; here we wait only for the agent.
+// An unlimited wait continues when the agent runs, and then says what it waits for.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);

@@ -20,10 +20,9 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Prepares to guard a new child whose job is in the process group `group`, while the child waits for its lock.
+  /// Prepares to guard a new child whose job is in the process group `group`, before the lock is held.
   void prepare(pid_t child, pid_t group);
-  /// Guards the child, which has this hold, instead of the guard's previous hold. Returns false on failure: then only
-  /// the caller and the job can end the hold.
+  /// Guards the child, which gets this hold. Returns false on failure: then only the caller and the job can end it.
   bool start(Hold& hold, const std::string& key, const LockEnd& lock_end);
   /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
   /// away.

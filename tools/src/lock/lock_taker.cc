@@ -115,7 +115,7 @@ bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
 }
 
 std::optional<int> LockTaker::take() {
-  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
+  start_ = holdfast_now();
   const auto refused = take_visible();
   // The flock(2) of a file does not need the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;

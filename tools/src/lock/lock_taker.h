@@ -26,8 +26,7 @@ class LockTaker {
   /// Enters the world, and opens the dictionary. Returns the exit status, 0 on success; messages have been printed.
   int enter();
   /// Waits for the lock, after enter() if necessary. Returns nothing if the lock is held, otherwise the exit status,
-  /// which -E may have made 0; messages have been printed, unless a pause has ended the wait. Can be called again after
-  /// give_back(), with the remaining time.
+  /// which -E may have made 0; messages have been printed, unless a pause has ended the wait. Call it once.
   std::optional<int> take();
   void give_back();
   /// Releases only the visible lock, if it is held. Returns the code of holdfast_unlock.
@@ -97,7 +96,7 @@ class LockTaker {
   Hold hold_;
   off_t table_bytes_ = 0;  // of the process table
   bool has_file_ = false;  // its flock(2)
-  double start_ = 0;       // of the first wait, or of the last attempt without waiting: holdfast_now()
+  double start_ = 0;       // of the wait: holdfast_now()
 };
 
 }  // namespace holdfast::cli
