@@ -13,6 +13,7 @@ files["rockspec/*.rockspec"] = { std = "rockspec" }
 files["lua/resty/holdfast/host/nginx*.lua"] = { read_globals = { "ngx" } }
 files["lua/resty/holdfast/host/neovim.lua"] = { read_globals = { "vim" } }
 files["lua/resty/holdfast/host.lua"] = { read_globals = { "ngx", "vim" } }
+files["tests/peers/lua"] = { globals = { "ngx" } }
 files["examples/*/lua"] = { read_globals = { "ngx" } }
 -- wrk calls these by name.
 files["examples/nginx/load.lua"] = {

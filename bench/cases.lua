@@ -1,22 +1,22 @@
--- The operations that are timed side by side, as lines of Lua that are the same for all sides. Each has a target: the
--- largest acceptable share of the other side's time. bench/support/program.lua turns them into programs.
+-- The operations that are timed side by side, as lines of Lua that are the same for all sides. Each case has a target:
+-- the largest acceptable share of the other side's time. bench/support/program.lua turns the cases into programs.
 --
 --   name     the case's name in the lines of results
 --   what     the case's name in the tables
---   lock     whether the case tests lock modules; otherwise dictionaries
+--   lock     true: the case tests lock modules; otherwise, it tests dictionaries
 --   before   lines that run once
 --   prepare  a line that runs once for each key
---   object   lines that make the objects of the step: once alone, in a mix once for each call site
+--   object   lines that make the objects of the step: run once when alone, in a mix once for each call site
 --   step     the timed operation; KEY is the key, i a number that differs in each step
 --   dict     the dictionary to use; mixed_dict: a different one in a mix
 --   keys     the number of keys, used in a random order; by default one key alone, five hundred in a mix
---   steps    steps in a round, alone (100,000); rounds: their number (9)
+--   steps    the steps of a round, alone (100,000); rounds: the number of rounds (9)
 --   mix      the mix that the case belongs to: "hot", with few keys, by default, or "many"; false: alone only
 --   each     steps of each call site between two checks of the clock, in a mix (25)
---   per      a step counts as this many operations: { alone, in a mix }
---   target   at most this share of the other side's time: alone, and in a mix
---   both     also part of `make bench`; otherwise only of `make bench-peers` (dictionaries) or `make bench-locks`
---            (locks)
+--   per      the number of operations in a step: { alone, in a mix }
+--   target   the largest acceptable share of the other side's time: alone, and in a mix
+--   both     true: `make bench` also runs the case; otherwise only `make bench-peers` (dictionaries) or
+--            `make bench-locks` (locks)
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
 local SET, GET, INCR = "assert(dict:set(KEY, i))", "assert(dict:get(KEY))", "assert(dict:incr(KEY, 1))"

@@ -3,9 +3,9 @@
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
 -- The suites by name: the title, the beginning of the names of its result files, and its tables in order. A table has a
--- name (its file in bench/tables) and the function in that file. The suite of --cluster is in cluster/bench/suite.lua
--- and may have more fields: the folders of its modules and results, peer(context), which names the peer of holdfast,
--- and clean_up() for the end, also after an error.
+-- name (of its file in bench/tables) and a function of that file. The suite of --cluster is in cluster/bench/suite.lua
+-- and has more fields: the folders of its modules and results; peer(context), which names the peer of holdfast; and
+-- clean_up(), which is called at the end, even after an error.
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
@@ -37,6 +37,12 @@ local SUITES = {
     hosts = { title = "Hosts", prefix = "hosts-",
         { "hosts", "make" },
     },
+    uses = { title = "Caches, queues and events", prefix = "uses-",
+        { "caches", "make" },
+        { "queues", "make" },
+        { "events", "make" },
+        { "versions", "make" },
+    },
 }
 
 local build, suite = arg[1], SUITES[arg[2]] or require(arg[2] .. ".bench.suite")
@@ -57,7 +63,7 @@ local function say(...)
 end
 
 
--- Keeps the tables in a file, and the points of curves if there are any.
+-- Writes the tables to a file, and the points of the curves to another if there are any.
 local function keep(name, figures, description)
     local path = (suite.results or "bench/results/") .. name
     local file = assert(io.open(path .. ".md", "w"))

@@ -7,11 +7,12 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Lines and functions for a backtrace; variables would take a third of the build time. BUILD_TYPE=Debug has all of them.
+# Keeps lines and functions for backtraces; variables would take a third of the build time. BUILD_TYPE=Debug has all.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-# Compiles ten files at a time on request. Then names in anonymous namespaces must be unique within a target.
+# With HOLDFAST_UNITY, ten files are compiled at a time, so names in anonymous namespaces must be unique within a
+# target.
 function(holdfast_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLDFAST_UNITY} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()
@@ -24,7 +25,7 @@ if(HOLDFAST_WERROR)
   add_compile_options(-Werror)
 endif()
 
-# libFuzzer watches only the library and the programs that it drives. Without it, a test compiles a fifth faster.
+# libFuzzer instruments only the library and the fuzz targets. A test without it compiles a fifth faster.
 if(HOLDFAST_FUZZ)
   set(HOLDFAST_COVERAGE -fsanitize=fuzzer-no-link)
 endif()
@@ -36,13 +37,13 @@ if(HOLDFAST_SANITIZE)
       message(FATAL_ERROR "HOLDFAST_SANITIZE: '${sanitizer}' is not one of ${holdfast_sanitizers}")
     endif()
   endforeach()
-  # The check of virtual tables opens a pipe, which fails in tests that have no descriptor left.
+  # The check of virtual tables opens a pipe, which fails in tests that run out of descriptors.
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
   add_compile_definitions(HOLDFAST_SANITIZED)
-  # ThreadSanitizer ignores fences. That is sound: fences order only atomic words of segments, which have no data races;
-  # plain data is handed over by release and acquire.
+  # ThreadSanitizer ignores fences. This is sound, because fences order only atomic words of segments, which cannot have
+  # data races; plain data is handed over by release and acquire.
   if("thread" IN_LIST holdfast_wanted AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)
   endif()

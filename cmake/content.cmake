@@ -1,4 +1,4 @@
-# holdfast_content(PATH VARIABLE) stores what identifies the content of a file or link; empty if there is none.
+# holdfast_content(PATH VARIABLE) stores a text that identifies the content of a file or link, or "" if there is none.
 function(holdfast_content path variable)
   set(content "")
   if(IS_SYMLINK "${path}")

@@ -8,7 +8,7 @@ install(
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
-# With or without an agent, as in src/CMakeLists.txt for the library.
+# Installs the files of cluster/ if it exists, with or without an agent, as src/CMakeLists.txt does for the library.
 if(EXISTS ${PROJECT_SOURCE_DIR}/cluster/lua)
   install(DIRECTORY cluster/lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 endif()
@@ -26,8 +26,8 @@ if(HOLDFAST_INSTALL_C)
     install(FILES ${generated}/libholdfast.so DESTINATION ${HOLDFAST_CLIBDIR})
   endif()
 
-  # pkg-config and CMake find everything relative to their own files. So the prefix may be chosen at installation, or
-  # the tree may be moved later.
+  # pkg-config and CMake find all files relative to their own. So the prefix may be chosen at installation, and the tree
+  # may be moved later.
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   cmake_path(ABSOLUTE_PATH pkgconfig_dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE pkgconfig_full)
   set(to_prefix ${CMAKE_INSTALL_PREFIX})
@@ -45,7 +45,7 @@ if(HOLDFAST_INSTALL_C)
 
   include(CMakePackageConfigHelpers)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
-  # Before 1.0 a minor version may change anything.
+  # Before 1.0, a minor version may change anything.
   write_basic_package_version_file(${generated}/holdfast-config-version.cmake COMPATIBILITY SameMinorVersion)
   install(FILES cmake/holdfast-config.cmake ${generated}/holdfast-config-version.cmake DESTINATION ${package_dir})
   install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})

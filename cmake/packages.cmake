@@ -1,4 +1,5 @@
-# Finds packages that a part of the project needs. In both functions, `missing` is a list of packages to install.
+# Functions that find the packages that a part of the project needs. In both functions, `missing` is the list of
+# packages to install.
 
 set(CURL_package "libcurl (libcurl4-openssl-dev)")
 set(fmt_package "fmt (libfmt-dev)")
@@ -14,12 +15,12 @@ macro(holdfast_find)
   endforeach()
 endmacro()
 
-# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO; then the caller omits the part.
-# without: the parts that are built with the option OFF.
+# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO, with which the caller omits the
+# part. `without`: the parts that are built if the option is OFF.
 function(holdfast_report_missing part option without)
   list(JOIN missing ", " missing)
   if(missing AND ${option} STREQUAL "AUTO")
-    message(STATUS "${part} is left out, for want of: ${missing}")
+    message(STATUS "${part} is omitted, because packages are missing: ${missing}")
   elseif(missing)
     message(FATAL_ERROR "${part} needs: ${missing}. Install them (scripts/setup does) or pass -D${option}=OFF to build "
                         "${without}.")

@@ -1,5 +1,5 @@
-# Runs at the beginning and at the end of an installation. Records the place, the content of each file, and the folders
-# of our own that the installation makes, for cmake/uninstall.cmake. Each place has one record, which a later
+# Runs at the beginning and at the end of an installation. For cmake/uninstall.cmake, records the place, the content of
+# each file, and those of our own folders that the installation creates. Each place has one record, which a later
 # installation extends.
 
 cmake_policy(VERSION 3.25)

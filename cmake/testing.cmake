@@ -1,7 +1,7 @@
 # Builds every folder of C++ tests.
 
 if(CMAKE_CROSSCOMPILING)
-  # Debian builds GoogleTest for its own processor only. The sources are in the package googletest.
+  # Debian builds GoogleTest only for its own processor. The sources are in the package googletest.
   if(NOT TARGET gtest)
     set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
     add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
@@ -14,9 +14,9 @@ else()
 endif()
 include(GoogleTest)
 
-# Most of the build time goes into the code of the tests, which need not be fast, except for the long runs. The tested
-# library is compiled as usual.
+# Most of the build time is spent on the tests, whose code need not be fast except in long runs. The tested library is
+# compiled as usual.
 add_compile_options(-O0)
-# Omits the flags that harden a package's programs, because the precompiled headers are made without them.
+# Omits the flags that harden a package's programs, because the precompiled headers are compiled without them.
 add_compile_options("SHELL:-U _FORTIFY_SOURCE")
 set(long_run_options $<$<NOT:$<CONFIG:Debug>>:-O2>)

@@ -1,7 +1,7 @@
 # cmake -DBUILD=... [-DPREFIX=...] [-DDESTDIR=...] -P cmake/uninstall.cmake
 #
-# Removes what an installation from the folder BUILD has put into its place, by the record of cmake/record.cmake. A file
-# that has changed stays, and so does a folder that is not empty.
+# Removes the files of an installation from the folder BUILD, which cmake/record.cmake has recorded. Files that have
+# changed and folders that are not empty stay.
 
 cmake_policy(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/content.cmake)
@@ -12,7 +12,7 @@ foreach(name PREFIX DESTDIR)
   endif()
 endforeach()
 
-# Takes the only record that has the PREFIX and DESTDIR that were given. Skips places that have been deleted as a whole.
+# Uses the only record with the given PREFIX and DESTDIR. Skips places that have been deleted completely.
 set(places "")
 set(matches "")
 file(GLOB records "${BUILD}/installed-*.txt")
@@ -68,7 +68,7 @@ foreach(line IN LISTS lines)
   endif()
 endforeach()
 
-# The deepest first; rmdir refuses a folder that is not empty.
+# Removes the deepest folders first; rmdir refuses a folder that is not empty.
 list(SORT folders ORDER DESCENDING)
 foreach(folder IN LISTS folders)
   execute_process(COMMAND rmdir -- "${folder}" ERROR_QUIET)

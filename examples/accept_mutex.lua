@@ -2,8 +2,8 @@
 -- connections.
 --
 -- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all of them; one accepts it, and
--- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others in
--- lock(). A connection wakes only the first, whose unlock() wakes the next worker in the queue.
+-- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others
+-- sleep in lock(). A connection wakes only the one in poll(), whose unlock() wakes the next worker in the queue.
 --
 --   luajit examples/accept_mutex.lua [--workers 4] [--connections 200]
 --
@@ -20,13 +20,13 @@ local system = require "accept_mutex.system"
 
 -- --- a worker ------------------------------------------------------------------------------------------
 
--- After this time, a holder that hangs loses the lock, and a waiter checks whether all connections are served. The lock
--- of a killed holder is free immediately.
+-- After this number of seconds, a holder that hangs loses the lock, and a waiter checks whether all connections have
+-- been served. If a holder is killed, its lock is free immediately.
 local EXPTIME = 2
 local POLL_TIME = 0.2
 
--- Returns whether there is a connection. Counts how often the socket woke this process. poll() does not show all of
--- these wake-ups: a process that is woken and finds the connection gone continues to sleep inside poll().
+-- Returns whether there is a connection. Counts how often the socket woke this process. The results of poll() do not
+-- show all of these wake-ups: if a process is woken and the connection is gone, it goes on sleeping inside poll().
 local function wait_for_connection(socket, counts)
     local before = system.count_sleeps()
     local ready = system.wait_readable(socket, POLL_TIME)
@@ -65,7 +65,7 @@ local function work_with_lock(socket, counts, is_over, dict_name)
                 ready = wait_for_connection(socket, counts)
             until ready or is_over() or not lock:expire(EXPTIME)
             local connection = ready and accept(socket, counts)
-            -- Unlock before answering: the workers take turns only at accepting, and answer at the same time.
+            -- Unlock before answering: the workers take turns only to accept, and can answer at the same time.
             lock:unlock()
             if connection then
                 system.answer(connection)
@@ -79,7 +79,7 @@ end
 
 local START_PATIENCE = 10
 local ANSWER_PATIENCE = 5
-local PAUSE = 0.002  -- between two connections, so that all woken workers sleep again
+local PAUSE = 0.002  -- seconds between two connections, in which all woken workers fall asleep again
 
 local function start_worker(id, socket, dict_name, use_lock)
     local master = system.pid()

@@ -31,7 +31,7 @@ need() {
   done
 }
 
-# Makes the folder and the runtime directory. Call this before the functions below.
+# Makes the folder and the runtime directory. Call this function before those below.
 begin() {
   need luajit
   export LUA_PATH="$root/lua/?.lua;;"
@@ -78,7 +78,7 @@ await() {
 
 is_open() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Starts nginx with ./nginx.conf, to which it adds what depends on this machine. Sets nginx and port.
+# Starts nginx with ./nginx.conf, and adds the lines that depend on this machine. Sets nginx and port.
 start_nginx() {
   local found load_modules user='' paths='' path
   found=$("$root/scripts/find-nginx") || exit 1
@@ -98,7 +98,7 @@ start_nginx() {
   await is_open $port || give_up "nginx does not start"
 }
 
-# Stops nginx after all requests are answered, so that the log is complete.
+# Stops nginx after it has answered all requests, so that the log is complete.
 stop_nginx() {
   kill -QUIT "$nginx"
   wait "$nginx" || give_up "nginx has failed"

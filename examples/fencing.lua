@@ -3,8 +3,8 @@
 --   luajit examples/fencing.lua
 --
 -- Two tasks write a report under a lock. The slow task's lock expires after 0.1 seconds, and its work takes longer. The
--- quick task then gets the lock and writes. A store that accepts every write ends up with the slow task's old report. A
--- store that remembers the largest fencing token so far refuses the old report.
+-- quick task then gets the lock and writes. In the end, a store that accepts every write has the slow task's old
+-- report. A store that remembers the largest fencing token so far refuses the old report.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -10,8 +10,8 @@
 -- address. Other tasks that want the page wait for the lock, in all workers, while each worker serves other pages. All
 -- workers listen on one port. After TERM or QUIT, they exit when they have answered the requests that have begun.
 --
--- The server needs LuaSocket (Debian: lua-socket). LuaSocket does not know the scheduler, so all its calls are made
--- non-blocking.
+-- The server needs LuaSocket (Debian: lua-socket). LuaSocket knows nothing about the scheduler, so no call of LuaSocket
+-- may block.
 
 local ffi = require "ffi"
 local resty_lock = require "resty.lock"
@@ -44,7 +44,7 @@ local function with_socket(fn, sock, ...)
 end
 
 
--- Waits after an error of a socket. Returns true if the call can be repeated; nil and the reason if not.
+-- Waits after a socket call has failed with `err`. Returns true if the call can be repeated; nil and the reason if not.
 local function wait_after(err, sock, mode, deadline)
     if err ~= "timeout" then
         return nil, err
@@ -122,7 +122,7 @@ local function ask(server, address, port, path)
 end
 
 
--- Returns a function that returns the page of a path, and the source of the page.
+-- Returns a function that returns the page for a path, and the source of the page.
 local function cached(address, port, ttl)
     local pages = shdict.shared.http_pages or assert(shdict.open("http_pages", { size = "10m" }))
     local _ = shdict.shared.http_locks or assert(shdict.open("http_locks", { size = "1m" }))
@@ -151,7 +151,7 @@ local function cached(address, port, ttl)
 end
 
 
--- Runs a slow server for trying the cache.
+-- Runs a slow server with which to try the cache.
 local function slow(seconds)
     local count = 0
     return function (path)

@@ -1,9 +1,9 @@
 -- A cache stampede, with and without a lock.
 --
 -- All coroutines of all workers read the same text at the same time, and look up each of its words in a shared cache. A
--- slow backend computes each missing word, as after an entry of a busy cache has expired. It serves four calls at a
--- time. With resty.lock, one caller goes to the backend and the others wait for its answer. Without the lock, all
--- callers go to the backend and wait for each other there.
+-- slow backend computes each missing word, like an entry of a busy cache that has expired. The backend serves four
+-- calls at a time. With resty.lock, one caller goes to the backend and the others wait for its answer. Without the
+-- lock, all callers go to the backend and wait for each other there.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -87,7 +87,7 @@ local function get_with_lock(word)
         return value
     end
 
-    -- The previous holder may have filled the cache. Without this second check, the lock would be useless.
+    -- The previous holder may have stored the word. Without this second check, the lock would be useless.
     value = cache:get(key)
     if not value then
         value = backend(word)
@@ -134,8 +134,9 @@ end
 
 -- --- the workers meet ----------------------------------------------------------------------------------
 
--- Each worker holds its own lock from before a phase until the end of the phase. A worker that gets all these locks
--- knows that all workers are done or dead. The lock of a dead worker is free immediately, but its result is missing.
+-- Each worker takes its own lock before a phase and holds it until the end of the phase. A worker that gets all these
+-- locks knows that all workers are done or dead. The lock of a dead worker is free immediately, but its result is
+-- missing.
 local START_TIMEOUT = 10
 
 local function take(name)

@@ -425,6 +425,20 @@ HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size
  * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the dictionary
  * was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never expires. */
 HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
+/* The words of a dictionary's versions, for a program that compares them itself. The version with the number n of a
+ * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. The end of the
+ * value is to be compared as well. */
+typedef struct holdfast_versions {
+  const volatile int64_t *words;
+  const volatile int32_t *flushes;
+  const volatile int32_t *retired; /* not 0: the dictionary was removed, and the words do not change any more */
+  int64_t base;
+} holdfast_versions;
+
+/* [set-up] Returns the words, or NULL (REMOVED, UNSUPPORTED, NO_MEMORY). They stay readable, and keep the memory of the
+ * dictionary after its removal, until they are released. */
+HOLDFAST_API holdfast_versions *holdfast_keep_versions(holdfast_dict *dict);
+HOLDFAST_API void holdfast_release_versions(holdfast_versions *versions);
 /* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the version
  * is still *version. Sets *version to the version of the new value. DIFFERS (nothing was changed). */
 HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.tasks.queues, background jobs: timed work that tasks and event loops run in addition to their
+-- Tests resty.holdfast.tasks.queues, background jobs: timed work that the scheduler and event loops do besides their
 -- own.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
@@ -38,7 +38,7 @@ describe("background_jobs", function ()
         assert.is_false(ran)
     end)
 
-    it("may wake a task whose own time has come, and the task runs once", function ()
+    it("may wake a task whose own time has come, and the task then runs only once", function ()
         local wakes = 0
         local sleeper = scheduler.spawn(function ()
             scheduler.sleep(0.01)

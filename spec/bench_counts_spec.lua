@@ -1,5 +1,5 @@
--- Checks the table "Shared memory, counted" of docs/benchmarks.md: no operation may have higher counts than the table
--- says.
+-- Checks the table "Shared memory, counted" of docs/benchmarks.md: no operation may have higher counts than in the
+-- table.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local figures = require "bench.support.figures"
@@ -17,13 +17,14 @@ local function rows_of(text)
     return rows
 end
 
--- A random grant in 256 is measured, which costs more. The number of shared lines depends on the hash of the key.
+-- One grant in 256, chosen at random, is measured and costs more. The number of shared lines depends on the hash of the
+-- key.
 local TRIES = 20
 
 describe("an operation on shared memory", function ()
     local documented, counts
 
-    -- Returns the smallest count of several runs. Stops when the count is as small as documented.
+    -- Returns the smallest count of several runs. Stops as soon as a count is as small as documented.
     local function least(what, column)
         local found
         for i = 1, TRIES do

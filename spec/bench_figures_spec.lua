@@ -38,7 +38,7 @@ describe("Figures in documents", function ()
         return not path:find("0319", 1, true) and RESULTS or (RESULTS:gsub("1 ns", "9 ns"))
     end
 
-    it("become tables of the files that the comments name, and nothing else changes", function ()
+    it("become the tables of the files that the comments name, and nothing else changes", function ()
         local text = assert(figures.update(DOCUMENT, read))
         assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
@@ -49,7 +49,7 @@ describe("Figures in documents", function ()
         assert.equal(text, figures.update(text, read))
     end)
 
-    it("change to a newer file of the same kind only", function ()
+    it("change only to a newer file of the same kind", function ()
         local newer = { "bench/results/locks-2026-11-27-0319.md" }
         local text = assert(figures.update(DOCUMENT, read, newer))
         assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-28-1249.md" },

@@ -28,9 +28,9 @@ describe("The program of a case", function ()
         assert.equal(program_of("lock_unlock"), shell.output("bench/program lock_unlock") .. "\n")
     end)
 
-    it("runs on its own and prints a time for each round, in every case", function ()
+    it("runs on its own and prints a time for each round, for every case", function ()
         for _, case in ipairs(cases) do
-            shdict.remove("bench_hot") -- of the previous case: this process keeps it
+            shdict.remove("bench_hot") -- left by the previous case, because this process keeps it
             local path = files.write(command.path("case.lua"), program_of(case.name, "holdfast", true))
             local out = shell.output("LUA_PATH='lua/?.lua;?.lua;;' luajit " .. path)
             assert.truthy((out .. "\n"):find("^%d+%.%d ns\n%d+%.%d ns\n%d+%.%d ns\n$"), case.name .. ": " .. out)

@@ -6,7 +6,7 @@ local ffi = require "ffi"
 
 local PATH = "docs/c.md"
 
--- Replaces the file that `make install` writes.
+-- Stands in for the file that `make install` writes.
 local PACKAGE = [[
 Name: holdfast
 Description: the library of this build

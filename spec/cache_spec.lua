@@ -5,14 +5,14 @@ local cache = require "resty.holdfast.cache"
 local scheduler = require "resty.holdfast.scheduler"
 local sleep = require("resty.holdfast.host.none").sleep
 
--- For children: a cache in the dictionary of the spec.
+-- For child processes: a cache in the dictionary of the spec.
 local OPEN = [[
     local cache = assert(require("resty.holdfast.cache").new("spec", "spec_cache"))
     local sleep = require("resty.holdfast.host.none").sleep
 ]]
 
--- For children: before() and after(), if set, are called once, before and after the next store of a value. start()
--- begins a load of "key" that ends at the next call of finish().
+-- For child processes: before() and after(), if set, are called once, before and after the next store of a value.
+-- start() begins a load of "key", which ends at the next call of finish().
 local RACE = [[
     local core = require "resty.holdfast.core"
     local C, before, after = core.C, nil, nil
@@ -20,7 +20,7 @@ local RACE = [[
         local fn, number = before, version[0].number
         before = nil
         if fn then fn() end
-        version[0].number = number  -- fn() uses the same
+        version[0].number = number  -- fn() uses the same variable
         fn, after = after, nil
         local code = C.holdfast_store_unless_changed(dict, key, length, version, ...)
         number = version[0].number
@@ -56,7 +56,7 @@ describe("cache", function ()
         return ...
     end
 
-    -- Runs get(key, opts, loader) in `count` tasks, and returns the results of each.
+    -- Runs get(key, opts, loader) in `count` tasks, and returns the results of all of them.
     local function together(count, opts, loader)
         local results = {}
         tasks.run(function ()
@@ -67,7 +67,7 @@ describe("cache", function ()
         return results
     end
 
-    it("finds a value in the loader, then in this process, and in the dictionary for others", function ()
+    it("gets a value from the loader, then from this process, and for other processes from the dictionary", function ()
         for i, value in ipairs { 1, -0.5, "text", "", ("x"):rep(20000), true, false, { 1, a = { 2 } } } do
             local key = "key" .. i
             assert.same(pack(value, nil, 3), pack(one:get(key, nil, load, value)))
@@ -90,7 +90,7 @@ describe("cache", function ()
         assert.same(pack(nil, nil, -1), pack(one:get("key")))
     end)
 
-    it("keeps nil for neg_ttl, also if the loader returns nothing", function ()
+    it("keeps nil for neg_ttl, even if the loader returns nothing", function ()
         assert.same(pack(nil, nil, 3), pack(one:get("key", { neg_ttl = 50 }, load)))
         assert.same(pack(nil, nil, 1), pack(one:get("key", nil, load, 1)))
         assert.same(pack(nil, nil, 2), pack(other:get("key", nil, load, 1)))
@@ -133,7 +133,7 @@ describe("cache", function ()
         assert.is_true(kept <= 20, kept)
     end)
 
-    it("reads what is hot in the dictionary, too, so that it is not evicted", function ()
+    it("also reads often-used values in the dictionary, so that they are not evicted", function ()
         one:get("hot", { ttl = 0 }, load, "hot")
         for i = 1, 20000 do
             other:set("cold" .. i, { ttl = 0 }, ("x"):rep(200))
@@ -145,7 +145,7 @@ describe("cache", function ()
         assert.equal("hot", dict:get("spec:hot"))
     end)
 
-    it("set and delete are seen by all others at once", function ()
+    it("all other processes see set and delete at once", function ()
         for i = 1, 100 do
             assert.is_true(one:set("key", nil, i))
             assert.same(pack(i, nil), { n = 2, (other:get("key")) })
@@ -173,7 +173,7 @@ describe("cache", function ()
         assert.same(pack(nil, 5), pack(err, value))
     end)
 
-    it("caches with different names are separate, those with the same name are one", function ()
+    it("caches with different names are separate, and caches with the same name share their values", function ()
         local apart = assert(cache.new("apart", "spec_cache"))
         one:set("key", nil, 1)
         assert.same(pack(nil, nil, -1), pack(apart:get("key")))
@@ -239,7 +239,7 @@ describe("cache", function ()
             assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
 
-        it("a loader that asks for its own value is told at once", function ()
+        it("a loader that asks for its own value gets an error at once", function ()
             local function recurse()
                 return one:get("key", nil, function ()
                     return select(2, other:get("key", nil, load, 1))
@@ -250,7 +250,7 @@ describe("cache", function ()
             one:delete("key")
             tasks.run(function () assert.equal(message, (recurse())) end)
             assert.equal(0, calls)
-            assert.equal(2, (one:get("outer", nil, function ()  -- another key is no recursion
+            assert.equal(2, (one:get("outer", nil, function ()  -- a different key is not a recursion
                 return (one:get("inner", nil, load, 1)) + 1
             end)))
         end)
@@ -274,6 +274,32 @@ describe("cache", function ()
             assert.same(pack(1, nil), { n = 2, (one:get("key")) })
         end)
 
+        it("in a dictionary full of held locks, the process keeps its loads, and others get an error", function ()
+            local resty_lock = require "resty.lock"
+            local full, locks = assert(cache.new("spec", "spec_full", { size = "64k" })), {}
+            local function fill()
+                repeat
+                    local lock = resty_lock:new("spec_full", { timeout = 0 })
+                    locks[#locks + 1] = lock
+                until not lock:lock(tostring(#locks))
+                return load(("x"):rep(500))
+            end
+            assert.equal(3, (select(3, full:get("key", nil, fill))))
+            assert.equal(1, (select(3, full:get("key", nil, load))))
+            assert.equal(1, full:stats().not_stored)
+            local refusal = "could not acquire callback lock: no memory"
+            local another = assert(cache.new("spec", "spec_full"))
+            local long = ("k"):rep(500)  -- does not fit into the memory of the first load's lock
+            assert.same(pack(nil, refusal), pack(another:get(long, nil, load, 1)))
+            assert.equal("mine", (another:get(long, { on_timeout = "load" }, load, "mine")))
+            assert.equal(2, calls)
+            for _, lock in ipairs(locks) do
+                lock:unlock()
+            end
+            assert.same(pack(2, nil, 3), pack(another:get(long, nil, load, 2)))
+            assert.equal(2, (full:get(long)))
+        end)
+
         it("a waiter loads when the loader's process dies", function ()
             local child = process.start(OPEN .. [[
                 cache:get("key", nil, function () say("loading") hear() end)
@@ -288,7 +314,7 @@ describe("cache", function ()
             assert.same(pack(true, "mine", nil, 3), pack(task:join()))
         end)
 
-        it("a waiter in another process gets value and error of this one's loader", function ()
+        it("a waiter in another process gets the value and the error of this process's loader", function ()
             local child = process.start(OPEN .. [[
                 for _, key in ipairs { "value", "error" } do
                     hear()
@@ -398,7 +424,7 @@ describe("cache", function ()
             end
         end)
 
-        it("a load that takes longer than its lock is followed by another, and stores nothing", function ()
+        it("a load that takes longer than its lock is held stores nothing, and another load follows", function ()
             local opts = { resty_lock_opts = { exptime = 0.05 } }
             local level, over
             tasks.run(function ()
@@ -417,7 +443,7 @@ describe("cache", function ()
             assert.equal(2, calls)
         end)
 
-        it("a load that is renewed takes as long as it takes", function ()
+        it("a load whose lock is renewed may take as long as it needs", function ()
             local opts = { resty_lock_opts = { exptime = 0.2, renew = true } }
             expect.in_time(function ()
                 calls = 0
@@ -435,11 +461,12 @@ describe("cache", function ()
             assert.matches("^could not acquire callback lock: cannot renew here: ", err)
         end)
 
-        it("on_timeout says what happens if a load takes longer than the wait", function ()
+        it("on_timeout decides what happens if a load takes longer than the wait", function ()
             for way, expected in pairs {
                 error = pack(nil, "could not acquire callback lock: timeout"),
                 load = pack("mine", nil, 3),
                 stale = pack("expired", nil, 4),
+                resurrect = pack("expired", nil, 4),
             } do
                 dict:flush_all()
                 one:set("key", { ttl = 0.001 }, "expired")
@@ -454,7 +481,12 @@ describe("cache", function ()
                     end)
                     scheduler.sleep(0)
                     local opts = { on_timeout = way, resty_lock_opts = { timeout = 0.02 } }
+                    if way == "resurrect" then
+                        opts.on_timeout, opts.resurrect_ttl = "error", 50
+                    end
                     assert.same(expected, pack(other:get("key", opts, load, "mine")))
+                    opts.l1_serializer = function (value) return "our " .. value end
+                    assert.same(expected[1] and "our " .. expected[1], (other:get("key", opts, load, "mine")))
                     over = true
                 end)
                 assert.equal(1, (other:get("key")))
@@ -519,7 +551,7 @@ describe("cache", function ()
             assert.same(pack("new", nil, 3), pack(one:get("key", STALE, load, "new")))
         end)
 
-        it("are served while loads fail, which is tried once per error_ttl", function ()
+        it("are served while loads fail, and a load is tried once per error_ttl", function ()
             one:set("key", STALE, "old")
             sleep(0.03)
             for _ = 1, 5 do
@@ -529,6 +561,16 @@ describe("cache", function ()
             assert.equal(1, one:stats().load_errors)
         end)
 
+        it("are not served for a shorter time because a load fails", function ()
+            one:set("key", STALE, "old")
+            sleep(0.03)
+            local opts = { stale_ttl = 50, resurrect_ttl = 0.02 }
+            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, nil, "down")))
+            assert.equal(1, calls)
+            sleep(0.03)
+            assert.same(pack("old", nil, 4), pack(one:get("key")))
+        end)
+
         it("end after ttl and stale_ttl", function ()
             one:set("key", { ttl = 0.02, stale_ttl = 0.02 }, "old")
             sleep(0.05)
@@ -536,7 +578,62 @@ describe("cache", function ()
         end)
     end)
 
-    it("early_refresh loads before the end, more probably towards it, and serves the value until then", function ()
+    describe("expired values:", function ()
+        local AGAIN = { resurrect_ttl = 50 }
+
+        before_each(function ()
+            one:set("key", { ttl = 0.001 }, "old")
+            sleep(0.01)
+        end)
+
+        it("are served again for resurrect_ttl if the loader returns an error", function ()
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, nil, "down")))
+            assert.same(pack("old", nil, 4), pack(one:get("key", AGAIN, load, "early")))
+            assert.same(pack("old", nil, 4), pack(other:get("key")))
+            assert.equal(1, calls)
+        end)
+
+        it("are not served for longer than resurrect_ttl", function ()
+            assert.same(pack("old", nil, 4), pack(one:get("key", { resurrect_ttl = 0.01 }, load, nil, "down")))
+            sleep(0.03)
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+            assert.same(pack("new", nil, 3), pack(one:get("key", AGAIN, load, "new")))
+        end)
+
+        it("are served to a hundred waiters of the load that fails", function ()
+            local results = together(100, AGAIN, function ()
+                scheduler.sleep(0.02)
+                return load(nil, "down")
+            end)
+            for i = 1, 100 do
+                assert.same(pack("old", nil, 4), results[i])
+            end
+            assert.equal(1, calls)
+        end)
+
+        it("are not served if the loader raises an error, after purge or delete, or without resurrect_ttl", function ()
+            assert.matches("^callback threw an error: oh", (select(2, one:get("key", AGAIN, error, "oh"))))
+            assert.same(pack(nil, "down", nil), pack(one:get("key", nil, load, nil, "down")))
+            for _, method in ipairs { "purge", "delete" } do
+                one:set(method, { ttl = 0.001 }, "old")
+                sleep(0.01)
+                one[method](one, method == "delete" and method or nil)
+                assert.same(pack(nil, "down", nil), pack(one:get(method, AGAIN, load, nil, "down")))
+                assert.same(pack(1, nil, 3), pack(one:get(method, AGAIN, load, 1)))
+            end
+        end)
+
+        it("keep their tags when they are served again", function ()
+            one:set("key", { ttl = 0.001, tags = "tag" }, "old")
+            sleep(0.01)
+            local opts = { resurrect_ttl = 50, tags = "tag" }
+            assert.same(pack("old", nil, 4), pack(one:get("key", opts, load, nil, "down")))
+            one:purge("tag")
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+        end)
+    end)
+
+    it("early_refresh loads before the end, with growing probability, and serves the value until then", function ()
         local opts = { ttl = 50, early_refresh = 1 }
         local function slow()
             sleep(0.05)
@@ -583,7 +680,7 @@ describe("cache", function ()
         end)
     end)
 
-    it("purge ends everything, also after a flush by another program", function ()
+    it("purge ends everything, even after a flush by another program", function ()
         one:set("a", nil, 1)
         other:get("a")
         assert.is_true(one:purge())
@@ -596,7 +693,33 @@ describe("cache", function ()
         assert.is_true(one:update())
     end)
 
-    it("l1_serializer makes the form that the process keeps, once per copy", function ()
+    it("raises no error, whatever another program has stored under its keys, and continues to work", function ()
+        for _, name in ipairs { "spec:key", "!spec:key", "?spec:key", "#spec:red" } do
+            for _, value in ipairs { 0 / 0, -1, "text", true, {}, { 1 }, { {}, 1 }, { "red" }, "list", "lock" } do
+                for kind = 0, 3 do
+                    one[name == "?spec:key" and "delete" or "set"](one, "key", { tags = "red" }, "x")
+                    dict:delete(name)
+                    if value == "lock" then
+                        assert(require("resty.lock"):new("spec_cache", { exptime = 0.01 }):lock(name))
+                    elseif value == "list" then
+                        assert(dict:rpush(name, 1))
+                    else
+                        assert(dict:set(name, value, 0, 2 ^ 32 - 4 + kind))
+                    end
+                    local opts = { tags = "red", on_timeout = "load", resty_lock_opts = { timeout = 0.001 } }
+                    local _, err = one:get("key", opts, load, "mine")
+                    assert.is_true(err == nil or type(err) == "string")
+                    one:peek("key", true)
+                    one:purge("red")
+                    assert(one:delete("key"))
+                    dict:flush_all()
+                    assert.equal("mine", (other:get("key", opts, load, "mine")))
+                end
+            end
+        end
+    end)
+
+    it("l1_serializer is called once per copy, and makes the form that the process keeps", function ()
         local opts = { l1_serializer = function (value) calls = calls + 1 return { text = value } end }
         assert.same({ text = "a" }, (one:get("key", opts, function () return "a" end)))
         assert.same({ text = "a" }, (one:get("key", opts)))
@@ -612,7 +735,7 @@ describe("cache", function ()
         end
     end)
 
-    it("get_bulk gets several values at once, in the form of mlcache", function ()
+    it("get_bulk gets several values at once, in the tables of mlcache", function ()
         one:set("b", nil, 2)
         local bulk = cache.new_bulk(3)
         local running, most = 0, 0
@@ -669,8 +792,6 @@ describe("cache", function ()
                 function () return cache.get("key") end)
         refuses('bad options to get: expected a table, got function', function () return one:get("key", load) end)
         refuses('unknown option "tll" to get', function () return one:get("key", { tll = 5 }, load) end)
-        refuses('unknown option "resurrect_ttl" to new; use stale_ttl',
-                function () return cache.new("a", "spec_cache", { resurrect_ttl = 5 }) end)
         refuses('bad option "ttl" to set: expected a number of seconds, 0 or more, got -1',
                 function () return one:set("key", { ttl = -1 }, 1) end)
         refuses('bad option "on_timeout" to get: expected "error", "load" or "stale", got "wait"',
@@ -684,6 +805,12 @@ describe("cache", function ()
         refuses('bad shm to new: expected the name of a dictionary, got nil', function () return cache.new("a") end)
         refuses('bad bulk to get_bulk: expected a table with a field n, got table',
                 function () return one:get_bulk {} end)
+        refuses('bad key to lookup 2 of get_bulk: expected a string, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, 5, nil, load, 2, n = 2 } end)
+        refuses('bad loader to lookup 2 of get_bulk: expected a function, got 5',
+                function () return one:get_bulk { "a", nil, load, 1, "b", nil, 5, 2, n = 2 } end)
+        refuses('bad option "ttl" to lookup 2 of get_bulk: expected a number of seconds, 0 or more, got -1',
+                function () return one:get_bulk { "a", nil, load, 1, "b", { ttl = -1 }, load, 2, n = 2 } end)
         assert.same(pack(nil, "key too long"), pack(one:get(("x"):rep(70000))))
         assert.equal(0, calls)
     end)
@@ -708,64 +835,83 @@ describe("cache", function ()
         assert.same(pack(nil, "dictionary not found"), pack(made:delete("key")))
     end)
 
-    -- Reads as often as `reads` says, in two processes, while two others set. Returns how often a reader found a value
-    -- older than one whose set() had returned before the read began. `fault` is planted in the readers.
-    local function count_old_reads(reads, fault)
-        local writers, readers = {}, {}
-        for i = 1, 2 do
-            writers[i] = process.start(OPEN .. [[
-                local done = assert(require("resty.shdict").open("spec_done", { size = "100k" }))
-                local key = hear()
-                for number = 1, math.huge do
-                    assert(cache:set(key, nil, number))
-                    done:set(key, number)
-                    if done:get("end") then break end
-                end
-                say("end")
-            ]])
-        end
-        for i = 1, 2 do
-            readers[i] = process.start(fault .. OPEN .. [[
-                local done = assert(require("resty.shdict").open("spec_done", { size = "100k" }))
-                local old, reads = 0, tonumber(hear())
-                while not (done:get("one") and done:get("two")) do sleep(0.001) end
-                for i = 1, reads do
-                    local key = i % 2 == 0 and "one" or "two"
-                    local least = done:get(key)
-                    while i % 1001 == 0 and done:get(key) == least do sleep(0.0001) end  -- its writer makes progress
-                    least = done:get(key)
-                    local found = cache:get(key)
-                    if found < least then old = old + 1 end
-                end
-                say(old)
-            ]])
-        end
-        local done = assert(require("resty.shdict").open("spec_done", { size = "100k" }))
-        done:flush_all()
-        writers[1]:say("one")
-        writers[2]:say("two")
-        local old = 0
-        for _, reader in ipairs(readers) do
-            reader:say(tostring(reads))
-        end
-        for _, reader in ipairs(readers) do
-            old = old + tonumber(reader:hear(300))
-        end
-        done:set("end", true)
-        for _, writer in ipairs(writers) do
-            writer:expect("end")
-        end
-        return old
-    end
+    describe("without an end, a copy", function ()
+        local FOREVER = { ttl = 0 }
 
-    it("no process reads an old value after set has returned", function ()
-        assert.equal(0, count_old_reads(tonumber(os.getenv("HOLDFAST_SPEC_READS")) or 1e5, ""))
+        before_each(function ()
+            assert(one:set("key", FOREVER, "old"))
+            assert(one:set("key 2", FOREVER, "old"))
+            assert.equal(1, select(3, one:get("key")))
+        end)
+
+        it("is used until its key changes", function ()
+            assert(other:set("key 2", FOREVER, "new"))
+            assert.same(pack("old", nil, 1), pack(one:get("key")))
+            assert(other:set("key", FOREVER, "new"))
+            assert.same(pack("new", nil, 2), pack(one:get("key")))
+            assert.same(pack("new", nil, 1), pack(one:get("key")))
+        end)
+
+        it("is not used after the dictionary was flushed", function ()
+            assert(dict:flush_all())
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+        end)
+
+        it("is not used after the dictionary was removed, and those of the next dictionary are", function ()
+            local shdict = require "resty.shdict"
+            shdict.remove("spec_cache")
+            assert.same(pack(nil, "dictionary not found"), pack(one:get("key")))
+            dict = assert(shdict.open("spec_cache", { size = "1m", versions = true, tables = true }))
+            assert.same(pack(nil, nil, -1), pack(one:get("key")))
+            assert.equal(0, one.versions.retired[0])
+            assert(other:set("key", FOREVER, "new"))
+            assert.same(pack("new", nil, 2), pack(one:get("key")))
+            assert.same(pack("new", nil, 1), pack(one:get("key")))
+        end)
+
+        it("is not kept if its writer was stopped in the middle of the change", function ()
+            local child = process.start([[
+                local core, ffi = require "resty.holdfast.core", require "ffi"
+                local C, is_stopped = core.C, false
+                core.C = setmetatable({ holdfast_get_changed = function (dict, key, length, version, value)
+                    local code = C.holdfast_get_changed(dict, key, length, version, value)
+                    version[0].number = version[0].number + (is_stopped and 1 or 0)
+                    return code
+                end }, { __index = C })
+            ]] .. OPEN .. [[
+                cache:set("key", { ttl = 0 }, "value")
+                local stripe = cache.young.key[3]
+                cache.young = {}
+                is_stopped = true
+                local _, _, first = cache:get("key")
+                local words = ffi.cast("int64_t *", cache.versions.words)
+                words[2 * stripe] = words[2 * stripe] + 1
+                is_stopped = false
+                local _, _, second = cache:get("key")
+                say(first .. " " .. second)
+            ]])
+            assert.equal("2 2", child:hear())
+        end)
     end)
 
-    it("the test above notices if copies are not compared", function ()
-        assert.is_true(count_old_reads(1e4, [[
-            local core = require "resty.holdfast.core"
-            core.C = setmetatable({ holdfast_is_current = function () return 1 end }, { __index = core.C })
-        ]]) > 0)
+    describe("while other processes set and delete values and are killed,", function ()
+        local function read_often(reads, fault)
+            local child = process.start({ "luajit", "tests/cache/coherence.lua", reads, fault })
+            local text = child:hear_all(300)
+            return child:wait(), text
+        end
+
+        it("no process reads an older value than one whose set has returned", function ()
+            local status, text = read_often(os.getenv("HOLDFAST_SPEC_READS") or "1e6")
+            assert.equal(0, status, text)
+        end)
+
+        for _, fault in ipairs { "no comparison", "version read after the value" } do
+            it("the test above notices a planted fault: " .. fault, function ()
+                local status, text = read_often("5e6", fault)
+                assert.equal(1, status, text)
+                assert.matches("older than a value that was set before: [1-9]", text)
+            end)
+        end
     end)
 end)

@@ -78,11 +78,11 @@ describe("cdef", function ()
     end)
 
     for what, change in pairs {
-        ["another type of a parameter"] = { "parker, double seconds)", "parker, float seconds)" },
-        ["another type of a result"] = { "uint64_t holdfast_capacity(", "uint32_t holdfast_capacity(" },
-        ["a pointer too few"] = { "holdfast_attach(const char *name, size_t length, holdfast_dict **dict)",
+        ["a different type of a parameter"] = { "parker, double seconds)", "parker, float seconds)" },
+        ["a different type of a result"] = { "uint64_t holdfast_capacity(", "uint32_t holdfast_capacity(" },
+        ["one pointer too few"] = { "holdfast_attach(const char *name, size_t length, holdfast_dict **dict)",
                                   "holdfast_attach(const char *name, size_t length, holdfast_dict *dict)" },
-        ["another type of a field"] = { "double remaining;", "uint64_t remaining;" },
+        ["a different type of a field"] = { "double remaining;", "uint64_t remaining;" },
         ["a shorter array"] = { "char why[128];", "char why[64];" },
     } do
         it("would fail with " .. what, function ()

@@ -1,4 +1,4 @@
--- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
+-- Tests dictionary/admin.lua and lock/lock_info.lua: the times for which locks were waited for and held, the keys with
 -- contention, and what blocked a wait that failed.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
@@ -78,7 +78,7 @@ describe("histograms", function ()
         assert.same({ lock = "lock", rwlock = "rwlock", semaphore = "semaphore" }, kinds)
     end)
 
-    it("count for all processes, even killed ones", function ()
+    it("count the waits of all processes, even of killed ones", function ()
         local child = process.start(([[
             local lock = assert(require("resty.lock"):new(%q, { timeout = 0.05, block = true }))
             assert(keep(require("resty.lock"):new(%q)):lock("key"))
@@ -119,7 +119,7 @@ describe("contention", function ()
         assert.equal(0, found.wait_time)
     end)
 
-    it("returns the worst first, and no more than requested", function ()
+    it("returns the keys with the most contention first, and no more of them than requested", function ()
         local holders = {}
         for i = 1, 5 do
             holders[i] = new()
@@ -176,7 +176,7 @@ describe("log_timeouts", function ()
         assert.truthy(lines[1]:find(named, 1, true), lines[1])
     end)
 
-    it("logs nothing if nothing was waited for, or the wait succeeded", function ()
+    it("logs nothing if there was no wait, or if the wait succeeded", function ()
         local lock = new { timeout = 5, block = true, log_timeouts = log }
         assert(lock:lock("key"))
         assert(lock:unlock())

@@ -91,17 +91,17 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
-        -- Copies the Lua files as in an installation or a checkout, away from any library.
+        -- Copies the Lua files to a folder without a library, as in an installation or in a checkout.
         local function copy_modules(place)
             assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"
         end
 
-        it("loads the one that HOLDFAST_LIB names", function ()
+        it("loads the library that HOLDFAST_LIB names", function ()
             assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
         end)
 
-        it("tries nothing else if HOLDFAST_LIB names one that cannot be loaded", function ()
+        it("tries nothing else if the library that HOLDFAST_LIB names cannot be loaded", function ()
             local text = process.run(TRY, { env = { HOLDFAST_LIB = folder .. "/nowhere.so" } })
             assert.matches("HOLDFAST_LIB", text, 1, true)
             assert.matches(folder .. "/nowhere.so", text, 1, true)
@@ -129,7 +129,7 @@ describe("core", function ()
         end)
 
         for place, home in pairs { ["share/lua/5.1"] = "lib/lua/5.1", ["checkout/lua"] = "checkout/build" } do
-            it("finds the one in " .. home .. " from Lua files in " .. place, function ()
+            it("finds the library in " .. home .. " from Lua files in " .. place, function ()
                 local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules(place), LUA_CPATH = folder .. "/none/?.so" }
                 local target = folder .. "/" .. home
                 assert(shell.succeeds(("mkdir -p %s && cp %s %s/libholdfast.so"):format(target, library, target)))

@@ -1,5 +1,5 @@
--- Tests tasks/task_ids.lua. Waits that would never end, in real processes and coroutines: which waiter gets the error,
--- with which keys, and which waits are no deadlock.
+-- Tests tasks/task_ids.lua with waits that would never end, in real processes and coroutines: which waiter gets the
+-- error, with which keys, and which waits are not a deadlock.
 
 local command, loops, process = require "spec.support" ("command", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -129,13 +129,13 @@ describe("a cycle of waits", function ()
     }
 
     for name, processes in pairs(SHAPES) do
-        it(name .. " is reported to one, and the others continue", function ()
+        it(name .. " is reported to one member, and the others continue", function ()
             check_cycle(processes, 5, true)
         end)
     end
 
     for _, count in ipairs { 2, 3, 5 } do
-        it("of " .. count .. " processes without tasks is reported to one, and the others continue", function ()
+        it("of " .. count .. " processes without tasks is reported to one member, and the others continue", function ()
             local processes = {}
             for i = 1, count do
                 processes[i] = { i }
@@ -144,7 +144,7 @@ describe("a cycle of waits", function ()
         end)
     end
 
-    it("is reported under a user's own host", function ()
+    it("is reported under a host that the program defines", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local ready = {}
@@ -174,7 +174,7 @@ describe("a cycle of waits", function ()
 end)
 
 
--- --- waits that are no cycle ---------------------------------------------------------------------------------
+-- --- waits that are not a cycle ---------------------------------------------------------------------------------
 
 -- Obeys orders: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
 local OBEDIENT = COMMON .. [[
@@ -221,7 +221,7 @@ local function start_holders(...)
 end
 
 
--- Does the same for "a", "b" and "c"; the first process waits for the second, and the second for the third.
+-- Starts holders of "a", "b" and "c"; the first process waits for the second, and the second for the third.
 local function start_chain()
     local a, b, c = start_holders("a", "b", "c")
     a:say("wait b 10")
@@ -256,7 +256,7 @@ local function first_of(a, b)
 end
 
 
-describe("a coroutine that waits for what it holds with another object", function ()
+describe("a coroutine that waits for a lock that it holds with another object", function ()
     before_each(dictionary)
     after_each(process.clean_up)
 
@@ -274,7 +274,7 @@ describe("a coroutine that waits for what it holds with another object", functio
     end
 
     for module, take in pairs { ["resty.lock"] = "lock", ["resty.rwlock"] = "wrlock" } do
-        it("gets an error if it asks for it: " .. module, function ()
+        it("gets an error if its object has deadlock = true: " .. module, function ()
             local options = { timeout = 30, deadlock = true }
             assert.same({ nil, "deadlock", { "key" } }, wait_for_itself(module, take, options))
         end)
@@ -301,18 +301,18 @@ describe("a coroutine that waits for what it holds with another object", functio
 end)
 
 
-describe("waits that are no cycle", function ()
+describe("waits that are not a cycle", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
-        it("the loop of " .. name .. ": one coroutine waits for another that will release", function ()
+        it("the loop of " .. name .. ": one coroutine waits for another, which will release the lock", function ()
             require("resty.shdict").open("spec_hosts", { size = "1m" }):flush_all()
             local child = loops.start(name, [[
                 spawn(function ()
                     local a = new()
                     assert(a:lock("a"))
                     say "a"
-                    -- The other process holds b and waits for a; this process waits for b below.
+                    -- The other process holds b and waits for a; below, this process waits for b.
                     local function waiters(key)
                         local holder = a:holder(key)
                         return holder and holder.waiters or 0
@@ -361,7 +361,7 @@ describe("waits that are no cycle", function ()
         a:say("wait b 10")
         await_waiters("b", 1)
         b:say("wait a 10")
-        local told, line, other = first_of(a, b) -- mostly b, which is the last
+        local told, line, other = first_of(a, b) -- usually b, which waits last
         assert.equal("deadlock", line)
         assert.equal("1", ask(told, told == a and "release a" or "release b"))
         assert.equal("got", other:hear())
@@ -421,7 +421,7 @@ describe("with an rwlock", function ()
         return child:hear(), child:hear()
     end
 
-    -- Expects the error in one of the two members of the cycle, mostly the holder, which is the last to wait.
+    -- Expects the error in one of the two members of the cycle; usually it is the holder, which waits last.
     local function assert_one_gets_error(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
@@ -433,7 +433,7 @@ describe("with an rwlock", function ()
     end
 
     for _, method in ipairs { "wrlock", "rdlock" } do
-        it("a cycle over a single holder by " .. method .. " is reported", function ()
+        it("a cycle through a single holder by " .. method .. " is reported", function ()
             assert_one_gets_error(said(method, 1, 10))
         end)
     end
@@ -458,17 +458,17 @@ describe("with an rwlock", function ()
         assert.same({ "deadlock", "got" }, { first, second })
     end)
 
-    it("the cycle that remains when an unrelated reader leaves is reported", function ()
+    it("a cycle that remains when an unrelated reader leaves is reported", function ()
         assert_one_gets_error(said("rdlock", 2, 10, 0.6))
     end)
 
-    it("two readers are in no cycle", function ()
+    it("two readers are not in a cycle", function ()
         local first, second = said("rdlock", 2, 0.3)
         assert.equal("writer\ttimeout\t-", first)
         assert.equal("holder\tgot\t-", second)
     end)
 
-    it("a semaphore is in no cycle, because another coroutine may post", function ()
+    it("a semaphore is not in a cycle, because another coroutine may post", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local semaphore = require("resty.semaphore"):new("spec_deadlock", { permits = 1, timeout = 10 })
@@ -499,8 +499,8 @@ end)
 
 -- --- a storm -------------------------------------------------------------------------------------------
 
--- Runs tasks that take two of a few locks, in any order. The dictionary shows what each task waits for, and which task
--- holds each lock. The task that gets the error can check the cycle, because nothing in the cycle moves.
+-- Runs tasks that take two of a few locks, in any order. A dictionary shows what each task waits for, and which task
+-- holds each lock. The task that gets the error can check the cycle, because the members of a cycle do not move.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS

@@ -11,7 +11,7 @@ local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- The test controls the waits: each wait yields, and continues when it is resumed.
+-- A host with which the test controls the waits: each wait yields, and continues when the test resumes it.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
@@ -60,7 +60,7 @@ for _, name in ipairs(primitives.names) do
             return child
         end
 
-        -- Starts a process that waits for the key. It is in the queue when this returns.
+        -- Starts a process that waits for the key, and returns when it is in the queue.
         local function start_waiter()
             local child = start(WAITER)
             local before = dict:free_space()
@@ -96,7 +96,7 @@ for _, name in ipairs(primitives.names) do
             return all
         end
 
-        it("a waiting coroutine that is never resumed delays no other", function ()
+        it("a waiting coroutine that is never resumed does not delay other waiters", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()
@@ -120,7 +120,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-        it("a coroutine that is collected after it was chosen passes the lock on", function ()
+        it("a coroutine that is collected after it was granted the lock passes the lock on", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(1)
             local waiter = start_waiter()
@@ -177,7 +177,7 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
         end)
 
-        it("the collector of a forked child removes no waiter of its parent", function ()
+        it("the collector of a forked child does not remove its parent's waiters", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local parent = start(process.FORK .. MANUAL_HOST .. [[

@@ -1,5 +1,5 @@
--- Tests the design documents and docs/format.md: the names in them exist in the tree, and their pictures are generated
--- from their sources. The links of all documents lead to a target. docs/design.md stays short.
+-- Tests the design documents and docs/format.md: the names in them exist in the tree, and their pictures match their
+-- sources. The links of all documents lead to a target. docs/design.md stays short.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -45,7 +45,7 @@ local function set_of(words)
 end
 
 
--- Returns the names in backticks: words of programs and paths, nothing with blanks or operators.
+-- Returns the names in backticks: identifiers and paths, but nothing with blanks or operators.
 local function names(path)
     return set_of(prose(path):gmatch("`([%a_][%w_.:/%-]*%(?%)?)`"))
 end
@@ -64,14 +64,15 @@ end
 
 local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
 
--- Whether a path leads into tools/ or cluster/ after that folder was deleted.
+-- Returns whether a path leads into tools/ or cluster/ and that folder has been deleted.
 local function is_of_missing_package(path)
     local package = path:match "^tools/" or path:match "^cluster/"
     return package ~= nil and not tree[package:sub(1, -2)]
 end
 
 
--- A path in a document may begin at the top, in a source folder, or in the document's folder.
+-- Returns whether a path in a document exists. It may begin at the top, in a source folder, or in the document's
+-- folder.
 local function exists(path)
     for _, folder in ipairs(FOLDERS) do
         if tree[folder .. path:gsub("/$", "")] then
@@ -116,7 +117,7 @@ describe("docs/design.md", function ()
         end)
     end
 
-    it("shows the pictures made from their sources", function ()
+    it("shows pictures that match their sources", function ()
         for source in shell.output("ls docs/img/*.txt"):gmatch("%S+") do
             local picture = source:gsub("%.txt$", ".svg")
             assert.is_true(read(picture) == shell.output("scripts/draw-diagram " .. source) .. "\n",

@@ -1,4 +1,4 @@
--- Tests README.md and the documents that show programs: the programs do what the documents say, also when a reader runs
+-- Tests README.md and the documents that show programs: the programs do what the documents say, even when a reader runs
 -- them a second time. The manuals have their own spec.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")

@@ -1,5 +1,5 @@
 -- Tests lock/lease_pool.lua and tasks/queues.lua. Raises errors at any point: from an overflowing stack, from a hook
--- that ends a slow function, in finalisers. Whatever was taken is released when the collector runs.
+-- that ends a slow function, and in finalisers. When the collector runs, it releases whatever was taken.
 
 local process = require "spec.support.process"
 
@@ -40,7 +40,7 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack of frames of that size until the stack overflows. The overflow must not take too
+-- Calls `fn` at each depth of a stack of frames of this size until the stack overflows. The overflow must not take too
 -- many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"
@@ -87,7 +87,7 @@ describe("an error at any point", function ()
         assert.equal("done\n", run [[
             jit.off()
             for name, make in pairs(MAKE) do
-                for size = 40, 115 do -- the stack ends at a different instruction with each
+                for size = 40, 115 do -- with each size, the stack overflows at a different instruction
                     overflow(make(), size)
                     collect()
                     if not is_free(name) or task_ids.named ~= 0 or task_ids.unnamed ~= 0 then
@@ -135,7 +135,7 @@ end)
 describe("a finaliser", function ()
     after_each(process.clean_up)
 
-    it("may pass options although other options have been compiled", function ()
+    it("may pass options even if a call with other options has been compiled", function ()
         assert.equal("done\n", (process.run([[
             local shdict = require "resty.shdict"
             shdict.open("spec_errors", { size = "1m" })

@@ -30,7 +30,7 @@ describe("events", function ()
         return got
     end
 
-    it("come to a subscriber in order, with their topic, data and number", function ()
+    it("reach a subscriber in order, with their topic, data and number", function ()
         local sub = assert(bus:subscribe())
         assert.equal(1, (bus:publish("config", { limit = 7 })))
         assert.equal(2, (bus:publish("cache", "key")))
@@ -41,7 +41,7 @@ describe("events", function ()
         assert.same(pack(nil, "timeout"), pack(sub:next(0.01)))
     end)
 
-    it("that were published before the subscription do not come, unless it asks for them", function ()
+    it("that were published before the subscription do not arrive, unless it asks for them", function ()
         bus:publish("old", 1)
         local new, from_start = assert(bus:subscribe()), assert(bus:subscribe { from = 0 })
         bus:publish("new", 2)
@@ -50,7 +50,7 @@ describe("events", function ()
         assert.same({ { "new", 2, 2, 0 } }, all(bus:subscribe { from = 1 }))
     end)
 
-    it("of other topics do not come to a subscriber of one topic", function ()
+    it("of other topics do not reach a subscriber of one topic", function ()
         local sub = assert(bus:subscribe { topic = "b" })
         for i = 1, 10 do
             bus:publish(i % 5 == 0 and "b" or "a", i)
@@ -70,7 +70,7 @@ describe("events", function ()
         assert.equal(100, #got)
     end)
 
-    it("that were evicted or flushed are counted, and later events come", function ()
+    it("that were evicted or flushed are counted, and later events arrive", function ()
         local sub = assert(bus:subscribe())
         bus:publish("a", 1)
         bus:publish("a", 2)
@@ -136,7 +136,7 @@ describe("events", function ()
     end)
 
     it("survive a publisher that dies after any of its stores", function ()
-        -- The publisher has stored the event, and has not raised "last".
+        -- The publisher has stored the event, but has not raised "last".
         bus:publish("a", 1)
         dict:set("e:2", { 2, "a", "of the dead" })
         local sub = assert(bus:subscribe { from = 1 })
@@ -148,7 +148,57 @@ describe("events", function ()
         assert.same({ { "a", "of another", 3, 0 }, { "a", 4, 4, 0 } }, all(sub))
     end)
 
-    it("come although another program has stored other values under their keys", function ()
+    it("never cause an endless loop, whatever another program has stored", function ()
+        -- Runs in a child process, because nothing else can end a loop.
+        process.start(OPEN .. [[
+            local dict = bus.dict
+            for _, key in ipairs { "e:0", "e:1", "e:2", "last" } do
+                for _, n in ipairs { 1, 2, 5, 100, 101, 201, 1e15, 1e15 + 1, 2 ^ 53 - 1, 2 ^ 53 - 91, 2 ^ 53, -1 } do
+                    for _, value in ipairs { n, { n, "a" } } do
+                        dict:flush_all()
+                        dict:set("keep", 100)
+                        local sub = bus:subscribe { from = 0 }
+                        for _ = 1, 2 do
+                            dict:set(key, value)
+                            sub:next(0)
+                            bus:subscribe():next(0)
+                            assert(bus:publish("b", 1))
+                            sub:next(0)
+                            sub:next(0)
+                            assert(bus:publish("b", 1))
+                            sub:next(0.001)
+                        end
+                    end
+                end
+            end
+            say("end")
+        ]]):expect_end("end")
+    end)
+
+    it("cost nothing if a subscriber never reads, and later it learns how many it has lost", function ()
+        local idle, reader = assert(bus:subscribe()), assert(bus:subscribe())
+        for i = 1, 5000 do
+            assert(bus:publish("a", i))
+            assert.same(pack("a", i, i, 0), pack(reader:next(0)))
+        end
+        assert.equal(100 + 2, #dict:get_keys(0))
+        assert.same(pack("a", 4901, 4901, 4900), pack(idle:next(0)))
+    end)
+
+    it("reach a subscription in a forked child, too", function ()
+        process.start(process.FORK .. OPEN .. [[
+            local sub = assert(bus:subscribe())
+            bus:publish("a", 1)
+            in_child(function ()
+                say("child", sub:next(5))
+                bus:publish("b", 2)
+            end)
+            say("parent", sub:next(5))
+            say("parent", sub:next(5))
+        ]]):expect_end("child\ta\t1\t1\t0", "parent\ta\t1\t1\t0", "parent\tb\t2\t2\t0")
+    end)
+
+    it("arrive even if another program has stored other values under their keys", function ()
         local sub = assert(bus:subscribe { from = 0 })
         for _, value in ipairs { "text", {}, { 1 }, { 1 / 0, "a" }, { 0 / 0, "a" }, { "1", "a" } } do
             dict:flush_all()
@@ -161,7 +211,7 @@ describe("events", function ()
         end
     end)
 
-    it("come to nobody if they cannot be stored, and the next one does", function ()
+    it("reach nobody if they cannot be stored, and the next event arrives", function ()
         local sub = assert(bus:subscribe())
         assert.same(pack(nil, "no memory"), pack(bus:publish("a", ("x"):rep(2 ^ 21))))
         local number, err = bus:publish("a", { print })
@@ -171,7 +221,7 @@ describe("events", function ()
         assert.same({ { "a", 1, 1, 0 } }, all(sub))
     end)
 
-    it("need a dictionary that exists and keeps as many", function ()
+    it("need a dictionary that exists and keeps the same number of events", function ()
         local removed = assert(events.open("spec_removed", { size = "64k", keep = 5 }))
         local sub = assert(removed:subscribe())
         assert(shdict.remove("spec_removed"))

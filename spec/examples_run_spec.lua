@@ -6,7 +6,7 @@ local root = os.getenv("PWD")
 local library = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
 
 
--- Returns nil, or why the examples with nginx cannot run here.
+-- Returns nil, or the reason why the examples with nginx cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
         if not shell.succeeds("command -v " .. program .. " >/dev/null") then
@@ -59,7 +59,7 @@ describe("examples/run", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it_with_nginx("nginx asks Redis once for each article with the lock, and more often without", function ()
+    it_with_nginx("nginx asks Redis once for each article with the lock, and more often without the lock", function ()
         local out = output("nginx", "1", "300", "32")
         local requests, _, _, _, articles, calls = unpack(row(out, "with the lock"))
         assert.is_true(requests > articles and articles > 0, out)
@@ -80,7 +80,7 @@ describe("examples/run", function ()
         assert_nothing_is_left()
     end)
 
-    it_with_nginx("events gives every worker every configuration, also a worker that starts later", function ()
+    it_with_nginx("events gives every worker every configuration, even a worker that starts later", function ()
         local out = output("events", "3"):gsub("%d+%.%d+ ms", "N ms")
         assert.equal([[
 limit 100: 4 workers have it, the last after N ms
@@ -93,7 +93,7 @@ limit 42: 4 workers have it, the last after N ms
         assert_nothing_is_left()
     end)
 
-    it("queue sends all mails although workers are killed", function ()
+    it("queue sends all mails even if workers are killed", function ()
         local out = output("queue", "3")
         local kills, pushed = row("\n" .. out, "kills")[1], row(out, "mails pushed")[1]
         assert.is_true(kills > 0 and pushed > 0, out)
@@ -125,7 +125,7 @@ limit 42: 4 workers have it, the last after N ms
         end
     end
 
-    it("refuses anything but a number, and numbers that are too large", function ()
+    it("refuses arguments that are not numbers, and numbers that are too large", function ()
         for said, case in pairs {
             ['run: expected a number from 1 to 999999, got "0"\n'] = { "nginx", { "0" } },
             ['run: expected a number from 1 to 999999, got "x"\n'] = { "cache", { "2", "x" } },
@@ -152,7 +152,7 @@ limit 42: 4 workers have it, the last after N ms
         end
     end)
 
-    it("says so if holdfast is not built", function ()
+    it("reports that holdfast is not built", function ()
         local process = start("queue", {}, { HOLDFAST_LIB = "/nonexistent/libholdfast.so" })
         assert.same({ code = 1 }, process:wait())
         assert.equal("run: luajit cannot load holdfast; build it with make\n", process:err())

@@ -11,7 +11,7 @@ local environment = {
     HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
 }
 
--- Runs an example as a user without the command would.
+-- Runs an example as a user who does not have the command would.
 local function luajit(...)
     local arguments = { "luajit", ... }
     arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB }
@@ -122,12 +122,13 @@ describe("examples/accept_mutex.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("wakes all workers for a connection without the lock, and one with the lock", function ()
+    it("wakes all workers for each connection without the lock, but only one with the lock", function ()
         local ended, out, err = luajit(ACCEPT_MUTEX, "--workers", "3", "--connections", "60")
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)
         local woken = row(out, "workers woken by the socket")
-        -- The ideal is three and one, but connections may come while a worker is on its way to poll().
+        -- Ideally, three workers are woken without the lock and one with it, but a connection may come before a worker
+        -- sleeps in poll().
         assert.is_true(woken[1] > 1.5, out)
         assert.is_true(woken[2] < 1.5, out)
         assert.same({ 1, 1 }, row(out, "connections accepted"))

@@ -9,7 +9,7 @@ local HAS_CLUSTERS = files.find "cluster/src/gate/gate.cc" ~= nil
 describe("the gate of a dictionary", function ()
     local folder
 
-    -- Copies the Lua files of the library alone, as in an installation without cluster/.
+    -- Copies only the Lua files of the library, as in an installation without cluster/.
     setup(function ()
         folder = shell.output("mktemp -d"):match("%S+")
         assert(shell.succeeds("cp -r lua/resty " .. folder))
@@ -21,7 +21,7 @@ describe("the gate of a dictionary", function ()
         return process.run(source, { env = { LUA_PATH = folder .. "/?.lua" } })
     end
 
-    it("reports what to do if a dictionary has one and the files of cluster/ are missing", function ()
+    it("reports what to do if it cannot be loaded because the files of cluster/ are missing", function ()
         local refusal = HAS_CLUSTERS
             and 'cannot load the Lua files for the cluster "main": module \'resty.holdfast.cluster.gate\' not found; '
                 .. 'install '

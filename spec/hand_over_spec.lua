@@ -1,4 +1,4 @@
--- Locks that change hands: which coroutine the deadlock search expects to release a lock.
+-- Tests which coroutine the search for deadlocks expects to release a lock that has changed hands.
 
 local expect, fixture, loops, process = require "spec.support" ("expect", "fixture", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -27,14 +27,14 @@ local COMMON = [[
     local function await(step)
         while not steps[step] do sleep(0.002) end
     end
-    -- A loop that is loaded after the library is known from the first wait on.
+    -- Makes the library notice a loop that was loaded after the library: the first wait does this.
     local function make_known()
         local first = new()
         assert(first:lock("first"))
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Waits until both coroutines wait, and then long enough for a deadlock to be reported, or until one of them
+    -- Sleeps until both coroutines wait, and then long enough for a deadlock to be reported, or until one of them
     -- continues.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
@@ -114,17 +114,17 @@ describe("a lock that is given to another coroutine", function ()
 
     for _, loop in ipairs(loops.names) do
         for primitive in pairs(PRIMITIVES) do
-            it("by hand_over is in no deadlock: a " .. primitive .. " in the loop of " .. loop, function ()
+            it("by hand_over is not in a deadlock: a " .. primitive .. " in the loop of " .. loop, function ()
                 assert.equal("got; got", outcomes(start(loop, primitive, given "assert(lock:hand_over())")))
             end)
         end
     end
 
-    it("is in no deadlock if the object was made with deadlock = false", function ()
+    it("is not in a deadlock if the object was made with deadlock = false", function ()
         assert.equal("got; got", outcomes(start("scheduler", "lock", given("", "false"))))
     end)
 
-    it("counts as held by the coroutine that took it by default", function ()
+    it("by default counts as held by the coroutine that took it", function ()
         assert_deadlock(start("scheduler", "lock", given ""))
     end)
 
@@ -164,7 +164,7 @@ describe("a lock that is given to another coroutine", function ()
 
     for _, loop in ipairs { "scheduler", "cqueues", "luv" } do
         for primitive in pairs(PRIMITIVES) do
-            it("by hand_over is held by its next user: a " .. primitive .. " in the loop of " .. loop, function ()
+            it("by hand_over belongs to its next user: a " .. primitive .. " in the loop of " .. loop, function ()
                 assert_deadlock(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
             end)
         end
@@ -200,7 +200,7 @@ describe("a lock that is given to another coroutine", function ()
         assert_no_deadlock(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
-    it("without hand_over, and used by another coroutine, belongs to neither, as either may release it", function ()
+    it("without hand_over, but used by another coroutine, belongs to neither: either may release it", function ()
         assert_no_deadlock(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
@@ -250,7 +250,7 @@ describe("a lock that another coroutine renews", function ()
 
     for how, work in pairs(WORKS) do
         for primitive in pairs(PRIMITIVES) do
-            it("is in no deadlock with it: a " .. primitive .. " held " .. how, function ()
+            it("is not in a deadlock with that coroutine: a " .. primitive .. " held " .. how, function ()
                 assert.equal("got; got", outcomes(start("scheduler", primitive, (KEEPER:gsub("WORK", work)))))
             end)
         end
@@ -290,7 +290,7 @@ describe("a lock that another coroutine renews", function ()
         assert_no_deadlock(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 
-    it("is not handed over by the library's renewals", function ()
+    it("is not handed over when the library renews it", function ()
         assert_deadlock(start("scheduler", "lock", [[
             local function one(mine, other)
                 local lock = make { exptime = 0.3, renew = true }

@@ -35,7 +35,7 @@ describe("host", function ()
             assert.same({ "scheduler", "none", "none" }, { inside, nested, unyieldable })
         end)
 
-        it("is the one that was set until it is reset", function ()
+        it("is the host that was set with set_host, until it is reset", function ()
             hosts.set_host { name = "mine", sleep = none.sleep }
             assert.equal("mine", current_name())
             local inside
@@ -46,7 +46,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("is nil with a reason if the caller may not wait", function ()
+        it("is nil, with a reason, if the caller may not wait", function ()
             local function say_no() return false, "in a callback" end
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })

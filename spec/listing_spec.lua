@@ -1,4 +1,4 @@
--- Tests dictionary/admin.lua and shdict.list: the dictionaries and locks of a world, for people and monitors.
+-- Tests dictionary/admin.lua and shdict.list, which list the dictionaries and locks of a runtime directory.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local resty_lock = require "resty.lock"
@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 
 
 describe("list", function ()
-    it("lists the dictionaries of the world in order, whatever their names and whichever process made them",
+    it("lists all dictionaries in order, whatever their names and whichever process made them",
        function ()
         local names = { "spec_list_b", "spec list %/\1", "spec_list_a" }
         for _, name in ipairs(names) do

@@ -65,7 +65,7 @@ describe("several locks", function ()
         second:unlock()
     end)
 
-    it("never wait for each other in a ring, in whatever order the keys are given", function ()
+    it("never deadlock, in whatever order the keys are given", function ()
         local function work(keys)
             return ([[
                 local locks = assert(require("resty.lock"):all("spec_locks", { %s }, { timeout = 30 }))
@@ -95,7 +95,7 @@ describe("several locks", function ()
         assert.is_true(is_free("a"))
     end)
 
-    it("show why they are held", function ()
+    it("show the reason why they are held", function ()
         local locks = all { "a", "b" }
         assert(locks:lock { why = "report" })
         assert.equal("report", other:holder("a").why)
@@ -103,7 +103,7 @@ describe("several locks", function ()
         locks:unlock()
     end)
 
-    it("need sound keys and options", function ()
+    it("need valid keys and options", function ()
         assert.same({ nil, "empty key" }, { resty_lock:all("spec_locks", { "a", "" }) })
         assert.same({ nil, "dictionary not found" }, { resty_lock:all("spec_nowhere", { "a" }) })
         for expected, call in pairs {

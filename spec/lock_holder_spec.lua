@@ -1,4 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/admin.lua: the holders of a lock, and their reasons.
+-- Tests lock/lock_info.lua and dictionary/admin.lua: the holders of a lock, and why they hold it.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
@@ -80,7 +80,7 @@ describe("holder", function ()
         lock:with("key", { why = "in with" }, function () assert.equal("in with", lock:holder("key").why) end)
     end)
 
-    it("is a different process, and then a dead one", function ()
+    it("is a different process, and is reported as dead after its death", function ()
         local child = start_holder("lock", "lock", "key")
         local holder = new():holder("key")
         assert.same({ child.pid, "luajit", "from afar", true },
@@ -100,7 +100,7 @@ describe("holder", function ()
             sem = assert(semaphore:new("spec_holder", { permits = 3 }))
         end)
 
-        -- Calls every query, each for any kind of key.
+        -- Calls every query; each accepts any kind of key.
         local function each(check)
             for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
                 check(asked, name)
@@ -120,7 +120,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("are nil, an empty array and 0 if nobody holds the key, or it has a value", function ()
+        it("are nil, an empty array and 0 if nobody holds the key or if the key has a value", function ()
             dict:set("value", 5)
             local lock = new()
             lock:lock("free")

@@ -15,7 +15,7 @@ local EXPTIME = 30
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_renew")
 
-    -- Whether the lock would be renewed in the next third of EXPTIME.
+    -- Returns whether the lock would be renewed in the next third of EXPTIME.
     local function is_renewed(lock)
         local before = lock:remaining()
         dict:expire("key", 5)
@@ -52,7 +52,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("is made for a lock that was waited for, and while its task waits for a second lock", function ()
+        it("happens for a lock that was waited for, and while its task waits for a second lock", function ()
             tasks.run(function ()
                 local blocker = new()
                 blocker:lock("first")
@@ -134,7 +134,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("continues while the task that holds the lock sleeps for ever", function ()
+        it("continues while the task that holds the lock sleeps forever", function ()
             expect.in_time(function ()
                 local child = process.start [[
                     local scheduler = require "resty.holdfast.scheduler"
@@ -176,7 +176,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("makes no renewal in a forked child", function ()
+        it("does not happen in a forked child", function ()
             local text = process.run(process.FORK .. [[
                 local scheduler = require "resty.holdfast.scheduler"
                 local lock = require("resty.lock"):new("spec_renew", {
@@ -198,7 +198,7 @@ describe("lock", function ()
 
     describe("on_lost", function ()
         for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
-            it("is called when " .. method .. " detects the loss, and not again by a different method", function ()
+            it("is called when " .. method .. " detects the loss, and is not called by a later method", function ()
                 local lock, calls = observed {}
                 lock:lock("key")
                 dict:delete("key")
@@ -253,7 +253,7 @@ describe("lock", function ()
             assert.equal("dictionary not found", told)
         end)
 
-        it("may fail, which is reported and changes nothing else", function ()
+        it("may fail: the error is reported, and nothing else changes", function ()
             local reported = {}
             local on_error = scheduler.on_error
             scheduler.on_error = function (task, message) reported[#reported + 1] = { task or false, message } end

@@ -1,9 +1,9 @@
 -- Tests lock/lease_pool.lua. Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait =
--- "poll". lock_spec.lua has cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout of
--- 0, no key.
+-- "poll". lock_spec.lua has the cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout
+-- of 0, no key.
 --
--- Cases 4 to 7 compare sums of sleeps, which a busy machine stretches. Here the sleeps themselves are the clock, so the
--- sums are exact. The cases run once more in real time, where the sum must be one that the steps can have.
+-- Cases 4 to 7 compare sums of sleeps, which take longer on a busy machine. Here only the sleeps move the clock, so the
+-- sums are exact. The cases run once more in real time, where the sum must be one that the steps can produce.
 
 local hosts = require "resty.holdfast.host"
 local process = require "spec.support.process"
@@ -35,7 +35,7 @@ local function lines(...)
 end
 
 
--- Returns the sums that the steps 0.001, 0.001 * ratio, ... can have.
+-- Returns the possible sums of the steps 0.001, 0.001 * ratio, ...
 local function sums(step, ratio, max_step)
     local result, sum = {}, 0
     while sum < 5 do
@@ -61,7 +61,7 @@ describe("t/sanity.t", function ()
         process.clean_up()
     end)
 
-    -- Waits for a lock that is released after 0.1 s, with a clock that only the sleeps move.
+    -- Waits for a lock that is released after 0.1 s, by a clock that only the sleeps move.
     local function wait_for_release(opts)
         local time, steps = 0, {}
         local holder = resty_lock:new("cache_locks")
@@ -111,11 +111,11 @@ describe("t/sanity.t", function ()
     for _, case in ipairs(CASES) do
         local name, opts, text, elapsed, steps = unpack(case)
 
-        it(name .. ", to the digit", function ()
+        it(name .. ", exactly", function ()
             assert.same({ elapsed, steps }, { wait_for_release(opts) })
         end)
 
-        it(name .. ", on real time", function ()
+        it(name .. ", in real time", function ()
             local waited = run(WAITED:format("", UNLOCK, text)):match(
                 "^sub thread: lock: 0 nil\nsub thread: unlock: 1\n" ..
                 "main thread: lock: (%S+) nil\nmain thread: unlock: 1\n$")
@@ -190,7 +190,7 @@ describe("t/sanity.t", function ()
                                     .. "say(type(require('resty.lock').memo))"))
     end)
 
-    it("objects are in the books only after their first inspection", function ()
+    it("objects are in memo only after its first inspection", function ()
         assert.equal(lines("nil", "1"), run([[
             ngx_say(tostring(resty_lock:new("cache_locks").dict_ref))
             local memo = resty_lock.memo

@@ -1,4 +1,4 @@
--- Tests lock/options.lua and program.lua.
+-- Tests lock/options.lua and program.lua: the methods of resty.lock.
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"
@@ -26,7 +26,7 @@ describe("lock", function ()
         return first, second
     end
 
-    -- Returns the log of a process that does this three times.
+    -- Returns the log of a process that runs `source` three times.
     local function told(source)
         return (process.run([[
             require("resty.shdict").open("spec_locks", { size = "1m" })
@@ -57,7 +57,7 @@ describe("lock", function ()
             assert.equal(0.001, lock.step)
         end)
 
-        it("gives the original's error first if no dictionary can have the name", function ()
+        it("returns the original's error first if no dictionary can have the name", function ()
             for _, name in ipairs { "", "a\0b", ("x"):rep(300) } do
                 local lock, err = resty_lock:new(name)
                 assert.is_nil(lock)
@@ -157,7 +157,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.is_nil(dict:get("key"))
         end)
 
-        it("twice on one object is \"locked\", whatever the key", function ()
+        it("returns \"locked\" if the object already holds a lock, whatever the key", function ()
             local lock = new()
             lock:lock("key")
             assert.same({ nil, "locked" }, { lock:lock("key") })
@@ -166,7 +166,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.equal(1, lock:unlock())
         end)
 
-        it("has no key if the key is false, as in the original", function ()
+        it("treats false as no key, as in the original", function ()
             assert.same(pack(nil, "nil key"), pack(new():lock(false)))
         end)
 
@@ -359,7 +359,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
     end)
 
     describe("token", function ()
-        it("grows with every grant of its key, is unique, and ends with the lock", function ()
+        it("grows with every grant of its key, is unique, and is nil after the lock has ended", function ()
             assert.same(pack(nil, "unlocked"), pack(new():token()))
             local last, seen = {}, {}
             for i = 1, 3000 do
@@ -406,7 +406,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             assert.is_nil(first)
         end)
 
-        it("releases at the end of the process", function ()
+        it("releases locks at the end of the process", function ()
             process.run [[
                 local lock = require("resty.lock"):new("spec_locks", { exptime = 0 })
                 lock:lock("key")
@@ -453,7 +453,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
                 assert.equal("1", child:hear())
                 hosts.set_host(nil)
                 lock:unlock()
-                return answers[#answers] -- otherwise the wait ended by itself, not through the release
+                return answers[#answers] -- true only if the release ended the wait
             end)
         end)
 
@@ -526,13 +526,13 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
                 scheduler.spawn(function ()
                     scheduler.sleep(0.02)
                     first:unlock()
-                    scheduler.sleep(0) -- from here on both tasks are ready, this one first
+                    scheduler.sleep(0) -- from now on both tasks are ready, and this one is first
                     pid = ffi.C.fork()
                 end)
                 scheduler.run()
                 ffi.C.waitpid(pid, nil, 0)
             ]])
-            -- The order may differ: the parent may be stopped just when it should be the first.
+            -- The order may differ, because the parent may be interrupted just when it should be first.
             local lines = { text:match("^(.-\n)(.-\n)$") }
             table.sort(lines)
             assert.equal("child\ttrue\tnil\ttrue\t1\nparent\ttrue\tnil\ttrue\t1\n", table.concat(lines), text)

@@ -11,7 +11,8 @@ local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 -- Seconds: far more than a wake-up takes, and far less than a wait without a wake-up.
 local AT_ONCE = 0.5
 
--- A process with this many waiters. It reports when they wait, how many failed, and when the last waiter continued.
+-- A process with the given number of waiters. It reports that they wait, how many of them failed, and when the last
+-- waiter continued.
 local WATCHERS = [[
     local scheduler = require "resty.holdfast.scheduler"
     local resty_lock = require "resty.lock"
@@ -64,7 +65,7 @@ describe("lock:wait", function ()
             assert.is_true(new():trylock("key"))
         end)
 
-        it("returns immediately if the key was held before, or the holder's lease is over", function ()
+        it("returns immediately if the key was held before, or if the holder's lease is over", function ()
             local lock = new()
             lock:lock("key")
             lock:unlock()
@@ -98,7 +99,7 @@ describe("lock:wait", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("ends each time, even if the lock is taken again immediately", function ()
+    it("ends with each release, even if the lock is taken again immediately", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil
             holder:lock("key")
@@ -183,7 +184,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("is refused if the caller cannot wait, or blocks the process if the object may", function ()
+    it("is refused if the caller cannot wait, or blocks the process if the object has block", function ()
         require("resty.holdfast.host").set_host {
             name = "callback",
             sleep = function () return nil, "never" end,
@@ -195,7 +196,7 @@ describe("lock:wait", function ()
         assert.is_number((new { block = true }:wait("key")))
     end)
 
-    it("waits for the holders of permits at its beginning, and for the removal of a value", function ()
+    it("waits for those who hold permits at its beginning, and for the removal of a value", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
         sem:wait("key")
         local later = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -242,7 +243,7 @@ describe("lock:wait", function ()
     end)
 
     describe("across processes", function ()
-        it("all of ten waiting processes continue when the holder releases", function ()
+        it("all of ten waiting processes continue when the holder releases the lock", function ()
             expect.in_time(function ()
                 local children = {}
                 local holder = new { exptime = 600 }

@@ -32,7 +32,7 @@ describe("lock", function ()
             assert.equal("done", lock:with("key", nil, function (text) return text end, "done"))
         end)
 
-        it("calls nothing if it does not get the lock", function ()
+        it("does not call the function if it does not get the lock", function ()
             local holder, lock = new(), new { timeout = 0.01 }
             holder:lock("key")
             local function never() error("called") end
@@ -84,7 +84,7 @@ describe("lock", function ()
             assert.matches("a_function_with_a_fault", report, 1, true)
         end)
 
-        it("releases only what it took #local", function ()
+        it("releases only the lock that it took #local", function ()
             local lock = new()
             lock:with("key", function ()
                 assert.equal(1, lock:unlock())
@@ -95,7 +95,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("refuses anything but a function, and options unknown to lock, with the caller's line", function ()
+        it("refuses anything but a function, and options that lock does not have, with the caller's line", function ()
             local lock = new()
             assert.equal("bad function to with: expected a function, got nil",
                          expect.blamed(function () lock:with("key") end))

@@ -1,4 +1,4 @@
--- Tests docs/migration.md: each row of the table is true, and the table has each known difference.
+-- Tests docs/migration.md: each row of the table is true, and the table has all known differences.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -27,7 +27,7 @@ end
 describe("the table of differences", function ()
     after_each(site.clean_up)
 
-    it("has true rows, and no other differences are known", function ()
+    it("has only true rows, and no other differences are known", function ()
         local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m",
                                rows_later = "1m", rows_sized = "100k", [("n"):rep(251)] = "100k" }
         local child = site.start_file("spec/side_by_side/rows.lua", dictionaries)

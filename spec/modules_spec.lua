@@ -1,9 +1,9 @@
--- Each Lua module must have a spec that can be found. Either the spec's file name contains the module's name, or its
--- first line names the module's file from lua/resty/holdfast/ on.
+-- Tests that each Lua module has a spec that can be found. Either the spec's file name contains the module's name, or
+-- its first line names the module's file from lua/resty/holdfast/ on.
 
 local files, shell = require "spec.support" ("files", "shell")
 
--- Whether the words of `name` occur in a spec's file name, like "lists" in "shdict_lists".
+-- Returns whether the words of `name` occur in a spec's file name, like "lists" in "shdict_lists".
 local function has_words(stem, name)
     return ("_" .. stem .. "_"):find("_" .. name .. "_", 1, true) ~= nil
 end

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.wait.parker: where a Lua state sleeps, alone or in an event loop, until it is woken.
+-- Tests resty.holdfast.wait.parker: a Lua state sleeps in it until it is woken, alone or in an event loop.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -10,7 +10,7 @@ local C = core.C
 describe("parker", function ()
     after_each(process.clean_up)
 
-    it("is one per Lua state", function ()
+    it("is the same for the whole Lua state", function ()
         local first = parker.get()
         assert.equal(first, parker.get())
         assert.is_true(parker.is_mine(first))
@@ -32,7 +32,7 @@ describe("parker", function ()
         ]])))
     end)
 
-    it("sleeps for the given seconds in steps, of which a wake-up or a signal ends only one", function ()
+    it("sleeps for the given seconds in steps; a wake-up or a signal ends only one step", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)
             assert.is_true(left > 0 and left <= 0.02)
@@ -103,7 +103,7 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-        it("finds it readable from another process's release until the next sleep", function ()
+        it("makes it readable from another process's release until the next sleep", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
                 say(readable(fd, 20000), readable(fd, 0))
@@ -118,7 +118,7 @@ describe("parker", function ()
             assert.equal("1\tfalse\ttrue", waiter:hear())
         end)
 
-        it("can have a byte from a connection with itself instead", function ()
+        it("can send a byte over a connection with itself instead", function ()
             local waiter = process.start(LOOP .. [[
                 ffi.cdef "struct address { unsigned short family; char path[108]; };"
                 ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
@@ -197,7 +197,7 @@ describe("parker", function ()
                     core, parker = nil, nil
                     collectgarbage()
                     collectgarbage()
-                    ffi.C.usleep(500000) -- the thread makes the descriptor readable, in code that is still mapped
+                    ffi.C.usleep(500000) -- the thread makes the descriptor readable: its code must be mapped
                     return mapped()
                 end)())
             ]]))

@@ -7,7 +7,7 @@ local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
--- Functions of a module that are not methods of its objects.
+-- The functions of a module that are not methods of its objects.
 local NO_METHODS = { all = true, new = true, ref_obj = true, unref_obj = true }
 
 -- The methods that take a key, and the methods that only a holder calls, except the one that releases the key.
@@ -16,7 +16,7 @@ local KEYED = {
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
     semaphore = { "wait", "post", "count", "holder", "holders", "waiters" },
 }
--- Methods that report about a key and take nothing.
+-- Methods that describe a key and take nothing.
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },
@@ -24,7 +24,7 @@ local HELD = {
     semaphore = {},
 }
 
--- A forked child's calls to its parent's object, and the results.
+-- The calls that a forked child makes on its parent's object, and their results.
 local ASKED_IN_CHILD = {
     lock = {
         [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:hand_over()))]],
@@ -171,7 +171,7 @@ for _, name in ipairs(primitives.names) do
                          .. "\n", text)
         end)
 
-        it("lets one process at a time in", function ()
+        it("admits one process at a time", function ()
             dict:set("sum", 0)
             local source = primitives.source(name, "spec_primitives") .. [[
                 local object = new { timeout = 20 }

@@ -1,5 +1,5 @@
--- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
--- manual names exactly the existing metrics.
+-- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format and correct values, and
+-- the manual names exactly the existing metrics.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -63,13 +63,14 @@ describe("resty.holdfast.prometheus", function ()
 
     after_each(function ()
         process.clean_up()
-        for _, name in ipairs(NAMES) do
+        for _, name in ipairs { "spec_metrics.claims", "spec_pages", "spec_jobs", "spec_jobs.claims",
+                                "spec_jobs.workers", unpack(NAMES) } do
             shdict.remove(name)
         end
         command.tear_down()
     end)
 
-    -- Does everything that a plain dictionary counts.
+    -- Makes every call that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -82,6 +83,25 @@ describe("resty.holdfast.prometheus", function ()
         assert(lock:lock("held"))
         assert.same({ nil, "timeout" }, { resty_lock:new(NAMES[1], { timeout = 0.2 }):lock("held") })
         return lock
+    end
+
+    -- Makes every call that caches and queues count.
+    local function use_modules()
+        local jobs = assert(require("resty.holdfast.queue").open("spec_jobs", { size = "100k", max_attempts = 1 }))
+        assert(jobs:push(0, { delay = 3000 }))
+        for i = 1, 4 do
+            assert(jobs:push(i))
+        end
+        assert(jobs:take(0))
+        assert(jobs:take(0):retry())
+        local pages = assert(require("resty.holdfast.cache").new("pages", "spec_pages", { size = "100k" }))
+        for i, name in ipairs { "none", "l2_hits", "stale", "loads", "load_errors", "refreshes", "waits", "timeouts",
+                                "not_stored" } do
+            pages.counts[name] = i
+        end
+        pages.left[0] = pages.left[0] - 1
+        pages:get("key", nil, function () return 1 end)
+        return jobs, pages
     end
 
     it("has the counts of each dictionary, and of its locks", function ()
@@ -107,7 +127,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
     end)
 
-    it("has the longest present wait, of living callers that want the lock, and the longest hold", function ()
+    it("has the longest current wait of living callers that want the lock, and the longest current hold", function ()
         local lock = fill()
         waits.sleep(0.1)
         local function child(code)
@@ -182,7 +202,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("never decreases from one bound to the next", function ()
+    it("has histograms that never decrease from one bound to the next", function ()
         fill()
         local last = {}
         for line in metrics():gmatch("[^\n]+") do
@@ -202,7 +222,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(1048576, samples["holdfast_dictionary_capacity_bytes" .. labels])
     end)
 
-    it("has keys with contention on request, and no locks unless requested", function ()
+    it("has keys with contention only on request, and omits the locks on request", function ()
         fill()
         local _, samples = parse((metrics { keys = 5, locks = false }))
         assert.equal(1, samples['holdfast_key_waits_total{dictionary="spec_metrics",kind="lock",key="held"}'])
@@ -221,7 +241,8 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits reach this.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits together last at least this
+        -- long.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
@@ -240,7 +261,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same(found.held.lock, #dict:locks())
     end)
 
-    it("omits a dictionary's locks if there are too many to count while everything else waits", function ()
+    it("omits a dictionary's locks if counting them would block other tasks for too long", function ()
         local held = {}
         other = assert(shdict.open("spec_many", { size = "64m" }))
         finally(function () shdict.remove "spec_many" end)
@@ -256,7 +277,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(40000, lock_info.count_all(other[1], 60).held.lock)
     end)
 
-    it("limits its processor time, so that other processes do not make the numbers disappear", function ()
+    it("limits processor time and not elapsed time, so that a busy machine does not hide the numbers", function ()
         local child = process.start [[
             local lock_info = require "resty.holdfast.lock.lock_info"
             local dict = assert(require("resty.shdict").open("spec_metrics"))
@@ -286,8 +307,53 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("0", child:hear())
     end)
 
+    it("has the counts of caches, which they add up in the dictionary about once a second", function ()
+        local before = waits.now()
+        local _, pages = use_modules()
+        local function counts()
+            local _, samples = parse((metrics()))
+            local hits = 'holdfast_cache_hits_total{dictionary="spec_pages",level='
+            return samples[hits .. '"1"}'], samples[hits .. '"2"}'], samples[hits .. '"stale"}'],
+                   samples['holdfast_cache_loads_total{dictionary="spec_pages"}'],
+                   samples['holdfast_cache_not_stored_total{dictionary="spec_pages"}']
+        end
+        assert.same({ 1, 2, 3, 4, 9 }, { counts() })
+        assert.is_true(pages.publish_at > before + 0.9)
+        pages.publish_at = math.huge  -- the machine may stop for a second
+        pages:get("key 2", nil, function () return 1 end)
+        assert.same({ 1, 2, 3, 4, 9 }, { counts() })
+        local another = assert(require("resty.holdfast.cache").new("others", "spec_pages"))
+        for _, cache in ipairs { pages, another } do
+            cache.counts.loads = cache.counts.loads + 100
+            cache.publish_at = 0
+            cache:get("key 3", nil, function () return 1 end)
+        end
+        assert.same({ 1, 2, 3, 4 + 2 + 100 + 100, 9 }, { counts() })
+    end)
+
+    it("has the jobs of queues, and nothing of this kind for a dictionary that only has such a name", function ()
+        local jobs = use_modules()
+        assert(shdict.open("spec_metrics.claims", { size = "100k" }))
+        local _, samples = parse((metrics()))
+        local function of(family, state)
+            return samples["holdfast_queue_" .. family .. '{dictionary="spec_jobs"'
+                           .. (state and ',state="' .. state .. '"}' or "}")]
+        end
+        assert.same({ 2, 2, 1, 1, 1 }, { of "waiting", of("jobs", "ready"), of("jobs", "delayed"), of("jobs", "taken"),
+                                         of("jobs", "dead") })
+        assert.is_true(of "oldest_seconds" >= 0)
+        assert.is_nil(samples['holdfast_queue_waiting{dictionary="spec_metrics"}'])
+        for i = 1, 1000 do
+            assert(jobs:push(i))
+        end
+        _, samples = parse((metrics()))
+        assert.equal(1002, of "waiting")
+        assert.is_nil(of("jobs", "ready"))
+    end)
+
     it("has the families that the manual describes", function ()
         fill()
+        use_modules()
         local families, manual = parse((metrics { keys = 1 })), described()
         for name, kind in pairs(families) do
             assert.equal(kind, manual[name], name)
@@ -315,7 +381,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("names wrong options, with the caller's line", function ()
+    it("refuses wrong options by name, with the caller's line", function ()
         for _, case in ipairs {
             { { keys = 65 }, 'bad option "keys": expected a whole number from 0 to 64, got 65' },
             { { keys = "x" }, 'bad option "keys": expected a whole number from 0 to 64, got "x"' },

@@ -10,7 +10,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 local NAME = "spec_queue"
 local now = core.C.holdfast_now
 
--- For children: `jobs` is the queue.
+-- For child processes: `jobs` is the queue.
 local OPEN = [[
     local queue = require "resty.holdfast.queue"
     local jobs = assert(queue.open("spec_queue", { size = "100k", persist = false }))
@@ -40,7 +40,7 @@ describe("queue", function ()
 
     after_each(process.clean_up)
 
-    -- Takes a job and ends it. Returns its value, or the error.
+    -- Takes a job and ends it. Returns its value, or the error if there is one.
     local function finish(timeout, from)
         local job, err = (from or jobs):take(timeout or 0)
         if not job then
@@ -69,22 +69,22 @@ describe("queue", function ()
             end
         end)
 
-        it("number the jobs upwards, and the job knows its number, its attempts and its token", function ()
+        it("give the jobs growing numbers, and a job has its number, its attempts and its token", function ()
             local first, second = jobs:push("a"), jobs:push("b")
             assert.is_true(second > first)
             local job = jobs:take(0)
             assert.same({ first, 1, 1 }, { job.number, job.attempts, job:token() })
         end)
 
-        it("wait for a job only as long as the timeout says", function ()
+        it("wait for a job no longer than the timeout", function ()
             local start = now()
             assert.equal("timeout", finish(0.05))
             assert.is_true(now() - start >= 0.05)
         end)
 
-        it("do not wait for a job that is there, however many numbers were voided before it", function ()
+        it("do not wait if a job is ready, however many unused numbers are before it", function ()
             for _ = 1, 3 do
-                require("resty.holdfast.queue.claims").new_number(jobs.store)  -- a producer that died
+                require("resty.holdfast.queue.claims").new_number(jobs.store)  -- like a producer that died
             end
             push("a")
             assert.equal("a", finish(20))
@@ -126,7 +126,7 @@ describe("queue", function ()
             end
         end)
 
-        it("reach a process that waits", function ()
+        it("wake a process that waits", function ()
             local child = process.start(OPEN .. [[
                 say("ready")
                 for _ = 1, 3 do
@@ -144,7 +144,7 @@ describe("queue", function ()
         end)
     end)
 
-    -- Starts a process that takes `count` jobs and waits for a line; then it runs `last`.
+    -- Starts a process that takes `count` jobs, waits for a line, and then runs `last`.
     local function start_worker(count, last, opts)
         local child = process.start(OPEN:gsub("false }", "false, " .. (opts or "") .. " }") .. ([[
             local taken = {}
@@ -165,7 +165,7 @@ describe("queue", function ()
     end
 
     describe("a job of a dead worker", function ()
-        it("comes again before the others, with one more attempt and a higher token", function ()
+        it("is taken again before all others, with one more attempt and a higher token", function ()
             push("a", "b", "c")
             end_worker(start_worker(2))
             for _, value in ipairs { "a", "b" } do
@@ -177,12 +177,12 @@ describe("queue", function ()
             assert.equal("timeout", finish(0.02))
         end)
 
-        it("comes again even if the process that noticed the death takes no more", function ()
+        it("is taken again even if the process that noticed the death takes no more jobs", function ()
             push("a", "b")
             end_worker(start_worker(2))
             assert.equal("a", assert(jobs:take(20)).value)
             local child = process.start(OPEN .. [[
-                jobs.store.has_scanned = true  -- only the death may tell it
+                jobs.store.has_scanned = true  -- nothing but the death may cause a scan
                 say(assert(jobs:take(20)).value)
             ]])
             child:expect_end("b")
@@ -202,7 +202,7 @@ describe("queue", function ()
             child:expect_end("a\t2\ttrue")
         end)
 
-        it("also comes again if its worker has ended in an orderly way", function ()
+        it("is also taken again if its worker has exited normally", function ()
             push("a")
             local child = start_worker()
             child:say("go")
@@ -210,7 +210,7 @@ describe("queue", function ()
             assert.equal(2, assert(jobs:take(20)).attempts)
         end)
 
-        it("stays with a worker that lives", function ()
+        it("stays with its worker while the worker lives", function ()
             push("a")
             local child = start_worker(1, "say(taken[1]:done())")
             assert.equal("timeout", finish(0.1))
@@ -272,7 +272,7 @@ describe("queue", function ()
             assert.same({}, jobs.store.dict:get_keys(0))
         end)
 
-        it("is one of at most max_count, the oldest first", function ()
+        it("is listed by dead(n), which returns the n oldest dead jobs", function ()
             for i = 1, 4 do
                 push(i)
                 assert(jobs:take(0):retry())
@@ -316,7 +316,7 @@ describe("queue", function ()
         end)
     end)
 
-    it("a delayed job comes after its delay, and not before", function ()
+    it("a delayed job can be taken after its delay, and not before", function ()
         local start = now()
         assert(jobs:push("late", { delay = 0.06 }))
         assert(jobs:push("soon", { delay = 0.03 }))
@@ -328,7 +328,7 @@ describe("queue", function ()
         assert.is_true(now() - start >= 0.06)
     end)
 
-    it("a delayed job wakes a process that waits longer", function ()
+    it("a delayed job wakes a process that waits for longer than the delay", function ()
         local child = process.start(OPEN .. [[
             say("waits")
             say(assert(jobs:take(20)).value)
@@ -339,13 +339,13 @@ describe("queue", function ()
         child:expect_end("a")
     end)
 
-    it("jobs with a higher priority come first, and all others in order", function ()
+    it("jobs with a higher priority are taken first, and all others in order", function ()
         push("normal 1")
         assert(jobs:push("low", { priority = 1 }))
         push("normal 2")
         assert(jobs:push("high", { priority = 9 }))
         assert(jobs:push("high too", { priority = 9 }))
-        sleep(0.02)  -- a busy taker looks for them now and then
+        sleep(0.02)  -- a busy taker looks for such jobs only now and then
         assert.same({ "high", "high too", "low", "normal 1", "normal 2" },
                     { finish(), finish(), finish(), finish(), finish() })
     end)
@@ -408,7 +408,7 @@ describe("queue", function ()
     end)
 
     describe("a lease", function ()
-        it("ends with a worker that is stopped; its done then says so and ends nothing", function ()
+        it("ends while its worker is stopped; done then returns an error and ends nothing", function ()
             push("a")
             local worker = start_worker(1, 'say(taken[1]:done()) say(taken[1]:retry()) say(taken[1]:touch())',
                                         "lease = 0.05")
@@ -421,7 +421,7 @@ describe("queue", function ()
             assert.is_true(job:done())
         end)
 
-        it("does not end for a worker that is stopped if nobody asked for it", function ()
+        it("is not used unless requested, even if a worker is stopped", function ()
             push("a")
             local worker = start_worker(1, "say(taken[1]:done())")
             worker:kill(process.STOP)
@@ -435,14 +435,14 @@ describe("queue", function ()
             jobs = open { lease = 0.05 }
             push("a")
             local job = jobs:take(0)
-            assert.is_true(job:touch(60))
+            assert.same(pack(true), pack(job:touch(60)))
             sleep(0.1)
             assert.equal("timeout", finish())
             assert.is_true(job:done())
         end)
     end)
 
-    it("a stopped taker that waits does not keep jobs from others", function ()
+    it("a taker that is stopped while it waits does not keep jobs from others", function ()
         local child = process.start(OPEN .. [[
             say("waits")
             say(jobs:take(20) ~= nil)
@@ -473,7 +473,7 @@ describe("queue", function ()
         it("leaves nothing in the dictionaries", function ()
             for _, opts in ipairs { {}, { key = "k" }, { delay = 0.001 }, { priority = 3 } } do
                 assert(jobs:push("a", opts))
-                jobs.store.look_at = 0  -- a job with a priority ends before takers pass its number
+                jobs.store.look_at = 0  -- a job with a priority ends before `next` has passed its number
                 assert.equal("a", finish(20))
             end
             assert.same({}, jobs.store.dict:get_keys(0))
@@ -484,7 +484,7 @@ describe("queue", function ()
             assert.same({ ready = 0, taken = 0, delayed = 0, dead = 0, oldest = 0 }, jobs:stats())
         end)
 
-        it("is refused in a forked child, which takes jobs of its own", function ()
+        it("is refused in a forked child, which can take other jobs", function ()
             push("a", "b")
             local child = process.start(process.FORK .. OPEN .. [[
                 local job = jobs:take(0)
@@ -499,8 +499,8 @@ describe("queue", function ()
         end)
     end)
 
-    describe("bad days:", function ()
-        it("a job that is too large is refused with a message, and the queue works on", function ()
+    describe("failures:", function ()
+        it("a job that is too large is refused with a message, and the queue continues to work", function ()
             local job, err, message = jobs:push(("x"):rep(200000))
             assert.same({ nil, "no memory" }, { job, err })
             assert.matches("too large", message)
@@ -508,7 +508,7 @@ describe("queue", function ()
             assert.equal("a", finish(20))
         end)
 
-        it("a full dictionary refuses pushes and loses no job; taking makes room", function ()
+        it("a full dictionary refuses pushes but loses no job, and taking a job makes room", function ()
             local pushed, err = 0
             repeat
                 local n
@@ -544,7 +544,7 @@ describe("queue", function ()
             assert.same(pack(nil, "not owner"), pack(job:done()))
         end)
 
-        it("a flush ends all jobs, and the queue works on", function ()
+        it("a flush ends all jobs, and the queue continues to work", function ()
             for _, suffix in ipairs { "", ".claims", ".workers" } do
                 push("a", "b")
                 local job = jobs:take(0)
@@ -557,7 +557,105 @@ describe("queue", function ()
             end
         end)
 
-        it("two programs with different sizes: the second is told both", function ()
+        it("no value that another program stores under a key causes an error or an endless loop", function ()
+            -- Runs in a child process, because nothing else can end a loop.
+            process.start(OPEN:gsub("false }", "false, max = 9 }") .. [[
+                local claims = require "resty.holdfast.queue.claims"
+                local shdict = require "resty.shdict"
+                local function key(kind, n)
+                    return require("ffi").string(claims.at(kind:byte(), n), claims.KEY_SIZE)
+                end
+                local dicts = {}
+                for _, suffix in ipairs { "", ".claims", ".workers" } do
+                    dicts[suffix] = assert(shdict.open("spec_queue" .. suffix, { tables = suffix == "" or nil }))
+                end
+                local function fresh()
+                    for _, dict in pairs(dicts) do dict:flush_all() end
+                    jobs.store.look_at, jobs.store.has_scanned = 0, false
+                    jobs:push("a", { key = "k", delay = 0.001 })
+                    local n = jobs:push("b")
+                    jobs:push("c", { key = "m" })
+                    return n
+                end
+                local function call(what, method, ...)
+                    local ok, result, err = pcall(method, ...)
+                    if not ok then
+                        say(what, result)
+                    elseif result == nil and type(err) ~= "string" then
+                        say(what, "no reason")
+                    end
+                    return ok and result
+                end
+                local function use(what, held)
+                    for _ = 1, 2 do
+                        call(what, jobs.stats, jobs)
+                        call(what, jobs.len, jobs)
+                        call(what, jobs.dead, jobs)
+                        for _, k in ipairs { "k", "l", "m" } do
+                            call(what, jobs.push, jobs, "d", { key = k, delay = k == "l" and 0.001 or 0, timeout = 0 })
+                        end
+                        for _, method in ipairs { "touch", "retry", "done" } do
+                            call(what, held[method], held, 0)
+                        end
+                        for _, method in ipairs { "retry", "done", "touch" } do
+                            local job = call(what, jobs.take, jobs, 0.001)
+                            if job then
+                                call(what, job[method], job, 0)
+                                assert(job.claim >= 16 * claims.GRANTS and job.claim < 2 ^ 53, what)
+                            end
+                        end
+                    end
+                end
+                local places = {
+                    { ".claims", "e" }, { ".claims", "n" }, { ".claims", "t" }, { ".claims", "i" },
+                    { ".claims", "c", 0 }, { ".claims", "c", -1 }, { ".claims", "c", 1 }, { ".claims", "c", 0 / 0 },
+                    { ".claims", "d", 0 }, { ".claims", "d", -1 }, { ".claims", "d", -1 / 0 },
+                    { "", "j", 0 }, { "", "j", -1 }, { "", "u", -1 }, { "", "u", 0 / 0 }, { "", "kk" }, { "", "kl" },
+                    { ".workers", "w", 16 }, { ".workers", "w", 0 / 0 }, { ".workers", "turn" },
+                }
+                for _, place in ipairs(places) do
+                    for _, value in ipairs { 0 / 0, 1 / 0, -1 / 0, -1, 0.5, 1e300, 2 ^ 53, 2 ^ 53 - 1, "", "text",
+                                             ("x"):rep(999), true, { 1 }, "list", "lock" } do
+                        local n, held = fresh(), jobs:take(0)
+                        local dict, name = dicts[place[1] ], place[2]
+                        if #name == 1 then
+                            name = key(name, place[3] and n + place[3] or 0)
+                        end
+                        dict:delete(name)
+                        if value == "list" then
+                            dict:rpush(name, 1)
+                        elseif value == "lock" then
+                            require("resty.lock"):new("spec_queue" .. place[1], { exptime = 0.001 }):lock(name)
+                        elseif type(value) ~= "table" or place[1] == "" then
+                            assert(dict:set(name, value))
+                        end
+                        if place[2] == "i" then
+                            jobs.store.lease = nil  -- the worker needs a new number
+                        end
+                        use(table.concat({ place[1], place[2], tostring(place[3]), tostring(value) }, " "), held)
+                    end
+                end
+                for _, dict in pairs(dicts) do dict:flush_all() end
+                assert(jobs:push("a"))
+                say(assert(jobs:take(20)).value)
+            ]]):expect_end("a")
+        end)
+
+        it("two programs with different leases and attempts each use their own", function ()
+            local patient, hasty = open(), open { lease = 0.02, max_attempts = 1 }
+            push("a", "b")
+            local kept, lent = patient:take(0), hasty:take(0)
+            sleep(0.03)
+            local again = assert(patient:take(20))
+            assert.same({ "b", 2 }, { again.value, again.attempts })
+            assert.equal("timeout", finish(0.05, hasty))
+            assert.same(pack(nil, "not owner"), pack(lent:done()))
+            assert.is_true(again:done())
+            assert.is_true(kept:retry())
+            assert.same({ true, "dead" }, { assert(hasty:take(20)):retry() })
+        end)
+
+        it("if two programs give different sizes, the second gets an error with both", function ()
             local child = process.start [[
                 local queue = require "resty.holdfast.queue"
                 say(queue.open("spec_queue", { size = "1m" }))
@@ -565,7 +663,7 @@ describe("queue", function ()
             assert.matches("102400", child:hear())
         end)
 
-        it("a job that is a table needs string.buffer, and a function is refused", function ()
+        it("a job that is a table needs string.buffer, and a job that is a function is refused", function ()
             assert.same(pack(nil, "bad value type"), pack(jobs:push(print)))
             local job, err = jobs:push { print }
             assert.is_nil(job)
@@ -573,7 +671,7 @@ describe("queue", function ()
         end)
     end)
 
-    it("a queue outlives its processes, and jobs that were taken come again", function ()
+    it("a queue outlives its processes, and jobs that had been taken can be taken again", function ()
         local dir = require("spec.support.shell").output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         finally(function () os.execute("rm -rf -- '" .. dir .. "'") end)
         local function run(source)
@@ -610,7 +708,7 @@ describe("queue", function ()
         assert.equal(3, jobs:len())
     end)
 
-    it("wrong arguments raise at the line of the call", function ()
+    it("wrong arguments raise an error at the line of the call", function ()
         for _, call in ipairs {
             { 'bad name to open: expected a string, got nil', function () queue.open() end },
             { 'unknown option "siz" to open', function () queue.open("x", { siz = 1 }) end },
@@ -637,19 +735,19 @@ describe("queue", function ()
             return child:wait(), text
         end
 
-        it("before each of their calls, no job is lost, comes again with attempts 1 or leaves something", function ()
+        it("before each of their calls, no job is lost, repeated with attempts 1, or left as garbage", function ()
             local status, text = run(false, "tests/queue/every_call.lua")
             assert.equal(0, status, text)
             assert.matches("wait: %d+ deaths", text)
         end)
 
-        it("at random, no job is lost or begins twice without attempts > 1", function ()
+        it("at random, no job is lost, and each job that begins again has attempts above 1", function ()
             local status, text = run(false, "tests/queue/storm.lua", os.getenv "HOLDFAST_STORM_KILLS" or "300")
             assert.equal(0, status, text)
         end)
 
         for _, fault in ipairs { "claim later", "no void", "attempts forgotten", "the living are dead" } do
-            it("the storm notices a planted fault: " .. fault, function ()
+            it("the test above detects a planted fault: " .. fault, function ()
                 local status, text = run("1", "tests/queue/storm.lua", "300", fault)
                 assert.equal(1, status, text)
             end)

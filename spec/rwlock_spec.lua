@@ -71,7 +71,7 @@ describe("rwlock", function ()
     end)
 
     describe("readers and writers", function ()
-        it("readers share, a writer excludes", function ()
+        it("readers share the lock, and a writer excludes all others", function ()
             local readers = { new(), new(), new() }
             for _, reader in ipairs(readers) do
                 assert.same(pack(0), pack(reader:rdlock("key")))
@@ -126,7 +126,7 @@ describe("rwlock", function ()
             assert.equal(1, writer:unlock())
         end)
 
-        it("tryrdlock does not pass a waiting writer, and a reader with a share gets no second one", function ()
+        it("tryrdlock does not overtake a waiting writer, and a reader does not get a second share", function ()
             tasks.run(function ()
                 local reader = new()
                 reader:rdlock("key")
@@ -195,7 +195,7 @@ describe("rwlock", function ()
         end)
 
         for _, wait in ipairs { "wake", "poll" } do
-            it("tells the second of two readers of a deadlock: " .. wait, function ()
+            it("reports a deadlock to the second of two readers: " .. wait, function ()
                 tasks.run(function ()
                     local first, second = new { wait = wait }, new { wait = wait, timeout = 10 }
                     first:rdlock("key")
@@ -215,7 +215,7 @@ describe("rwlock", function ()
             end)
         end
 
-        it("leaves the read lock after its timeout, and says so in the log", function ()
+        it("keeps the read lock after its timeout, and logs the timeout", function ()
             local lines = {}
             local lock = new { timeout = 0.01, log_timeouts = function (line) lines[#lines + 1] = line end }
             local other = new()
@@ -229,7 +229,7 @@ describe("rwlock", function ()
             assert.is_true(keep(new()):tryrdlock("key"))
         end)
 
-        it("ends with the read lock, and reports the loss", function ()
+        it("ends when the read lock is lost, and reports the loss", function ()
             tasks.run(function ()
                 local lost = 0
                 local lock, other = new { on_lost = function () lost = lost + 1 end }, new()
@@ -251,7 +251,7 @@ describe("rwlock", function ()
                 other:rdlock("key")
                 scheduler.spawn(function () result = pack(mine:upgrade { timeout = 20 }) end)
                 scheduler.sleep(0.005)
-                mine:unlock()  -- by another task, which then takes another lock with the object
+                mine:unlock()  -- called by another task, which then takes another lock with the object
                 mine:rdlock("another")
                 other:unlock()
                 scheduler.sleep(1.5)
@@ -282,7 +282,7 @@ describe("rwlock", function ()
             end)
         end)
 
-        it("inside with_rd is released with it", function ()
+        it("inside with_rd takes a write lock that with_rd releases", function ()
             local lock = new()
             assert.equal("written", lock:with_rd("key", function ()
                 assert.equal(0, lock:upgrade())
@@ -292,7 +292,7 @@ describe("rwlock", function ()
             assert.is_true(new():trywrlock("key"))
         end)
 
-        it("goes on when other readers are killed or expire", function ()
+        it("continues when other readers are killed or their locks expire", function ()
             local lock, expiring = new { timeout = 20 }, new()
             lock:rdlock("key")
             local child = process.start_holder('require("resty.rwlock"):new("spec_rwlock")', "rdlock", "unlock")
@@ -350,7 +350,7 @@ describe("rwlock", function ()
             assert.equal(300, dict:get("count"))
         end)
 
-        it("raises for bad options, at the line that called", function ()
+        it("raises an error for bad options, with the caller's line", function ()
             local lock = new()
             lock:rdlock("key")
             assert.equal('unknown option "exptime" to upgrade: expected timeout or why',
@@ -384,7 +384,7 @@ describe("rwlock", function ()
     end)
 
     describe("a share", function ()
-        it("has its own token", function ()
+        it("has a token of its own", function ()
             local first, second = new(), new()
             first:rdlock("key")
             second:rdlock("key")
@@ -421,7 +421,7 @@ describe("rwlock", function ()
     end)
 
     describe("with_rd and with_wr", function ()
-        it("hold while the function runs", function ()
+        it("hold the lock while the function runs", function ()
             local first, second = new(), new()
             assert.equal("both", first:with_rd("key", function ()
                 return second:with_rd("key", function (text) return text end, "both")
@@ -434,7 +434,7 @@ describe("rwlock", function ()
             assert.same(pack(nil, "timeout"), pack(first:with_rd("key", { timeout = 0.01 }, error)))
         end)
 
-        it("release on an error, and report bad arguments with the caller's line", function ()
+        it("release the lock on an error, and report bad arguments with the caller's line", function ()
             local lock = new()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
@@ -451,7 +451,7 @@ describe("rwlock", function ()
             return process.start_holder('require("resty.rwlock"):new("spec_rwlock")', method, "unlock")
         end
 
-        it("readers share, writers do not", function ()
+        it("readers share the lock, and writers do not", function ()
             local child = start_holder("rdlock")
             assert.is_true(new():tryrdlock("key"))
             assert.same(pack(nil, "timeout"), pack(new({ timeout = 0.02 }):wrlock("key")))

@@ -26,10 +26,10 @@ describe("scheduler", function ()
     describe("cancel", function ()
         local WAITS = {
             ["sleeps"] = function () sleep(600) end,
-            ["sleeps without end"] = function () sleep(math.huge) end,
-            ["asks whether it is to stop"] = function () scheduler.stopping(600) end,
-            ["lets others run"] = function () while true do sleep(0) end end,
-            ["joins another"] = function () spawn(function () scheduler.stopping(600) end):join() end,
+            ["sleeps forever"] = function () sleep(math.huge) end,
+            ["waits for the order to stop"] = function () scheduler.stopping(600) end,
+            ["lets other tasks run"] = function () while true do sleep(0) end end,
+            ["joins another task"] = function () spawn(function () scheduler.stopping(600) end):join() end,
             ["waits for a lock"] = function ()
                 resty_lock:new("spec_cancel", { timeout = 600, exptime = 600 }):lock("held")
             end,
@@ -96,7 +96,7 @@ describe("scheduler", function ()
             assert.equal("cancelled", task:status())
         end)
 
-        it("of a task that has just been granted the lock passes it to the next waiter only", function ()
+        it("of a task that has just been granted the lock passes the lock only to the next waiter", function ()
             local order = {}
             local function take(name)
                 local lock = resty_lock:new("spec_cancel", { timeout = 30, exptime = 600 })
@@ -109,7 +109,7 @@ describe("scheduler", function ()
                 sleep(0.02)
                 spawn(take, "second")
                 sleep(0.02)
-                assert(holder:unlock()) -- the first task is granted the lock, and is about to be resumed
+                assert(holder:unlock()) -- the lock is granted to the first task, which will soon be resumed
                 assert.is_true(scheduler.cancel(first))
             end)
             local start = now()
@@ -120,7 +120,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("held"))
         end)
 
-        it("inside nested with releases both locks, the inner one first", function ()
+        it("inside nested calls of with releases both locks, the inner one first", function ()
             local order = {}
             local task = spawn(function ()
                 resty_lock:new("spec_cancel"):with("outer", function ()
@@ -156,7 +156,7 @@ describe("scheduler", function ()
             assert.same({ true, nil, "cancelled" }, { second:join() })
         end)
 
-        it("by the joined task of its joiner ends only the joiner", function ()
+        it("of a joining task by the joined task ends only the joining task", function ()
             local one, two
             one = spawn(function () sleep(0.005) scheduler.cancel(two) return "one" end)
             two = spawn(function () one:join() return "two" end)
@@ -182,7 +182,7 @@ describe("scheduler", function ()
             assert.equal("cancelled", task:status())
         end)
 
-        it("is an error that a task may catch, to tidy up or to continue", function ()
+        it("raises an error that a task may catch, to clean up or to continue", function ()
             local caught, result
             local task = spawn(function ()
                 caught = { pcall(sleep, 600) }
@@ -260,7 +260,7 @@ describe("scheduler", function ()
             assert.same({ true, true, "first" }, { third:join() })
         end)
 
-        it("closes no cycle, because it ends", function ()
+        it("does not close a cycle, because it will end", function ()
             local first, second, own, got, own_got
             first = spawn(function () got = { second:join(0.01) } return "first" end)
             second = spawn(function () return first:join() end)
@@ -271,7 +271,7 @@ describe("scheduler", function ()
             assert.same({ nil, "timeout" }, own_got)
         end)
 
-        it("that is endless closes a cycle", function ()
+        it("closes a cycle if the timeout is math.huge", function ()
             local first, second
             first = spawn(function () return second:join(math.huge) end)
             second = spawn(function () return first:join(math.huge) end)

@@ -17,10 +17,10 @@ describe("scheduler", function ()
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {
-            ["raises"] = function () error("in __tostring") end,
-            ["raises itself"] = error,
-            ["gives a table"] = function () return {} end,
-            ["gives nothing"] = function () end,
+            ["raises an error"] = function () error("in __tostring") end,
+            ["raises the error value itself"] = error,
+            ["returns a table"] = function () return {} end,
+            ["returns nothing"] = function () end,
         } do
             it("continues after an error whose __tostring " .. fault .. ", and wakes the task that joins", function ()
                 local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
@@ -67,7 +67,7 @@ describe("scheduler", function ()
         end)
     end)
 
-    -- A hook is the usual way to limit the time of a program. The hook may run in the middle of the scheduler.
+    -- A hook is the usual way to limit the time of a program, and it may run in the middle of the scheduler.
     describe("after an error raised by a hook", function ()
         local HARNESS = [[
             jit.off() -- compiled code calls no hooks
@@ -75,7 +75,7 @@ describe("scheduler", function ()
             local sleep, spawn = scheduler.sleep, scheduler.spawn
             scheduler.on_error = function () end
 
-            -- From now on the nth step raises an error. Only steps that is_meant() accepts count.
+            -- From now on, the nth step raises an error. Only the steps that is_meant() accepts count.
             local function strike(n, is_meant)
                 debug.sethook(function ()
                     n = n - (is_meant() and 1 or 0)
@@ -166,7 +166,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in sleep, does not resume an ended task, and another task sleeps for its full time", function ()
+        it("in sleep, does not resume an ended task, and another task still sleeps for its full time", function ()
             check [[
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)

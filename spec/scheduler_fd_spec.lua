@@ -1,5 +1,5 @@
--- Tests wait/parker.lua, descriptors: with resty.holdfast.scheduler.wait_fd, tasks wait for descriptors, so that a
--- socket library can use them.
+-- Tests wait/parker.lua, descriptors: with resty.holdfast.scheduler.wait_fd, tasks wait for descriptors, which a socket
+-- library can use.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -13,7 +13,7 @@ local C = ffi.C
 ffi.cdef "int socketpair(int domain, int type, int protocol, int *ends);"
 
 
--- Both ends of a pipe.
+-- Returns both ends of a pipe.
 local function pipe()
     local ends = ffi.new("int[2]")
     assert(C.pipe(ends) == 0)
@@ -64,7 +64,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ true, true }, got)
     end)
 
-    it("is also woken if the other side is gone", function ()
+    it("also returns if the other side is gone", function ()
         local from, to = pipe()
         open[1] = from
         local got
@@ -101,7 +101,7 @@ describe("scheduler.wait_fd", function ()
         end
     end)
 
-    it("polls with timeout 0, and waits for ever with math.huge", function ()
+    it("polls with timeout 0, and waits forever with math.huge", function ()
         local from, to = new_pipe()
         local got = {}
         local endless = spawn(function () return wait_fd(from, "r", math.huge) end)
@@ -119,7 +119,7 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(wait_fd(from, "r", math.huge))
     end)
 
-    it("continues after a signal, in a task and when the process waits", function ()
+    it("continues after a signal, both in a task and in a process without tasks", function ()
         local text = process.run [[
             local ffi = require "ffi"
             ffi.cdef "int pipe(int *); void (*signal(int, void (*)(int)))(int); int getpid(void);"
@@ -142,7 +142,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
     end)
 
-    -- Each wait is an entry for poll(2), which accepts no more entries than the process may have descriptors.
+    -- Each wait is an entry for poll(2), which does not accept more entries than the process may have descriptors.
     it("works for more tasks than the process may have descriptors", function ()
         local text = process.run [[
             local ffi = require "ffi"
@@ -263,7 +263,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ "written", "read" }, order)
     end)
 
-    it("wakes both of two tasks for one descriptor", function ()
+    it("wakes both of two tasks that wait for the same descriptor", function ()
         local from, to = new_pipe()
         local woken = 0
         for _ = 1, 2 do

@@ -19,7 +19,7 @@ describe("scheduler", function ()
     end
 
     describe("spawn", function ()
-        it("starts tasks in order of arrival, and only in run", function ()
+        it("starts tasks in order of arrival, and only within run", function ()
             local order = {}
             for i = 1, 5 do
                 spawn(function () order[i] = #order + 1 end)
@@ -151,7 +151,7 @@ describe("scheduler", function ()
             assert.is_true(now() - start >= 0.02)
         end)
 
-        it("blocks the process in a coroutine that is no task", function ()
+        it("blocks the process in a coroutine that is not a task", function ()
             local start = now()
             coroutine.wrap(function () sleep(0.02) end)()
             assert.is_true(now() - start >= 0.02)
@@ -165,7 +165,7 @@ describe("scheduler", function ()
             run()
         end)
 
-        it("blocks the process if the task cannot yield", function ()
+        it("blocks the process in a task that cannot yield", function ()
             local compared = 0
             spawn(function ()
                 table.sort({ 3, 1, 2 }, function (a, b)
@@ -216,7 +216,7 @@ describe("scheduler", function ()
             assert.same(pack(true), pack(scheduler.run()))
         end)
 
-        it("survives a report that itself fails", function ()
+        it("continues after an error in on_error", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 scheduler.on_error = function () error "no log" end
@@ -332,7 +332,7 @@ describe("scheduler", function ()
             assert.equal(err, results[2])
         end)
 
-        it("may be called by many, and outside any task, where it runs the tasks in the meantime", function ()
+        it("may be called by many tasks, and outside of tasks, where it runs the tasks in the meantime", function ()
             local count = 0
             local task = spawn(function () sleep(0.002) end)
             for _ = 1, 10 do
@@ -390,7 +390,7 @@ describe("scheduler", function ()
     end)
 
     describe("stop", function ()
-        it("is visible to tasks that ask, and ends sleeps that ask for it", function ()
+        it("is visible to tasks that call stopping, and ends the sleeps of stopping", function ()
             local turns = 0
             spawn(function ()
                 while not scheduler.stopping(3600) do
@@ -432,7 +432,7 @@ describe("scheduler", function ()
             assert.equal("true\n", text)
         end)
 
-        it("shortens no other sleep", function ()
+        it("does not shorten other sleeps", function ()
             spawn(function ()
                 local start = now()
                 sleep(0.02)

@@ -17,7 +17,7 @@ describe("semaphore", function ()
     end
 
     describe("new", function ()
-        it("needs the number of permits, and refuses invalid values", function ()
+        it("requires the number of permits, and refuses invalid values", function ()
             local message = expect.refusal_of(semaphore, "spec_semaphore")
             local start = 'bad option "permits" to new: expected a whole number from 1 to 1073741823, got '
             assert.equal(start .. "nil", message(nil))
@@ -41,7 +41,7 @@ describe("semaphore", function ()
     end)
 
     describe("wait and post", function ()
-        it("admit at most the given number", function ()
+        it("admit at most the given number of holders", function ()
             local first, second = new(3), new(3)
             assert.same(pack(true), pack(first:wait("key")))
             assert.same(pack(true), pack(first:wait("key", 0)))
@@ -67,14 +67,14 @@ describe("semaphore", function ()
             assert.is_nil(next(first.held), "keys without permits take memory")
         end)
 
-        it("have the timeout of new by default", function ()
+        it("use the timeout of new by default", function ()
             keep(new(1)):wait("key")
             local start = none.now()
             assert.same(pack(nil, "timeout"), pack(new(1, { timeout = 0.05 }):wait("key")))
             assert.is_true(none.now() - start >= 0.05)
         end)
 
-        it("a post wakes one waiter, in order of arrival", function ()
+        it("wake one waiter for each post, in order of arrival", function ()
             local order = {}
             tasks.run(function ()
                 local shared = new(2)
@@ -148,7 +148,7 @@ describe("semaphore", function ()
             assert.equal(math.huge, object:with("key", function () return object:holder("key").remaining end))
         end)
 
-        it("name an unknown option", function ()
+        it("report an unknown option by name", function ()
             local object = new(1)
             assert.equal('unknown option "fair" to wait: expected exptime, timeout or why',
                          expect.blamed(function () object:wait("key", { fair = true }) end))
@@ -200,7 +200,7 @@ describe("semaphore", function ()
                                         "wait", "post")
         end
 
-        it("permits are the same for all", function ()
+        it("the permits are shared", function ()
             local first, second = start_holder(), start_holder()
             local object = new(2)
             assert.same(pack(nil, "timeout"), pack(object:wait("key", 0.02)))

@@ -1,10 +1,10 @@
--- Tests program.lua, the environment: a program with rights that its caller lacks uses nothing from the environment: no
--- library, no directory, no dictionaries, no options.
+-- Tests program.lua: a program with rights that its caller lacks uses nothing from the environment: no library, no
+-- directory, no dictionaries, no options.
 
 local files, shell = require "spec.support" ("files", "shell")
 local core = require "resty.holdfast.core"
 
--- A user without any other process.
+-- The id of a user who has no other process.
 local USER = 54003
 local WORLD = "/dev/shm/holdfast-" .. USER
 

@@ -1,4 +1,4 @@
--- Tests resty.shdict: calls for a whole dictionary.
+-- Tests resty.shdict: methods for a whole dictionary.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
@@ -26,7 +26,7 @@ describe("shdict, as a whole:", function ()
             end
         end)
 
-        it("returns 1024 keys, or the given number, or all for 0", function ()
+        it("returns at most 1024 keys, or the given number, or all keys for 0", function ()
             assert.equal(1024, #dict:get_keys())
             assert.equal(7, #dict:get_keys(7))
             assert.equal(1500, #dict:get_keys(0))
@@ -85,7 +85,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("scan", function ()
-        -- Returns every key of a walk with the number of its occurrences, and the number of steps.
+        -- Returns the number of occurrences of each key in a walk, and the number of steps.
         local function walk(count, prefix)
             local seen, steps, cursor = {}, 0, 0
             repeat
@@ -154,7 +154,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(3, after.misses - before.misses)
         end)
 
-        it("have only numbers under these names", function ()
+        it("contain only numbers, under these names", function ()
             local names = {}
             for name, value in pairs(dict:stats()) do
                 assert.is_number(value)

@@ -1,4 +1,4 @@
--- Tests resty.shdict, cas: it stores only if the value is the expected one.
+-- Tests resty.shdict: cas stores only if the value is the expected one.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
@@ -39,13 +39,13 @@ describe("shdict, cas", function ()
         assert.is_nil(dict:get("key"))
     end)
 
-    it("stores with nil as old only if there is no value", function ()
+    it("with nil as old, stores only if there is no value", function ()
         assert.same(pack(true, nil, false), pack(dict:cas("key", nil, "first")))
         assert.same(pack(false, "exists", false), pack(dict:cas("key", nil, "second")))
         assert.equal("first", dict:get("key"))
     end)
 
-    it("deletes with nil as new", function ()
+    it("with nil as new, deletes the key", function ()
         dict:set("key", "old")
         assert.same(pack(false, "value differs", false), pack(dict:cas("key", "other", nil)))
         assert.same(pack(true, nil, false), pack(dict:cas("key", "old", nil)))

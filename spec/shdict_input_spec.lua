@@ -25,7 +25,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        it("is refused as a value and changes nothing", function ()
+        it("is refused as a value, and nothing changes", function ()
             dict:set("key", 1)
             for _, value in ipairs { {}, print, coroutine.create(print), 5LL } do
                 for _, method in ipairs(STORES) do
@@ -73,7 +73,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        it("is refused as a number of incr with the original's message", function ()
+        it("is refused as an argument of incr, with the original's message", function ()
             local function message(...)
                 local ok, err = pcall(dict.incr, dict, "key", ...)
                 assert.is_false(ok)
@@ -104,7 +104,7 @@ describe("shdict, bad input", function ()
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
                         local blame = 'bad "zone" argument: expected a dictionary, got ' .. core.describe(zone) ..
                                       "; call it as dict:" .. name .. "(...)"
-                        -- Also passes bad arguments of each kind: the receiver is checked first.
+                        -- Also passes bad arguments of each kind, because the receiver must be checked first.
                         for _, arguments in ipairs { { "key" }, { "key", 1 }, { {}, {}, {}, {}, {} },
                                                      { "key", 1, {} }, { "key", 1, 0, {} }, { "key", 1, -1 },
                                                      { "key", 1, 1, -1 } } do
@@ -116,7 +116,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        -- Numbers that ngx.shared accepts although they are hardly intended.
+        -- ngx.shared also accepts numbers that are probably mistakes.
         it("is accepted if ngx.shared accepts it", function ()
             for _, never in ipairs { math.huge, 0 / 0, 1e300, 0LL } do
                 assert.is_true((dict:set("key", 1, never)))

@@ -25,7 +25,7 @@ describe("shdict, lists:", function ()
         end
     end)
 
-    it("are a queue from one end to the other, and a stack at one end", function ()
+    it("work as a queue from one end to the other, and as a stack at one end", function ()
         for i = 1, 100 do
             dict:lpush("queue", i)
             dict:lpush("stack", i)
@@ -36,7 +36,7 @@ describe("shdict, lists:", function ()
         end
     end)
 
-    it("llen returns the length, 0 for a missing list", function ()
+    it("llen returns the length, or 0 for a missing list", function ()
         assert.same(pack(0), pack(dict:llen("list")))
         dict:lpush("list", 1)
         dict:lpush("list", 2)
@@ -69,7 +69,7 @@ describe("shdict, lists:", function ()
         assert.equal("text", dict:get("text"))
     end)
 
-    it("exist for add, replace, set, delete and get_keys", function ()
+    it("count as existing for add, replace, set, delete and get_keys", function ()
         dict:rpush("list", 1)
         assert.same(pack(false, "exists", false), pack(dict:add("list", 2)))
         assert.same({ "list" }, dict:get_keys())
@@ -94,7 +94,7 @@ describe("shdict, lists:", function ()
         assert.equal(0, dict:llen("list"))
     end)
 
-    it("report a lack of memory and lose nothing", function ()
+    it("report a lack of memory, and lose nothing", function ()
         dict:set("other", 1)
         local length, err = 0, nil
         while not err and length < 100000 do

@@ -1,4 +1,4 @@
--- Proves that code for ngx.shared.DICT runs on resty.shdict: makes the same calls on both, in one worker of a real
+-- Tests that code for ngx.shared.DICT runs on resty.shdict: makes the same calls on both, in one worker of a real
 -- nginx.
 
 local fixture, site = require "spec.support" ("fixture", "site")
@@ -56,7 +56,8 @@ describe("shdict compared with ngx.shared", function ()
         assert.equal(1, #said.calls)
     end)
 
-    -- If the original fails, the key's old value or other values are lost; the messages are the same.
+    -- When there is no more room, both give the same messages. The original may lose the key's old value or other
+    -- values.
     it("answers like the original when there is no more room", function ()
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)

@@ -16,7 +16,7 @@ describe("shdict", function ()
             assert.equal("spec_dict", dict.name)
         end)
 
-        it("makes a dictionary of 8m by default, which later callers without a size accept", function ()
+        it("creates a dictionary of 8m by default, which later callers without a size accept", function ()
             local made = shdict.open("spec_default")
             assert.equal(8 * 1048576, made:capacity())
             assert.equal(made, shdict.open("spec_default", { size = "1m" }))
@@ -73,7 +73,7 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
         end)
 
-        -- Each source runs in a new process, the only one that uses the dictionary.
+        -- Runs the source in a new process, which alone uses the dictionary.
         local function in_world(world, source)
             local text = "local shdict = require 'resty.shdict'; " .. source
             return (process.run(text, { env = { HOLDFAST_DIR = world } }))
@@ -85,9 +85,9 @@ describe("shdict", function ()
             local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
             assert.equal("1\n", count("'64k'", "false"))
             assert.equal("1\n", count("'64k'", "nil"))
-            assert.equal("2\n", count("'64k'", "false")) -- the longest requested life counts
+            assert.equal("2\n", count("'64k'", "false")) -- the longest life that any program has requested counts
             assert.equal("3\n", count("nil", "nil"))
-            assert.equal("1\n", count("'128k'", "true")) -- nobody used the other one
+            assert.equal("1\n", count("'128k'", "true")) -- nobody used the other dictionary
             assert.equal("2\n", count("nil", "nil"))
             assert.matches("exists with size 131072 and mutex futex, but the caller requested size 65536",
                            in_world(world, "print(shdict.open('runs', { size = '64k' }))"))
@@ -159,9 +159,9 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("replaces a dictionary of default size once nobody uses it", function ()
+        it("replaces a dictionary of the default size once nobody uses it", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/any"
-            -- This process keeps the world.
+            -- This process keeps the runtime directory in use.
             assert.equal("8388608\n", in_world(world, [[
                 assert(shdict.open("other", { size = "64k" }))
                 local command = "LUA_PATH='" .. package.path
@@ -172,7 +172,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("removes declared dictionaries with the world's last process", function ()
+        it("removes declared dictionaries when the last process of the runtime directory ends", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/life"
             for _ = 1, 2 do
                 assert.equal("1\n", (process.run('print((require("resty.shdict").shared.declared:incr("runs", 1, 0)))',
@@ -195,7 +195,7 @@ describe("shdict", function ()
             end
         end)
 
-        it("shows a name without letting it write to the terminal", function ()
+        it("escapes control characters of a name in messages", function ()
             local _, err = shdict.open("\27[2J\194\155", { size = 1 })
             assert.matches('for dictionary "\\x1B[2J\\xC2\\x9B": expected', err, 1, true)
         end)
@@ -212,7 +212,7 @@ describe("shdict", function ()
             assert.matches("1x", err, 1, true)
         end)
 
-        it("names the minimum when a size is below it", function ()
+        it("names the minimum if a size is below it", function ()
             for _, size in ipairs { 1, 12287, "11k" } do
                 local made, err = shdict.open("spec_size", { size = size })
                 assert.is_nil(made)
@@ -290,7 +290,7 @@ describe("shdict", function ()
         end)
     end)
 
-    it("does not open in an unacceptable runtime directory, and reports that", function ()
+    it("refuses a runtime directory that is not acceptable, and reports why", function ()
         local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         shell.output("chmod 770 " .. folder)
         local said = process.run("print(require('resty.shdict').open('spec_dict', { size = '64k' }))",
@@ -300,7 +300,7 @@ describe("shdict", function ()
     end)
 
     describe("shared", function ()
-        it("contains existing dictionaries, and nil for other names", function ()
+        it("has the existing dictionaries, and nil for other names", function ()
             assert.equal(dict, shdict.shared.spec_dict)
             assert.is_nil(shdict.shared.spec_nothing)
             assert.is_nil(shdict.shared[1])
@@ -310,7 +310,7 @@ describe("shdict", function ()
             assert.error_matches(function () return shdict.shared["a\0b"] end, "name")
         end)
 
-        it("contains dictionaries that another process made", function ()
+        it("has the dictionaries that another process created", function ()
             local child = process.start [[
                 local dict = assert(require("resty.shdict").open("spec_other", { size = "64k" }))
                 dict:set("greeting", "hello")
@@ -322,7 +322,7 @@ describe("shdict", function ()
             shdict.remove("spec_other")
         end)
 
-        it("makes the dictionaries of HOLDFAST_DICTS, and reports invalid declarations", function ()
+        it("creates the dictionaries of HOLDFAST_DICTS, and reports invalid declarations", function ()
             local source = [[
                 local shared = require("resty.shdict").shared
                 say(shared.spec_declared:capacity(), shared.spec_undeclared)
@@ -337,14 +337,14 @@ describe("shdict", function ()
     end)
 
     describe("remove", function ()
-        it("removes the dictionary from the world", function ()
+        it("removes the dictionary from the runtime directory", function ()
             shdict.open("spec_removed", { size = "64k" }):set("key", 1)
             assert.is_true(shdict.remove("spec_removed"))
             assert.is_nil(shdict.shared.spec_removed)
             assert.same({ nil, "not found" }, { shdict.remove("spec_removed") })
         end)
 
-        it("makes each method of an open dictionary report that it is not found", function ()
+        it("makes each method of an open dictionary report that the dictionary is not found", function ()
             local removed = assert(shdict.open("spec_removed", { size = "64k" }))
             removed:set("key", 1)
             assert.is_true(shdict.remove("spec_removed"))

@@ -1,4 +1,4 @@
--- Tests dictionary/registry.lua: several handles, Lua states and processes share a dictionary.
+-- Tests dictionary/registry.lua: a dictionary that several handles, Lua states and processes share.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"
@@ -7,7 +7,7 @@ local shdict = require "resty.shdict"
 local C = ffi.C
 
 
--- Runs `task` in a forked child of this process. Returns true if it returned true there.
+-- Runs `task` in a forked child of this process. Returns whether `task` returned true there.
 local function in_child(task)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -24,7 +24,7 @@ end
 describe("shdict, shared:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-    it("all dictionaries share one metatable of methods, which clients patch", function ()
+    it("all dictionaries share one metatable of methods, which libraries patch", function ()
         local other = shdict.open("spec_patched", { size = "64k" })
         local mt = getmetatable(dict)
         assert.equal(mt, getmetatable(other))
@@ -38,7 +38,7 @@ describe("shdict, shared:", function ()
         shdict.remove("spec_patched")
     end)
 
-    it("one process can read what a different one stores", function ()
+    it("one process can read the values that another process stores", function ()
         local child = process.start [[
             local dict = require("resty.shdict").shared.spec_dict
             for key in hear do

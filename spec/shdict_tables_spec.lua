@@ -21,7 +21,7 @@ describe("shdict, tables as values:", function ()
         end
     end)
 
-    it("all methods that store and read accept them", function ()
+    it("are accepted by all methods that store and read", function ()
         assert.is_true((dict:add("a", { 1 }, 100, 7)))
         assert.same(pack({ 1 }, 7), pack(dict:get("a")))
         assert.is_true((dict:safe_add("b", { 2 })))
@@ -72,7 +72,7 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
-    -- A loop is compiled with correct arguments, and then entered with wrong arguments by a caller deep in the stack.
+    -- A loop is compiled with correct arguments. Then a caller deep in the stack enters the loop with wrong arguments.
     -- Compiled code would write an error message to the caller's frames, at the position of the last call of C code.
     it("are refused in compiled code without overwriting the stack", function ()
         local text = process.run([[
@@ -173,7 +173,7 @@ describe("shdict, tables as values:", function ()
             local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
             for i = 1, 3000 do
                 local bytes = {}
-                if i % 2 == 0 then -- a complete table, with a byte changed or some bytes missing
+                if i % 2 == 0 then -- a complete table in which one byte was changed or some bytes are missing
                     bytes = { whole:byte(1, math.random(#whole)) }
                     bytes[math.random(#bytes)] = math.random(0, 255)
                 else
@@ -193,7 +193,7 @@ describe("shdict, tables as values:", function ()
             end
         end)
 
-        it("cannot request more memory than they have bytes", function ()
+        it("cannot make the decoder allocate more memory than they have bytes", function ()
             local before = collectgarbage("count")
             for _, bytes in ipairs { "\9\255\255\255\255\15", "\12\255\255\255\255\15", "\13\5\255\255\255\255\3",
                                      "\9\254\255", "\9\255\1", "\12", "\12\2\12\200\1", "\255\255\255\255\255" } do
@@ -210,7 +210,7 @@ describe("shdict, tables as values:", function ()
             assert.same(pack(nil, "bad table bytes: string.buffer did not write them"), pack(get("")))
         end)
 
-        it("have no pointers", function ()
+        it("must not contain pointers", function ()
             assert.is_table(get(buffer.encode({ 4, 5, "\4\5" })))
             assert.same(pack(nil, "bad table bytes: string.buffer did not write them"),
                         pack(get("\12\2\4\1\2\3\4")))

@@ -1,4 +1,4 @@
--- Tests when values and locks end if the process only sleeps.
+-- Tests the times at which values and locks end if the process only sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 
@@ -14,7 +14,7 @@ local COMMON = [[
 describe("time in a plain script", function ()
     after_each(process.clean_up)
 
-    it("no value exists after a sleep of its exptime", function ()
+    it("a value no longer exists after a sleep of its exptime", function ()
         local text = process.run(COMMON .. [[
             local stores = {
                 set = function (exptime) dict:set("key", "value", exptime) end,

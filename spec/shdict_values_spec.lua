@@ -1,4 +1,4 @@
--- Tests resty.shdict: values, their times to live, and room for them.
+-- Tests resty.shdict: values, their times to live, and the lack of room for them.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
@@ -27,7 +27,7 @@ describe("shdict, values:", function ()
             assert.same(pack(nil), pack(dict:get("nothing")))
         end)
 
-        it("delete with nil", function ()
+        it("delete the key if the value is nil", function ()
             dict:set("key", 1)
             assert.same(pack(true, nil, false), pack(dict:set("key", nil)))
             assert.is_nil(dict:get("key"))
@@ -40,7 +40,7 @@ describe("shdict, values:", function ()
             assert.same(pack("value"), pack(dict:get("key")))
         end)
 
-        it("read strings longer than any earlier one", function ()
+        it("read strings that are longer than any earlier one", function ()
             for power = 0, 17 do
                 local value = ("v"):rep(2 ^ power)
                 assert.is_true(dict:set("key", value))
@@ -50,7 +50,7 @@ describe("shdict, values:", function ()
     end)
 
     describe("get_stale", function ()
-        it("is like get with a third result for values that have not expired", function ()
+        it("returns the results of get, and a third result, for values that have not expired", function ()
             dict:set("text", "text", 100)
             dict:set("flags", false, 0, 7)
             assert.same(pack("text", nil, false), pack(dict:get_stale("text")))
@@ -58,7 +58,7 @@ describe("shdict, values:", function ()
             assert.same(pack(nil), pack(dict:get_stale("nothing")))
         end)
 
-        it("returns expired and flushed values as long as they exist", function ()
+        it("returns expired and flushed values while they exist", function ()
             local long = ("x"):rep(100000)
             dict:set("expires", 1, 0.01, 7)
             dict:set("long", long, 0.01)
@@ -85,7 +85,7 @@ describe("shdict, values:", function ()
     end)
 
     describe("safe_set and safe_add", function ()
-        it("work like set and add as long as there is room", function ()
+        it("work like set and add while there is room", function ()
             assert.same(pack(true, nil, false), pack(dict:safe_set("key", 1, 100, 7)))
             assert.same(pack(1, 7), pack(dict:get("key")))
             assert.is_true(dict:ttl("key") > 90)
@@ -98,7 +98,7 @@ describe("shdict, values:", function ()
     end)
 
     describe("a full dictionary", function ()
-        it("makes room by evicting live entries, and reports that", function ()
+        it("makes room by evicting live entries, and reports this", function ()
             local forced = 0
             for i = 1, 5000 do
                 local ok, err, forcible = dict:set("key " .. i, ("x"):rep(1000))

@@ -21,7 +21,7 @@ describe("shdict, versions", function ()
         return after > before
     end
 
-    it("a version changes with every change of the value, its type, its flags and its exptime", function ()
+    it("a version changes with every change of the value, its type, its flags or its exptime", function ()
         for i, change in ipairs {
             function () dict:set("key", 1) end,
             function () dict:set("key", 2) end,
@@ -65,7 +65,7 @@ describe("shdict, versions", function ()
         end
     end)
 
-    it("an expiry is no change", function ()
+    it("an expiry does not change the version", function ()
         dict:set("key", 1, 0.01)
         assert.is_false(is_changed_by(function ()
             sleep(0.03)
@@ -80,7 +80,7 @@ describe("shdict, versions", function ()
         assert.is_true(version > 0 and version < 2 ^ 53)
     end)
 
-    it("get_changed returns the value with its version, and only once", function ()
+    it("get_changed returns the value with its version, and returns it only once", function ()
         assert.same(pack(nil, nil, dict:version("key")), pack(dict:get_changed("key")))
         dict:set("key", "text", 0, 3)
         local value, flags, version = dict:get_changed("key")
@@ -181,7 +181,7 @@ describe("shdict, versions", function ()
         end
     end)
 
-    it("a waiter misses none of a thousand changes that two processes pass to each other", function ()
+    it("a waiter does not miss any of a thousand changes that two processes make in turn", function ()
         local child = process.start(OPEN .. [[
             local version = dict:version("ping")
             say("begins")
@@ -219,7 +219,7 @@ describe("shdict, versions", function ()
         assert.same({ nil, "dictionary not found" }, { removed:wait("key", 1, 1) })
     end)
 
-    it("a dictionary that was opened without versions says so", function ()
+    it("a dictionary that was opened without versions returns an error that says so", function ()
         local plain = assert(shdict.open("spec_plain", { size = "64k" }))
         for _, call in ipairs {
             function () return plain:version("key") end,

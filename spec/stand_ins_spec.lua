@@ -47,7 +47,7 @@ local STAND_INS = {
 }
 
 
--- A test of a user's module, run in busted.
+-- A user's test of a module, which runs in busted.
 local MOCKED = [[
 describe("a module that locks", function ()
     local before = _G.ngx
@@ -106,7 +106,7 @@ describe("a stand-in for ngx", function ()
         end)
     end
 
-    it("that lacks semaphores causes a message", function ()
+    it("that lacks semaphores causes a warning", function ()
         local stand_in = STAND_INS["with everything but semaphores"]:gsub("log = nothing", [[
             WARN = 5, log = function (_, ...) say("log: " .. table.concat({ ... })) end
         ]])

@@ -1,5 +1,5 @@
--- A process is stopped in the middle of a change of a dictionary. A caller that wants a lock there waits no longer than
--- its timeout, and gets the lock if the process continues.
+-- Tests what happens while a process is stopped in the middle of a change of a dictionary. A caller that wants a lock
+-- there waits no longer than its timeout, and gets the lock if the process continues.
 
 local keep, process, waits = require "spec.support" ("keep", "process", "waits")
 local lock_info = require "resty.holdfast.lock.lock_info"
@@ -8,9 +8,9 @@ local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
-local SEARCH = 5  -- seconds in which a child must be caught inside the dictionary
+local SEARCH = 5  -- seconds within which a child must be stopped inside the dictionary
 
--- This process is inside for nearly all of its time.
+-- This process is inside the dictionary nearly all of the time.
 local WRITER = [[
     local dict = require("resty.shdict").shared.spec_stopped
     local text = ("x"):rep(5000)
@@ -56,7 +56,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
-            it("a forked child that cannot enter yet also continues", function ()
+            it("a forked child that cannot join the runtime directory yet also continues", function ()
                 local source = [[
                     local ffi = require "ffi"
                     ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
@@ -64,7 +64,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                     ffi.cdef "struct region { short type, whence; int64_t start, length; int pid; };"
                     local dict = require("resty.shdict").shared.spec_stopped
                     dict:set("entered", true)
-                    -- Acts like a process that was stopped while it entered (docs/format.md).
+                    -- Acts like a process that was stopped while it joined (docs/format.md).
                     local processes = ffi.C.open(os.getenv("HOLDFAST_DIR") .. "/processes", 2)
                     assert(ffi.C.fcntl(processes, 37, ffi.new("struct region", 1, 0, 2 ^ 39, 1)) == 0)
                     if ffi.C.fork() == 0 then
@@ -129,8 +129,8 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })
     end)
 
-    -- In the middle of a change, the dictionary may rarely look damaged. Then the call cannot answer before the change
-    -- is done.
+    -- In the middle of a change, the dictionary may, in rare cases, look damaged. The call can then answer only after
+    -- the change.
     local function unless_torn(look)
         for _ = 1, 3 do
             local child = stop_inside()
@@ -142,7 +142,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             child:kill()
             child:wait()
         end
-        error("nothing is told in any of three attempts", 2)
+        error("none of three attempts reports anything", 2)
     end
 
     it("locks are listed and counted immediately", function ()
@@ -150,7 +150,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
         assert.equal(2, #unless_torn(function () return dict:locks() end))
-        local fastest = math.huge -- of several rounds: the machine may stall in one
+        local fastest = math.huge -- of several rounds, because the machine may stall in one
         for _ = 1, 5 do
             local start = scheduler.now()
             assert.equal(2, #dict:locks())
@@ -174,7 +174,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.matches('why: "for the report"', told)
     end)
 
-    describe("a release that nobody repeats is completed when the process continues:", function ()
+    describe("a release that the caller does not repeat is completed when the process continues:", function ()
         local function new(kind)
             local options = { exptime = 0, timeout = 60 }
             for name, value in pairs(kind.options or {}) do
@@ -186,8 +186,8 @@ describe("while a process is stopped inside the dictionary,", function ()
         -- Starts a process that waits for the key, so that each release takes the mutex. The process reports how its
         -- wait has ended.
         local function start_waiter(kind)
-            -- A trace may keep the function below for as long as it likes. So the function uses an object of its own,
-            -- because a test waits until another object is collected.
+            -- A compiled trace may keep the function below alive. So the function uses an object of its own, because a
+            -- test waits until another object is collected.
             local probe = new(kind)
             local waiter = process.start(([[
                 local object = require(%q):new("spec_stopped", { timeout = 60, %s })
@@ -198,7 +198,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             return waiter
         end
 
-        -- How an object of each kind takes the key, and how a second object wants the key in the meantime.
+        -- For each kind, how an object takes the key, and how a second object waits for the key in the meantime.
         local KINDS = {
             { name = "a lock", class = "resty.lock", take = "lock", with = "with", wanted = "lock" },
             { name = "a reader", class = "resty.rwlock", take = "rdlock", with = "with_rd", wanted = "wrlock" },

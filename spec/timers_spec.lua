@@ -1,4 +1,4 @@
--- Tests resty.holdfast.tasks.queues, timers: a heap of deadlines.
+-- Tests resty.holdfast.tasks.queues, timers: the heap of deadlines.
 
 local timers = require("resty.holdfast.tasks.queues").timers
 
@@ -15,7 +15,7 @@ local function drain(heap)
 end
 
 
--- Returns timers with an item for each letter, due by the letter's number, and the items by name.
+-- Returns timers with an item for each letter, whose deadline is the letter's number, and the items by name.
 local function filled(letters)
     local heap, items = timers.new(), {}
     for name in letters:gmatch(".") do
@@ -127,7 +127,7 @@ describe("timers", function ()
                 heap:take_first()
             end,
         } do
-            it("by " .. name .. ", lose no other item and keep none for ever", function ()
+            it("by " .. name .. ", lose no other item and keep no item forever", function ()
                 local n = 1
                 local missing
                 repeat

@@ -1,5 +1,5 @@
--- Tests docs/tracing.md: each listed probe fires with the listed arguments. gdb takes the place of the tracers: it
--- reads the same notes, and needs no privileges.
+-- Tests docs/tracing.md: each listed probe fires with the listed arguments. gdb stands in for the tracers: it reads the
+-- same ELF notes, and needs no privileges.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local library = require("resty.holdfast.core").path
@@ -71,7 +71,7 @@ describe("docs/tracing.md", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("lists the probes that fire, and their arguments", function ()
+    it("lists the probes that fire, with their arguments", function ()
         if not shell.succeeds("command -v gdb >/dev/null") then
             pending("there is no gdb")
         elseif not shell.output("readelf -n " .. library):find("Provider: holdfast", 1, true) then

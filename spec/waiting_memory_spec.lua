@@ -5,8 +5,8 @@ local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
 local COUNT = 1000
--- Bytes of Lua for each waiter, with its coroutine and its lock object. A table that replaces a C object, or a ninth
--- field in a remaining table, takes 180 or more; a larger stack takes 880.
+-- The limit in bytes of Lua memory for each waiter, with its coroutine and its lock object. A table instead of a C
+-- object, or a ninth field in one of the tables, would take 180 or more; a larger stack would take 880.
 local MOST = 1980
 -- The number of variables that a caller may have in its own frame before the stack of its coroutine doubles.
 local VARIABLES = 12
@@ -67,7 +67,7 @@ it("a coroutine that waits for a lock takes little memory", function ()
 end)
 
 
-it("a waiting coroutine takes no more if its function has a few variables", function ()
+it("a waiting coroutine takes no more memory if its function has a few variables", function ()
     local bytes = bytes_of_each(caller_with(VARIABLES))
     assert.is_true(bytes < MOST, bytes .. " bytes")
 end)

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.worker in a process that no command has started.
+-- Tests resty.holdfast.worker in a process that `holdfast run` has not started.
 
 local process = require "spec.support.process"
 
@@ -11,11 +11,11 @@ local TELL = [[
 describe("resty.holdfast.worker", function ()
     after_each(process.clean_up)
 
-    it("is worker 0 of 1, which nobody asks to end", function ()
+    it("is worker 0 of 1, which nobody orders to finish", function ()
         assert.equal("0\t1\tfalse\n", (process.run(TELL, {})))
     end)
 
-    it("has the number that the environment names, if that is a number", function ()
+    it("has the number that the environment names, if this is a number", function ()
         assert.equal("2\t5\tfalse\n", (process.run(TELL, { env = { HOLDFAST_WORKER = "2", HOLDFAST_WORKERS = "5" } })))
         for _, bad in ipairs { "-1", "1.5", "x", "" } do
             local env = { HOLDFAST_WORKER = bad, HOLDFAST_WORKERS = bad }

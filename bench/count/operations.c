@@ -16,7 +16,7 @@
 #ifndef __x86_64__
 
 int main(void) {
-  fputs("the instructions of this processor are not known\n", stderr);
+  fputs("the instructions of this processor are unknown\n", stderr);
   return 77;
 }
 

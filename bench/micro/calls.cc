@@ -1,4 +1,4 @@
-// The calls of the C ABI in which the Lua loops spend their time.
+// Measures the calls of the C ABI in which the Lua loops spend their time.
 #include <mutex>
 #include <string>
 

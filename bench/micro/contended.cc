@@ -1,5 +1,5 @@
-// A segment's mutex, and a lock by name, that several processes want all the time. The constants of sync/spin.h were
-// chosen by these rows. "items_per_second" counts the sections of all processes together.
+// Measures a segment's mutex, and a lock by name, while several processes keep requesting it. The constants of
+// sync/spin.h were chosen by these rows. "items_per_second" counts the critical sections of all processes together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,7 +87,7 @@ class Contenders {
   std::array<pid_t, kMostProcesses> children_{};
 };
 
-/// Measures `section() -> bool` in this process, while state.range(0) - 1 other processes run the same.
+/// Measures `section() -> bool` in this process, while state.range(0) - 1 other processes run the same section.
 template <class Section>
 void contend(benchmark::State& state, const Section& section) {
   const Contenders others(static_cast<std::size_t>(state.range(0)) - 1, section);

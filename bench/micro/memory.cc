@@ -1,4 +1,4 @@
-// Measures the memory of a shard: taking and freeing blocks, and rebuilding everything after a crash.
+// Measures how long it takes to allocate and free a shard's blocks, and to rebuild a shard after a crash.
 #include <random>
 #include <string>
 #include <utility>
@@ -35,7 +35,8 @@ void arena_allocate_and_release(benchmark::State& state) {
 }
 BENCHMARK(arena_allocate_and_release);
 
-// A thousand blocks of 1 to 64 granules. Random blocks are replaced by blocks of other sizes, so nothing fits exactly.
+// There are a thousand blocks of 1 to 64 granules. Random blocks are replaced by blocks of other sizes, so that no free
+// block fits exactly.
 void arena_mixed_sizes(benchmark::State& state) {
   std::mt19937 random{20090101};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks(1000);

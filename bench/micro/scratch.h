@@ -1,4 +1,4 @@
-// Dictionaries for the benchmarks, in a private world.
+// Creates dictionaries for the benchmarks, in a private world.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// Measures the free mutex inside a segment, with its three strategies.
+// Measures a free mutex inside a segment, for each of the three kinds.
 #include "sync/shmtx.h"
 
 #include "scratch.h"

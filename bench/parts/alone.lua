@@ -6,7 +6,8 @@ local cases = require "bench.cases"
 local _M = {}
 
 
--- options.case: a name of bench/cases.lua; options.side: a lock of the operating system instead of the host's side.
+-- options.case: a name of bench/cases.lua; options.side: a lock of the operating system to use instead of the host's
+-- side.
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local found
@@ -20,7 +21,7 @@ function _M.run(host, options)
     assert(loadstring("local print = ... " .. text, found.name))(function (line)
         times[#times + 1] = tonumber(line:match("[%d.]+"))
     end)
-    -- The first round compiles, and uses cold memory.
+    -- In the first round, LuaJIT compiles the loop and the memory is cold.
     table.remove(times, 1)
     host.emit("alone", found.name, side.name, unpack(times))
 end

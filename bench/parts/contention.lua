@@ -1,15 +1,15 @@
 -- Processes with or without coroutines each request one key, hold it for a moment, and request it again, immediately or
 -- after a pause. Emits the number of grants, the durations of all waits, and the number of grants of each contender.
 --
---   coroutines   number in each process; 0: the process itself, without a scheduler
---   held         seconds; busy: without releasing the processor
---   pause        seconds
+--   coroutines   the number in each process; 0: the process itself is the contender, without a scheduler
+--   held         how long the lock is held, in seconds; busy: without releasing the processor
+--   pause        seconds between a release and the next request
 --   fair         nonzero: strict order
 
 local clock, part, sides, stats = require "bench.support" ("clock", "part", "sides", "stats")
 
 local KEY = "contended"
--- Longer than the run: with poll, some waits last that long.
+-- Longer than the run, because a waiter that polls may wait for the whole run.
 local PATIENCE = 120
 
 local _M = {}

@@ -1,6 +1,6 @@
--- The loops that several processes run at the same time. Each is made for one side: function (n) makes about n steps
--- and returns how many it made. Load this file once for each case, because a loop that was compiled for one kind of
--- lock or dictionary would be slow with another kind.
+-- The loops that several processes run at the same time. Each loop is made for one side: a function (n) that makes
+-- about n steps and returns the number of steps. Load this file once for each case, because a loop that was compiled
+-- for one kind of lock or dictionary would be slow with another kind.
 
 local KEY = "key000001"
 

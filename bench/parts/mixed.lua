@@ -1,5 +1,5 @@
--- Runs all cases as in a program: each is called at several call sites, each with its own objects, with many keys,
--- between other cases, in a random order. All cases are compiled in one Lua state. One side.
+-- Runs all cases as parts of one program, for one side: each case is called at several call sites, each with its own
+-- objects, with many keys, between other cases, in a random order. All cases are compiled in one Lua state.
 
 local clock, keys, program, sides = require "bench.support" ("clock", "keys", "program", "sides")
 local cases = require "bench.cases"
@@ -43,7 +43,7 @@ local function make(case, number, side)
             prepare(found.keys[i * 7919 % #found.keys + 1], i)
         end
     end
-    found.prepared = prepare -- and with it what it holds
+    found.prepared = prepare -- keeps the objects of the function
     found.run = program.caller(case)
     for i = 1, CALL_SITES do
         found.sites[i] = program.call_site(case, side)
@@ -65,7 +65,8 @@ local function measure(all, blocks)
 end
 
 
--- The system's locks need no objects and no keys, so only that case has their locks. The dictionary is ours.
+-- The system's locks have no objects and no keys, so they take part only in the case lock_unlock. The dictionary is
+-- ours.
 local function takes_part(case, side, mix)
     local own_mix = case.mix == nil and "hot" or case.mix
     return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")

@@ -1,7 +1,8 @@
 -- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
--- first process kills and `waiters` others wait. Each kill has a new holder.
+-- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder. Measures the same for
+-- a job and its worker if the option `way` is a name of bench/support/job_queues.lua.
 
-local clock, part, sides = require "bench.support" ("clock", "part", "sides")
+local clock, job_queues, part, sides = require "bench.support" ("clock", "job_queues", "part", "sides")
 local ffi = require "ffi"
 
 local KEY = "orphan"
@@ -13,8 +14,29 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
-local function hold(host, side)
-    assert(sides.new_lock(side, PATIENCE):lock(KEY))
+-- A way of holding: prepare() makes the object, take() returns it when it is free, release() ends the holding.
+local function lock_way(side)
+    local lock = sides.new_lock(side, PATIENCE)
+    return {
+        prepare = function () end,
+        take = function () return lock:lock(KEY) end,
+        release = function () assert(lock:unlock()) end,
+    }
+end
+
+
+local function job_way(options)
+    local queue = job_queues[options.way](options.folder, options)
+    return {
+        prepare = function () queue.push(KEY) end,
+        take = function () return queue.take(PATIENCE) end,
+        release = queue.done,
+    }
+end
+
+
+local function hold(host, way)
+    assert(way.take())
     host.emit("holder", ffi.C.getpid())
     host.sleep(PATIENCE)
 end
@@ -22,29 +44,29 @@ end
 
 -- Returns the pid of a new process that holds the lock, and the pipe that ends with the process.
 local function start_holder(options)
-    local pipe = assert(io.popen("HOLDFAST_BENCH_OPTIONS=holder=1 exec luajit '" .. options.root
-                                 .. "/bench/child.lua' takeover", "r"))
+    local pipe = assert(io.popen("HOLDFAST_BENCH_OPTIONS=holder=1,way=" .. (options.way or "lock")
+                                 .. " exec luajit '" .. options.root .. "/bench/child.lua' takeover", "r"))
     return assert(tonumber((pipe:read("*l") or ""):match("%d+")), "the holder does not start"), pipe
 end
 
 
-local function wait(host, side, sync, kills)
-    local lock = sides.new_lock(side, PATIENCE)
+local function wait(host, way, sync, kills)
     for kill = 1, kills do
         part.await(host, sync, "held", kill)
         sync:incr("waiting " .. kill, 1, 0)
-        assert(lock:lock(KEY))
+        local taken = assert(way.take())
         local got = clock.now()
-        -- There is one holder at a time, so the first process that adds this key is the next holder.
+        -- The waiters get the lock one after another: the first one adds this key, and later calls do nothing.
         sync:add("got " .. kill, got)
-        assert(lock:unlock())
+        way.release(taken)
         sync:incr("served " .. kill, 1, 0)
     end
 end
 
 
--- Returns milliseconds.
-local function kill_and_measure(host, sync, options, kill)
+-- Returns the milliseconds from the kill until the first waiter has the lock.
+local function kill_and_measure(host, way, sync, options, kill)
+    way.prepare()
     local pid, pipe = start_holder(options)
     sync:set("held", kill)
     part.await(host, sync, "waiting " .. kill, options.waiters)
@@ -58,11 +80,11 @@ local function kill_and_measure(host, sync, options, kill)
 end
 
 
-local function kill_all(host, sync, options)
+local function kill_all(host, way, sync, options)
     math.randomseed(os.time())
     local times = {}
     for kill = 1, options.kills do
-        times[kill] = kill_and_measure(host, sync, options, kill)
+        times[kill] = kill_and_measure(host, way, sync, options, kill)
     end
     host.emit("takeover", unpack(times))
 end
@@ -70,15 +92,16 @@ end
 
 function _M.run(host, options)
     local side = host.sides[1]
+    local way = (options.way or "lock") == "lock" and lock_way(side) or job_way(options)
     if options.holder then
-        return hold(host, side)
+        return hold(host, way)
     end
     local sync = side.dict("bench_sync")
     host.run_all(1, function ()
         if host.number == 0 then
-            kill_all(host, sync, options)
+            kill_all(host, way, sync, options)
         else
-            wait(host, side, sync, options.kills)
+            wait(host, way, sync, options.kills)
         end
     end)
     host.emit("done")

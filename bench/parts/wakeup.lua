@@ -1,10 +1,12 @@
--- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates with the
--- time from a bare futex wake to the sleeper's next line. Both follow the same pause, so both meet an idle processor.
+-- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates this
+-- with the time from a bare futex wake to the sleeper's next line. Both come after the same pause, so the processor is
+-- idle in both. Also measures the time from the push of a job to the taker's next line.
 --
--- Options: way (lock or futex: only that one), shortest and longest (limits of the random pause), seed (of the pauses),
--- warm_up (samples before the counted ones).
+-- Options: way (lock, futex, or a name of bench/support/job_queues.lua: measures only this one), shortest and longest
+-- (limits of the random pause), seed (of the pauses), warm_up (samples before the counted ones).
 
-local clock, sides, stats, system_locks = require "bench.support" ("clock", "sides", "stats", "system_locks")
+local clock, job_queues, sides, stats, system_locks =
+    require "bench.support" ("clock", "job_queues", "sides", "stats", "system_locks")
 local ffi = require "ffi"
 
 local C = ffi.C
@@ -47,7 +49,7 @@ local function wait_until(host, condition)
 end
 
 
--- --- both ways to wake: the sender before and after its pause, and the receiver ------------------------------------
+-- --- the ways to wake: what the sender does before and after its pause, and what the receiver does -------------------
 
 local function lock_way(host)
     local side = host.sides[1]
@@ -70,7 +72,7 @@ local function lock_way(host)
 end
 
 
-local function futex_way(ping)
+local function futex_way(_, ping)
     return {
         rest = function (seconds)
             C.usleep(seconds * 1e6)
@@ -95,6 +97,25 @@ local function futex_way(ping)
 end
 
 
+local function job_way(host, ping, options)
+    local queue = job_queues[options.way](options.folder, options)
+    return {
+        rest = host.sleep,
+        prepare = function () end,
+        send = function ()
+            queue.push("job")
+        end,
+        receive = function ()
+            local began = now()
+            local job = assert(queue.take(PATIENCE))
+            local time = now()
+            queue.done(job)
+            return began < ping.sent and time or nil
+        end,
+    }
+end
+
+
 local function draw_rest(options)
     local shortest = options.shortest or REST
     return shortest + math.random() * ((options.longest or shortest) - shortest)
@@ -111,7 +132,7 @@ local function send(host, way, ping, number, rest)
 end
 
 
--- Returns nil if the signal came before the wait for it.
+-- Returns nil if the signal came before the receiver waited for it.
 local function receive(host, way, ping, number)
     wait_until(host, function () return ping.announced == number end)
     local time = way.receive()
@@ -136,11 +157,9 @@ end
 
 local function ways_of(host, options, ping)
     local ways = {}
-    if options.way ~= "futex" then
-        ways[#ways + 1] = { name = "lock", way = lock_way(host) }
-    end
-    if options.way ~= "lock" then
-        ways[#ways + 1] = { name = "futex", way = futex_way(ping) }
+    for i, name in ipairs(options.way and { options.way } or { "lock", "futex" }) do
+        local make = name == "lock" and lock_way or name == "futex" and futex_way or job_way
+        ways[i] = { name = name, way = make(host, ping, options) }
     end
     return ways
 end

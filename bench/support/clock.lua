@@ -39,7 +39,7 @@ function _M.cpu()
 end
 
 
--- Does the same for all threads of the process.
+-- Returns the processor time of all threads of the process.
 function _M.process_cpu()
     return read(PROCESS_CPU)
 end

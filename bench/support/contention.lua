@@ -7,7 +7,7 @@ local NONE = report.NONE
 local _M = {}
 
 
--- Adds the sum over all processes of one run to the results of earlier runs.
+-- Adds the results of one run, summed over its processes, to those of earlier runs.
 local function add(sum, lines)
     local rate, served = 0, 0
     for _, words in ipairs(lines) do
@@ -43,7 +43,7 @@ local function run(context, side, told)
 end
 
 
--- Returns the cells of a table: a result has all texts, and the numbers if there are any.
+-- Returns the result of a contender: the texts for the cells of a table, and the numbers if there are any.
 local function texts(sum, side, why_not)
     if why_not then
         return { rate_text = why_not, longest_text = NONE, served_text = NONE }
@@ -58,8 +58,9 @@ end
 
 -- contenders: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side`
 -- may be one of bench/support/sides.lua. told: options that are the same for all contenders. Returns for each name the
--- median of the rates, the longest wait, the fewest grants in all rounds, and the grants of each contender in each
--- round. Also returns two histograms: one of all waits, one of the longest wait of each contender in each round.
+-- median of the rates, the longest wait, the smallest number of grants over all rounds, and the grants of each
+-- contender in each round. The result also has two histograms: one of all waits, and one of the longest wait of each
+-- contender in each round.
 function _M.compare(context, contenders, told, rounds)
     local sums, why_not = {}, {}
     for _, i in sides.turns(rounds, #contenders) do

@@ -1,4 +1,5 @@
--- Figures in documents: the text between two comments comes from a kept file of results, which the first comment names.
+-- Figures in documents: the text between two comments comes from a file of bench/results, which the first comment
+-- names.
 --
 --   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
 --   <!-- figures: bench/results/RESULTS, TABLE, mixed and missed -->
@@ -60,8 +61,8 @@ local function cells_of(line)
 end
 
 
--- Reads the text of a file. Returns tables by title, each { text =, rows = lists of cells }, and by name the list above
--- them, with the peer of the locks.
+-- Reads the text of a file. Returns the tables by title, each { text =, rows = lists of cells }, and by name the
+-- entries of the list above the tables, with the peer of the locks.
 function _M.parse(text)
     local tables, facts, current = {}, {}, nil
     for line in text:gmatch("[^\n]*") do
@@ -85,7 +86,7 @@ function _M.parse(text)
 end
 
 
--- Returns the first row with this beginning: if several rows have it, the first is the most important.
+-- Returns the first row with this beginning. If several rows have it, the first row is the most important.
 local function find_row(found, name)
     for _, cells in ipairs(found and found.rows or {}) do
         if (" " .. cells[1]):find(" " .. name, 1, true) == 1 or cells[1]:find(name, 1, true) == 1 then

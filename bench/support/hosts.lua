@@ -14,7 +14,7 @@ local POLLIN = 1
 local _M = {}
 
 
--- Returns the run_all of a loop: spawn(fn, ...) starts a coroutine, run() returns when nothing is left to do.
+-- Returns the run_all of a loop. spawn(fn, ...) starts a coroutine; run() returns when the loop has nothing left to do.
 local function run_all_by(spawn, run)
     return function (count, task)
         local ended = 0
@@ -196,7 +196,7 @@ _M.neovim = {
     end,
 }
 
--- There is no coroutine, only the main loop, which handles events while it waits.
+-- The main loop of Neovim, without coroutines. It handles events while it waits.
 _M.neovim_main = {
     command = NVIM,
     needs = "nvim",

@@ -12,7 +12,7 @@ local TEXT = "/usr/share/common-licenses/GPL-3"
 local _M = {}
 
 
--- Returns Park and Miller's generator: numbers between 0 and 1, exclusive.
+-- Returns Park and Miller's generator of random numbers between 0 and 1, exclusive.
 local function generator(seed)
     local state = seed
     return function ()
@@ -62,9 +62,9 @@ end
 
 -- --- lists of keys of 9 bytes --------------------------------------------------------------------------
 --
--- Each list is made once, so all sides use the same strings. They are made in the order of the list, so their memory
--- has that order, as with keys that a program has just made. So the benchmark times the search in the dictionary, not
--- the fetching of keys from all over the heap.
+-- Each list is made once, so all sides use the same strings. The strings are created in the order of the list, so they
+-- lie in memory in this order, like keys that a program has just created. So the benchmark times the search in the
+-- dictionary, and not the fetching of keys from all over the heap.
 
 local lists = {}
 

@@ -1,15 +1,15 @@
 -- Tools for parts: the options that the driver passes, and ways for processes to wait for each other, in any host.
 --
--- A part is run(host, options) of its table's file, or of a file in bench/parts if several tables use it. `sync` is a
--- dictionary that all processes have.
+-- A part is the function run(host, options) in the file of its table, or in a file of bench/parts if several tables use
+-- it. `sync` is a dictionary that all processes have.
 
 local clock = require("bench.support.clock")
 
--- Longer than the slowest process takes to arrive.
+-- How long to wait for other processes, in seconds. The slowest process needs less.
 local PATIENCE = 60
 -- Seconds from the last arrival to the common start.
 local RUN_UP = 0.003
--- Seconds between two polls, for each of eight processes: a crowd that polls all the time keeps other processes from
+-- Seconds between two polls, for each of eight processes: many processes that poll without pause would keep others from
 -- starting.
 local REST = 0.001
 
@@ -64,24 +64,25 @@ function _M.split(one, others)
 end
 
 
--- Waits until the number under this name is `value` or more. Sleeps in between.
+-- Waits until the number under this name is `value` or more. Sleeps between polls.
 function _M.await(host, sync, name, value)
     local patience = clock.now() + PATIENCE
     while (sync:get(name) or 0) < value do
-        assert(clock.now() < patience, "the other processes do not come: " .. name)
+        assert(clock.now() < patience, "the other processes do not arrive: " .. name)
         host.sleep(REST * math.max(1, host.workers / 8))
     end
 end
 
 
--- Waits for all other processes. Sleeps in between.
+-- Waits for all other processes. Sleeps between polls.
 function _M.gather(host, sync, name)
     assert(sync:incr(name, 1, 0))
     _M.await(host, sync, name, host.workers)
 end
 
 
--- Waits for all other processes without sleeping. Then all start at the same time, which this returns.
+-- Waits for all other processes without sleeping. Returns at the same moment in all of them: the start, which is the
+-- result.
 function _M.start(host, sync, name)
     local arrived = assert(sync:incr(name .. " arrived", 1, 0))
     if arrived == host.workers then
@@ -91,14 +92,14 @@ function _M.start(host, sync, name)
     local start
     repeat
         start = sync:get(name .. " start")
-        assert(clock.now() < patience, "the other processes do not come")
+        assert(clock.now() < patience, "the other processes do not arrive")
     until start and clock.now() >= start
     return start
 end
 
 
--- Returns this process's steps per second from that start on. loop(count) makes about `count` steps and returns their
--- number; `batch` steps come between two checks of the clock.
+-- Returns this process's steps per second, measured from the start. loop(count) makes about `count` steps and returns
+-- their number; `batch` steps come between two checks of the clock.
 local function rate(loop, batch, start, seconds)
     local steps, now = 0
     repeat
@@ -109,8 +110,8 @@ local function rate(loop, batch, start, seconds)
 end
 
 
--- Emits the rates of a loop in all concurrent processes, one rate for each round. make(loops) returns the loop, from a
--- copy of bench/parts/loops.lua loaded for this loop only.
+-- Runs a loop in all processes at the same time, and emits this process's rate for each round. make(loops) returns the
+-- loop, from a copy of bench/parts/loops.lua loaded for this loop only.
 function _M.rates(host, options, side, name, batch, make)
     local sync = side.dict("bench_sync")
     local loop = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))())

@@ -1,6 +1,6 @@
--- A lock on ngx.shared in the manner of lua-resty-lock 0.09, for machines without lua-resty-lock. Written for this
--- benchmark, with the same interface, the same two dictionary calls and the same steps of waiting. Its objects are of
--- the same kinds: a table, a cdata with a finaliser, and a key and a dictionary kept under numbers for the cdata.
+-- A lock on ngx.shared in the manner of lua-resty-lock 0.09, for machines without lua-resty-lock. This benchmark's own
+-- code, with the same interface, the same two dictionary calls and the same waiting steps. A lock consists of the same
+-- objects: a table, a cdata with a finaliser, and a key and a dictionary that are stored under numbers for the cdata.
 
 local ffi = require "ffi"
 
@@ -15,7 +15,7 @@ local sleep = ngx.sleep
 local _M = { _VERSION = "in the manner of 0.09" }
 local mt = { __index = _M }
 
--- Objects under numbers. kept[0] begins the list of reusable numbers; 0 or nil ends the list.
+-- Objects by number. kept[0] begins the list of reusable numbers; 0 or nil ends the list.
 local kept = {}
 
 

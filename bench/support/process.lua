@@ -2,7 +2,7 @@
 
 local hosts = require "bench.support.hosts"
 
--- No part takes this long; a child that hangs is ended.
+-- The longest run of a child, in seconds. A child that hangs is ended; no part takes this long.
 local LIMIT = 180
 
 local _M = {}

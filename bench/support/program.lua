@@ -3,12 +3,13 @@
 
 local _M = {}
 
--- Alone: the number of rounds that a program measures, and the number of steps in a round.
+-- When a case runs alone: the number of rounds that its program measures, and the number of steps in a round.
 local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
 local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
+local OPEN_WITH_VERSIONS = OPEN:gsub("false", "false, versions = true")
 
 -- The lines that define the lock module, the dictionary and its locks, by the side's name.
 local OURS = {
@@ -24,6 +25,7 @@ local function of_the_system(lock)
 end
 local BEGINNINGS = {
     holdfast = OURS,
+    ["with versions"] = { dict = "local dict = " .. OPEN_WITH_VERSIONS },
     ["ngx.shared"] = NGINX,
     ["robust mutex"] = of_the_system("robust_mutex"),
     flock = of_the_system("flock"),
@@ -55,7 +57,7 @@ local function loop_of(case, steps, keys, words)
 end
 
 
--- Returns the line for each key. Entries are stored in an order that differs from the loop's order, so that
+-- Returns the lines that prepare all keys. Entries are stored in an order that differs from the loop's order, so that
 -- consecutively used entries are not adjacent in memory: 7919 is prime and divides no number of keys here.
 local function prepare(case, keys, words)
     if not keys then
@@ -67,8 +69,8 @@ end
 
 
 -- Returns the program of a case alone. side: a name of bench/support/sides.lua; locks: the name of its dictionary of
--- locks; sizes: the sizes of the dictionaries. The program prints nanoseconds per step, a line for each round. quick:
--- makes a program that takes almost no time.
+-- locks; sizes: the sizes of the dictionaries. The program prints the nanoseconds per step of each round on a line.
+-- quick: returns a program that takes almost no time.
 function _M.alone(case, side, locks, sizes, quick)
     local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
     local keys = case.keys and (quick and 1000 or case.keys)
@@ -141,7 +143,8 @@ end
 ]]
 
 
--- Returns a caller for one case only: a loop that called the sites of all cases would be compiled for none of them.
+-- Returns a caller for only one case: if one loop called the sites of all cases, its compiled code would suit none of
+-- them.
 function _M.caller(case)
     return assert(loadstring(CALLER, "calls of " .. case.name))()
 end

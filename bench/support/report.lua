@@ -74,6 +74,17 @@ function _M.time(seconds)
 end
 
 
+-- Formats a list of times as "40.1; 41.2 (40.8-43)": the least, the median, and the middle half. Returns nil without a
+-- list.
+function _M.spread(times)
+    if times then
+        local low, high = stats.middle_half(times)
+        return ("%s; %s (%s-%s)"):format(_M.digits(stats.percentile(times, 0)), _M.digits(stats.median(times)),
+                                         _M.digits(low), _M.digits(high))
+    end
+end
+
+
 -- Returns three cells for a list of ratios, or nil: the median with the quartiles, the extremes, and the distance from
 -- the target if there is one.
 function _M.ratio(ratios, target)
@@ -114,7 +125,7 @@ function _M.load()
 end
 
 
--- On a machine that also does other work, a benchmark may have a higher priority. Then the report has to mention that.
+-- On a machine that also does other work, a benchmark may be given a higher priority. The report must then mention it.
 local function priority()
     local niceness = output("nice")
     local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")

@@ -1,5 +1,6 @@
 -- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
--- foreground in a new folder without a socket, and is ended by its pid.
+-- foreground in a new folder, and is ended by its pid. Only if the option `serve` names a module, nginx has a socket:
+-- "socket" in its folder, where each request calls the module's serve().
 
 local process, sides = require "bench.support" ("process", "sides")
 
@@ -32,6 +33,7 @@ http {
   lua_package_path "$root/?.lua;$root/lua/?.lua;;";
   $dictionaries
   init_worker_by_lua_file $root/bench/in_nginx.lua;
+  $server
 }
 ]]
 
@@ -50,13 +52,17 @@ local function declare_dictionaries()
 end
 
 
-local function write_configuration(folder, root, workers)
+local SERVER = 'server { listen unix:%s/socket; location / { content_by_lua_block { require("%s").serve() } } }'
+
+
+local function write_configuration(folder, root, workers, served)
     local values = {
         folder = folder,
         root = root,
         workers = workers,
         load = load_modules or "",
         dictionaries = declare_dictionaries(),
+        server = served and SERVER:format(folder, served) or "",
         user = process.output("id -u") == "0" and "user root;" or "",
     }
     os.execute("mkdir -p " .. quote(folder))
@@ -88,7 +94,7 @@ end
 
 -- Runs a part in `workers` workers. Returns their lines of results, or nil and the error.
 local function run_nginx(part, options, folder, root, workers)
-    local configuration = write_configuration(folder, root, workers)
+    local configuration = write_configuration(folder, root, workers, options.serve)
     local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
     local child = process.start(command, part, options)
     local lines, left = {}, workers
@@ -130,7 +136,7 @@ function _M.here(context, part, options, count, hosts)
 end
 
 
--- Does the same in as many nginx workers.
+-- Runs a part in `workers` nginx workers, with the same results.
 function _M.in_nginx(context, part, options, workers)
     if not context.nginx then
         return nil, context.why_not
@@ -139,8 +145,8 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
--- Runs a part with our dictionary and, if there is an nginx, with ngx.shared in it, in turn. Returns for each side a
--- list with the lines of its runs, and a text for the table if there are none.
+-- Runs a part in turn with our dictionary and, if nginx is installed, with ngx.shared. Returns for each side a list
+-- with the lines of its runs, and a text for the table if there are no runs.
 function _M.both(context, part, told, count, rounds)
     local here, there, err, why_not = {}, {}
     for _ = 1, rounds do

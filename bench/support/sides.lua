@@ -12,17 +12,20 @@ _M.SIZES = {
     bench_sync = "100k", -- for processes that wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers
-    bench_keys = "16m", -- 100,000 other numbers, to be listed
-    bench_few = "1m", -- 1,000 other numbers, likewise
+    bench_keys = "16m", -- 100,000 other numbers, for listing keys
+    bench_few = "1m", -- 1,000 other numbers, for listing keys
     bench_1m = "192m",       -- 1,000,000 numbers
     bench_strings = "32m",   -- 10,000 strings of 1 KB
-    bench_fill = "64m",      -- to be filled
+    bench_fill = "64m",      -- for measuring a full dictionary
     bench_ratio_5 = "836k",  -- for hit ratios: 5, 10 and 25 % of 100,000 values of 100 bytes
     bench_ratio_10 = "1664k",
     bench_ratio_25 = "4260k",
     bench_words_5 = "20k",   -- 5, 10 and 25 % of 1,000 values of 200 bytes
     bench_words_10 = "32k",
     bench_words_25 = "72k",
+    bench_cache = "64m",     -- 100,000 small tables
+    bench_ipc = "1m",        -- messages of other caches
+    bench_events = "32m",    -- 20,000 events
 }
 
 
@@ -41,7 +44,22 @@ function _M.holdfast()
 end
 
 
--- Returns the side of a lock of the operating system. It has no dictionaries, so processes meet in ours.
+-- Returns the side of dictionaries with versions.
+function _M.with_versions()
+    return {
+        name = "with versions",
+        lock = require "resty.lock",
+        locks = _M.LOCKS,
+        dict = function (name)
+            return assert(require("resty.shdict").open(name, { size = _M.SIZES[name], persist = false,
+                                                               versions = true }))
+        end,
+    }
+end
+
+
+-- Returns the side of a lock of the operating system. The side has no dictionaries, so its processes use ours to wait
+-- for each other.
 local function of_the_system(name, lock, folder)
     return {
         name = name,
@@ -63,15 +81,15 @@ function _M.flock(folder)
 end
 
 
--- Returns a lock that is held and waited for up to `patience` seconds (longer than any run).
+-- Returns a lock whose exptime and timeout are `patience` seconds (by default longer than any run).
 function _M.new_lock(side, patience, dictionary)
     patience = patience or 120
     return assert(side.lock:new(dictionary or side.locks, { exptime = patience, timeout = patience }))
 end
 
 
--- Iterates over `count` sides, once each in every round, in an alternating order, so that other work on the machine
--- affects all sides equally. Use: for round, i in turns(rounds, count).
+-- Iterates in each round over the numbers 1 to `count`, in alternating order, so that other work on the machine affects
+-- all sides equally. Use: for round, i in turns(rounds, count).
 function _M.turns(rounds, count)
     local step = -1
     return function ()

@@ -79,8 +79,8 @@ end
 
 -- --- histograms ----------------------------------------------------------------------------------------
 --
--- Counts of durations on a logarithmic scale, which processes exchange and keep instead of all durations. A histogram
--- is a table of counts by the number of the bucket.
+-- Counts of durations on a logarithmic scale. Processes exchange and keep these counts instead of all durations. A
+-- histogram is a table of counts by the number of the bucket.
 
 function _M.count(histogram, seconds)
     local bucket = max(0, math.ceil(math.log10(seconds / SHORTEST) * PER_DECADE))
@@ -108,7 +108,7 @@ function _M.add_histogram(histogram, ...)
 end
 
 
--- Returns pairs of a duration and the share of all durations that are not longer, in order.
+-- Returns pairs, in order: a duration, and the share of all durations that are not longer.
 function _M.distribution(histogram)
     local buckets, sum = {}, 0
     for bucket, count in pairs(histogram) do

@@ -1,6 +1,6 @@
--- The operating system's means for processes that share a file: memory, flock(2), and a robust pthread mutex. The two
--- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter blocks its
--- whole process.
+-- The means of the operating system for processes that share a file: mapped memory, flock(2), and a robust pthread
+-- mutex. The two locks have the interface of a lock module: a "dictionary" is a file, and the key is ignored. A waiter
+-- blocks its whole process.
 
 local ffi = require "ffi"
 

@@ -12,26 +12,36 @@ _M.PROCESSES = 9
 --   key      the key of the side's results
 --   name     the side's name in the lines of results
 --   place    "nginx": in a worker; "luajit": in plain LuaJIT
+--   told     more options
+--   missing  why the side cannot be measured
 _M.SIDES = {
     { key = "ours", name = "holdfast", place = "nginx", only = "ours" },
     { key = "peer", name = "ngx.shared", place = "nginx", only = "peer" },
     { key = "plain", name = "holdfast", place = "luajit" },
+    { key = "versions", name = "with versions", place = "luajit", side = "with_versions" },
     { key = "mutex", name = "robust mutex", place = "luajit", side = "robust_mutex" },
     { key = "flock", name = "flock", place = "luajit", side = "flock" },
 }
 
 
--- Returns a list of sides by key.
+-- Returns a side by its key; or the argument, if it is a side.
+local function side_of(key)
+    for _, side in ipairs(_M.SIDES) do
+        if side.key == key then
+            return side
+        end
+    end
+    return key
+end
+
+
 local function choose(context, wanted)
     local chosen, found, why_not = {}, {}, {}
-    for _, side in ipairs(_M.SIDES) do
-        for _, key in ipairs(wanted) do
-            if side.key == key then
-                chosen[#chosen + 1] = side
-                found[key] = {}
-                why_not[key] = side.place == "nginx" and context.why_not or nil
-            end
-        end
+    for i, key in ipairs(wanted) do
+        local side = side_of(key)
+        chosen[i] = side
+        found[side.key] = {}
+        why_not[side.key] = side.missing or side.place == "nginx" and context.why_not or nil
     end
     return chosen, found, why_not
 end
@@ -39,8 +49,10 @@ end
 
 local function run(context, side, part, options, processes)
     local told = { only = side.only, side = side.side, folder = context.folder }
-    for name, value in pairs(options) do
-        told[name] = value
+    for _, more in ipairs { options, side.told or {} } do
+        for name, value in pairs(more) do
+            told[name] = value
+        end
     end
     if side.place == "nginx" then
         return runs.in_nginx(context, part, told, processes)
@@ -60,16 +72,16 @@ local function collect(lists, lines, name)
 end
 
 
--- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn. wanted: a
--- list of the keys of sides. Returns by key, lists of times by case; by key, the reason if there are none; and the
--- label of the peer.
-function _M.compare(context, part, options, wanted)
+-- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn; or each time
+-- in `count` processes. wanted: a list of sides, or of their keys. Returns three results: by key, the lists of times by
+-- case; by key, the reason if there are no times; and the label of the peer.
+function _M.compare(context, part, options, wanted, count)
     local chosen, found, why_not = choose(context, wanted)
     local label
     for _, i in sides.turns(context.quick and 1 or _M.PROCESSES, #chosen) do
         local side = chosen[i]
         if not why_not[side.key] then
-            local lines, err = run(context, side, part, options)
+            local lines, err = run(context, side, part, options, count)
             if lines then
                 collect(found[side.key], lines, part)
                 label = label or (runs.find(lines, "peer") or {})[2]
@@ -79,6 +91,32 @@ function _M.compare(context, part, options, wanted)
         end
     end
     return found, why_not, label
+end
+
+
+-- Runs a part in `count` processes of each side, in turn, three times. Returns by key, the lines of all runs; and by
+-- key, why there are none.
+function _M.lines(context, part, options, wanted, count)
+    local chosen, lines, why_not = choose(context, wanted)
+    for _, i in sides.turns(context.quick and 1 or 3, #chosen) do
+        local key = chosen[i].key
+        if not why_not[key] then
+            local found, err = run(context, chosen[i], part, options, count)
+            why_not[key] = not found and runs.failed(err) or nil
+            lines[key] = stats.concat { lines[key], found or {} }
+        end
+    end
+    return lines, why_not
+end
+
+
+-- Returns the lines that begin with a word.
+function _M.named(lines, name)
+    local found = {}
+    for _, words in ipairs(lines) do
+        found[#found + 1] = words[1] == name and words or nil
+    end
+    return found
 end
 
 
@@ -101,8 +139,8 @@ end
 
 
 -- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many concurrent processes as
--- each number of the list `counts`. Each side has `turns` turns with each number. Returns by number and key, lists by
--- case of the rates of all processes together; and the reason if a key has none.
+-- each number of the list `counts`. Each side has `turns` turns with each number. Returns two results: by number and
+-- key, lists by case of the rates of all processes together; and by key, the reason if there are no rates.
 function _M.together(context, part, options, wanted, counts, turns)
     local chosen, _, why_not = choose(context, wanted)
     local found = {}

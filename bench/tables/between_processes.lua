@@ -12,7 +12,8 @@ local TAKEOVER_TARGET = 20
 local _M = {}
 
 
--- Returns the microseconds of all samples, and the medians of the rounds, for both ways to wake: in pairs of processes.
+-- Measures both ways to wake, in pairs of processes. Returns the microseconds of all samples, and the medians of the
+-- rounds.
 local function measure_wakeups(context)
     local found = { lock = { samples = {}, rounds = {} }, futex = { samples = {}, rounds = {} } }
     local told = { rounds = context.quick and 2 or 4, samples = context.quick and 10 or 40 }

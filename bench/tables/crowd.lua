@@ -106,7 +106,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Bytes of a waiting coroutine.
+-- The target, in bytes for each waiting coroutine.
 local WAITER_TARGET = 1600
 -- The positions in a line of the bytes of Lua, of C and C++, and of shared memory.
 local MEMORY = { 3, 4, 5 }
@@ -154,7 +154,7 @@ function _M.make(context)
         title = ("%d coroutines of one process, each waits for a lock of its own"):format(count),
         headings = { "what", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = rows,
-        note = "Another process holds all of the locks and releases one after the other. Medians of all rounds.",
+        note = "Another process holds all locks and releases them one after another. Medians of all rounds.",
     }
 end
 

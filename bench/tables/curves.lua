@@ -1,4 +1,5 @@
--- The throughput of one lock and the waits for it, for a growing number of contenders: the curves of bench/plot.
+-- The throughput of one lock and the waits for this lock, for a growing number of contenders. bench/plot draws the
+-- curves.
 
 local contention, report, stats = require "bench.support" ("contention", "report", "stats")
 
@@ -68,7 +69,7 @@ function _M.make(context)
         headings = { "contenders", "holdfast", "lua-resty-lock", "flock", "holdfast / lua-resty-lock",
                      "longest wait: holdfast", "lua-resty-lock", "flock" },
         rows = rows,
-        note = "Contenders are coroutines of two processes; with flock they are processes.",
+        note = "Contenders are coroutines of two processes; with flock, they are processes.",
     }
 end
 

@@ -1,10 +1,10 @@
--- Eight contenders that all want the same lock: how often the luckiest and the unluckiest contender got it.
+-- Eight contenders that all want the same lock: how often the luckiest and the unluckiest of them got the lock.
 
 local contention, report = require "bench.support" ("contention", "report")
 
 local NONE = report.NONE
 
--- The remaining rows run for a shorter time: they show the distribution, not the number.
+-- The other rows run for a shorter time, because they show how the grants are distributed, not how many there are.
 local PROCESSES = { workers = 8, coroutines = 0, held = 0.00001, busy = 1, what = "8 processes, held 10 µs, busy" }
 local COROUTINES = { workers = 2, coroutines = 4, held = 0.001, what = "2 processes x 4 coroutines, held 1 ms, asleep" }
 

@@ -7,8 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How often a cache that is too small for all keys contains the requested key: each side's dictionary and, for
--- comparison, other policies, with as many entries as the first side's dictionary held.
+-- Measures how often a cache that is too small for all keys contains the requested key. The caches are each side's
+-- dictionary and, for comparison, other policies with as many entries as the first side's dictionary held.
 
 local VALUES = {
     bench_ratio = ("v"):rep(100),
@@ -21,7 +21,7 @@ local VALUES = {
 local policies = {}
 
 
--- Evicts exactly the least recently used: a ring of linked keys around key 0.
+-- Evicts exactly the least recently used key: a ring of linked keys around key 0.
 function policies.lru(capacity)
     local newer, older, held = { [0] = 0 }, { [0] = 0 }, 0
 
@@ -97,7 +97,7 @@ local function from_dictionary(dict, names, value)
             return true
         end
         local ok, err = dict:set(name, value)
-        if not ok and err ~= "no memory" then -- only one more key that is missing
+        if not ok and err ~= "no memory" then -- only means that one more key is missing
             error("set: " .. tostring(err))
         end
         return false

@@ -1,24 +1,24 @@
--- In each host: how soon a coroutine continues after another process has released its lock, and the cost of idle
--- waiting coroutines.
+-- Measures in each host how soon a coroutine continues after another process has released its lock, and the cost of
+-- coroutines that wait while nothing happens.
 
 local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
 
 local NONE = report.NONE
 -- Targets relative to the bare futex, and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
--- How long locks are held (s); the number of samples in a round, and in a trial; and the number of samples before the
--- counted ones.
+-- How long locks are held (in seconds); the number of samples in a round, and with --quick; and the number of samples
+-- before the counted ones.
 local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
 local IDLE_WAITERS = 100
--- Percent of a core.
+-- The target for idle waiters, in percent of a core.
 local IDLE_TARGET = 1
 
 local FUTEX = { what = "bare futex, no host", host = "none", way = "futex", hold = SHORT }
 local NGINX = { what = "nginx", host = "nginx", way = "lock", hold = SHORT }
 local NGINX_LONG = { what = "nginx, held for longer", host = "nginx", way = "lock", hold = LONG }
--- This host waits for its own locks, all others for ours.
+-- This host waits for locks of lua-resty-lock; all others wait for ours.
 local PEER = { what = "lua-resty-lock in nginx", host = "nginx", way = "lock", hold = SHORT, peer = true }
 local PEER_LONG = { what = "lua-resty-lock, held for longer", host = "nginx", way = "lock", hold = LONG, peer = true }
 
@@ -41,7 +41,7 @@ local SIDES = {
 local _M = {}
 
 
--- Returns nil, or why a host cannot be measured.
+-- Returns nil, or the reason why a host cannot be measured.
 local function missing(context, host)
     if host == "nginx" then
         return not context.nginx and (context.why_not or "not installed") or nil
@@ -190,7 +190,7 @@ local function idle_row(what, lines, why_not)
 end
 
 
--- All hosts wait for the same lock at the same time; nginx and lua-resty-lock follow.
+-- All hosts but nginx wait for the same lock at the same time; nginx and lua-resty-lock follow.
 local function idle(context)
     local told = { coroutines = IDLE_WAITERS, keys = 1, seconds = context.quick and 0.5 or 5,
                    hasty = context.quick and "yes" or nil }

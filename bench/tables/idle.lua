@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process holds the locks that the coroutines of the other processes wait for. Emits the share of a processor that
+-- One process holds the locks for which the coroutines of the other processes wait. Emits the share of a processor that
 -- the waiting processes use while nothing happens.
 
 -- After this time, waiters that poll sleep for their longest interval.
@@ -54,14 +54,14 @@ local function wait(host, side, sync, options)
 end
 
 
--- keys: the number of keys for the coroutines of each process. hasty: for a trial.
+-- keys: the number of keys for the coroutines of each process. hasty: set with --quick.
 _M.run = part.split(hold, wait)
 
 
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Percent of a core.
+-- The target, in percent of a core.
 local IDLE_TARGET = 0.2
 
 

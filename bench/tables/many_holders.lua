@@ -1,4 +1,4 @@
--- The cost of very many holders of one key.
+-- The cost of operations on a key with very many holders.
 
 local clock, report, runs, stats = require "bench.support" ("clock", "report", "runs", "stats")
 
@@ -7,7 +7,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- A semaphore or a read-write lock with very many holders: the cost of a refusal, and of releasing one share.
+-- Measures a semaphore or a read-write lock with very many holders: the cost of a refusal, and of releasing one share.
 
 local KEY = "crowded"
 local DICTIONARY = "bench_crowd"
@@ -76,7 +76,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Microseconds.
+-- The target, in microseconds.
 local TARGET = 5
 local FEW, MANY = 10, 10000
 
@@ -84,7 +84,7 @@ local WHAT = { { 4, "refused try" }, { 5, "release" }, { 6, "take again" } }
 local NAMES = { rwlock = "read-write lock" }
 
 
--- Returns by column of the line, lists of microseconds, one value for each process; or nil and the error.
+-- Returns, by column of the line, a list of microseconds with one value for each process; or nil and the error.
 local function measure(context, kind, holders)
     local lists = {}
     for _ = 1, context.quick and 1 or 5 do
@@ -132,8 +132,8 @@ function _M.make(context)
         title = "Many holders of one key",
         headings = { "what", FEW .. " holders", "10,000 holders", "target", "distance" },
         rows = rows,
-        note = "Time in the caller, the median (and the least) of five processes. One process has all shares, nobody "
-               .. "waits.",
+        note = "Time in the caller: the median (and the minimum) of five processes. One process has all shares, and "
+               .. "nobody waits.",
     }
 end
 

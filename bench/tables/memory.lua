@@ -7,7 +7,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How many entries a dictionary accepts before it refuses or evicts one.
+-- Measures how many entries a dictionary accepts before it refuses or evicts one.
 
 -- options.bytes: length of the stored strings; 0: numbers.
 function _M.run(host, options)
@@ -32,7 +32,7 @@ end
 
 local NONE = report.NONE
 local KEY_BYTES = 9
--- The targets: for a number, and for a string the bytes beyond 1.25 times its key and value.
+-- The targets in bytes: for a number, and for a string in addition to 1.25 times its key and value.
 local NUMBER_TARGET = 72
 local STRING_TARGET = 48
 

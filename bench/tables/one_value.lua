@@ -9,10 +9,10 @@ local _M = {}
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- The first process computes a value under a lock, and `count` coroutines of each other process want it. Emits the time
--- from the release until the last coroutine continues. `way`: "wait" for the end of the lock, or take the "lock" in
--- turn.
+-- from the release until the last coroutine continues. `way`: "wait" (all wait for the release) or "lock" (they take
+-- the lock in turn).
 
--- Seconds in which all waiters fall asleep.
+-- The seconds within which all waiters fall asleep.
 local REST = 0.1
 
 
@@ -78,11 +78,11 @@ _M.run = part.split(fill, want_all)
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Milliseconds.
+-- The target, in milliseconds.
 local ONE_VALUE_TARGET = 3
 
 
--- Returns the milliseconds of each round; both ways alternate, each in new processes.
+-- Returns the milliseconds of each round. The two ways alternate, each in new processes.
 local function one_value_row(context, processes, coroutines)
     local what = ("%d process%s x %d coroutines"):format(processes, processes > 1 and "es" or "", coroutines)
     local times, err = {}, nil
@@ -112,7 +112,7 @@ function _M.make(context)
         title = "100 that wait for one value",
         headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
         rows = stats.map({ 1, 10 }, function (processes) return one_value_row(context, processes, 100 / processes) end),
-        note = "From the release until the last one goes on: the median (and the shortest) of all rounds. Another "
+        note = "From the release until the last waiter continues: the median (and the minimum) of all rounds. Another "
                .. "process holds the lock.",
     }
 end

@@ -1,4 +1,4 @@
--- Making a dictionary, compared with the kernel's part of the work.
+-- The time to create a dictionary, compared with the kernel's part of the work.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local ffi = require "ffi"
@@ -8,8 +8,9 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The time to make and open a dictionary, and the memory that it then has. Alternates with the time to reserve and map
--- an empty file of that size in the same file system. One round: the dictionary's memory stays until this process ends.
+-- Measures the time to create and open a dictionary, and the memory that it then occupies. Alternates this with the
+-- time to reserve and map an empty file of the same size in the same file system. Makes one round, because the
+-- dictionary's memory stays until this process ends.
 
 local C = ffi.C
 
@@ -76,7 +77,7 @@ end
 
 function _M.run(host, options)
     local shdict = require "resty.shdict"
-    -- The first call of a process also makes it enter its world.
+    -- With its first call, a process also joins the runtime directory.
     assert(shdict.open("bench_sync", { size = "100k", persist = false }))
     bare(options.folder, 4096)
     local spent = {}
@@ -95,7 +96,7 @@ local NONE = report.NONE
 local MEGABYTE = 1024 * 1024
 local TARGET = 5
 
--- Name, bytes, rounds, and the target of 1 GB and more: milliseconds of the call.
+-- Name, bytes, rounds and, from 1 GB on, the target: milliseconds of the call.
 local SIZES = {
     { "12k", 12 * 1024, 20 },
     { "1m", MEGABYTE, 20 },
@@ -107,7 +108,7 @@ local SIZES = {
 local WALL, CPU, FIRST, MEMORY, BARE_WALL = 2, 3, 4, 5, 6
 
 
--- Whether the file system and the machine's memory both have room for this, with some to spare.
+-- Returns whether the file system and the machine's memory both have room for the dictionary, with some to spare.
 local function has_room(context, bytes)
     local free = process.output("df --output=avail -B1 " .. process.quote(context.folder) .. " | tail -n 1")
     local available = process.output("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo")
@@ -152,7 +153,7 @@ function _M.make(context)
         headings = { "size", "open, in the caller", "of it on a processor", "first set", "memory taken then",
                      "an empty file, reserved", "target", "distance" },
         rows = stats.map(sizes, function (size) return row(context, unpack(size)) end),
-        note = "The median (and the least) of the rounds, each in a process of its own.",
+        note = "The median (and the minimum) of the rounds, each in a process of its own.",
     }
 end
 

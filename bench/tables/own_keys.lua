@@ -1,4 +1,4 @@
--- Processes that share only the dictionary: their total throughput by the number of processes.
+-- The total throughput of processes that share only the dictionary, by the number of processes.
 
 local part, process, report, sides, stats, turns =
     require "bench.support" ("part", "process", "report", "sides", "stats", "turns")
@@ -30,7 +30,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- The throughput of two processes must be at least this many times the throughput of one.
+-- The target: the smallest ratio of the throughput of two processes to the throughput of one.
 local TARGET = 1.8
 
 local SIDES = {
@@ -41,7 +41,7 @@ local SIDES = {
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
 
--- Formats "25.1 M/s, 1.95x": of all processes together, and divided by the throughput of one alone.
+-- Formats "25.1 M/s, 1.95x": the throughput of all processes together, and the ratio to the throughput of one alone.
 local function shown(rates, of_one, why_not)
     if not rates then
         return why_not or NONE
@@ -82,9 +82,9 @@ local function table_of(title, wanted, rows)
         title = title,
         headings = headings,
         rows = rows,
-        note = ("Steps of all processes together, and that as so many times what one process does; a key for each "
-                .. "process, one dictionary of 1 MB; each side in processes of its own, pinned, in turns. This machine "
-                .. "has %d cores."):format(process.cores()),
+        note = ("Steps of all processes together, and as a multiple of what one process does. Each process has a key "
+                .. "of its own, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine has "
+                .. "%d cores."):format(process.cores()),
     }
 end
 

@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Several processes read and write the same keys concurrently. One side.
+-- Several processes read and write the same keys concurrently. Measures one side.
 
 -- Steps between two checks of the clock.
 local BATCH = 1000
@@ -45,8 +45,8 @@ end
 
 local NONE = report.NONE
 
--- Name of the case in the lines of results, its description, and the largest share of the other side's time: for two
--- processes, and for more.
+-- The name of the case in the lines of results, its description, and the largest acceptable share of the other side's
+-- time: for two processes, and for more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
     { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },
@@ -55,7 +55,7 @@ local CASES = {
 }
 
 
--- Returns the nanoseconds per step of all processes together.
+-- Returns the nanoseconds per step, from the rates of all processes together.
 local function times_of(rates)
     return rates and stats.map(rates, function (rate) return 1e9 / rate end)
 end
@@ -90,8 +90,8 @@ function _M.make(context)
         title = "Several processes at once",
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
-        note = ("Steps of all processes per second; the ratio is of time per step. Each side in workers of an nginx of "
-                .. "its own, pinned, in turns. This machine has %d cores."):format(process.cores()),
+        note = ("Steps of all processes per second; the ratio is of time per step. The sides take turns, in pinned "
+                .. "workers of separate nginx instances. This machine has %d cores."):format(process.cores()),
     }
 end
 

@@ -7,8 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, with the
--- same loop in Lua for all.
+-- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Measures one side;
+-- the loop in Lua is the same for all sides.
 
 -- Steps between two checks of the deadline.
 local BATCH = 20
@@ -27,7 +27,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- By microseconds: at least this share of the mutex's acquisitions.
+-- The targets, by the microseconds for which the lock is held: the smallest share of the mutex's acquisitions.
 local TARGETS = { [0] = 0.7, [1] = 0.5, [10] = 0.5 }
 
 
@@ -66,8 +66,7 @@ function _M.make(context)
         headings = { "lock held", "holdfast", "robust mutex", "flock", "ratio to the mutex (middle half)", "target",
                      "distance", "ratio to flock" },
         rows = rows,
-        note = "Acquisitions of two processes together, without coroutines; each side in processes of its own, pinned, "
-               .. "in turns.",
+        note = "Acquisitions of two processes together, without coroutines. The sides take turns, in pinned processes.",
     }
 end
 

@@ -4,9 +4,9 @@ local report, stats, turns = require "bench.support" ("report", "stats", "turns"
 local cases = require "bench.cases"
 
 local NONE = report.NONE
--- set with exptime: at most this share of the time of a set without one.
+-- The target for set with exptime: at most this many times the time of a set without it.
 local EXPTIME_TARGET = 1.3
--- lock + unlock: at most this many times the time of a robust mutex.
+-- The target for lock + unlock: at most this many times the time of a robust mutex.
 local MUTEX_TARGET = 1.8
 
 local _M = {}
@@ -28,8 +28,8 @@ local function add(found, way, times, why_not, label)
 end
 
 
--- times: by "alone" or "mixed", by the side's key, by case, a list with a value for each process. keys_of(case): the
--- sides of a case alone; mixed: the sides of the mixes.
+-- Returns `found`: found.times[way][key][case] is a list with a value for each process, where way is "alone" or "mixed"
+-- and key is the key of the side. keys_of(case) returns the sides of a case alone; mixed: the sides of the mixes.
 local function measure(context, is_wanted, keys_of, mixes, mixed)
     local found = { times = { alone = {}, mixed = {} }, why_not = {} }
     local quick = context.quick and 1 or nil
@@ -47,21 +47,13 @@ end
 
 -- --- tables ---------------------------------------------------------------------------------------------
 
--- Formats "40.1 ns; 41.2 (40.8-43)": the minimum, the median, and the middle half of the processes.
-local function shown(times)
-    local low, high = stats.middle_half(times)
-    return ("%s; %s (%s-%s)"):format(report.digits(stats.percentile(times, 0)), report.digits(stats.median(times)),
-                                     report.digits(low), report.digits(high))
-end
-
-
--- Measures one case in one way, on two sides. Returns the cells after the name.
+-- Returns the cells after the name for one case, measured in one way on two sides.
 local function cells(found, way, case, mine, theirs, target)
     local ours = (found.times[way][mine] or {})[case]
     local others = (found.times[way][theirs] or {})[case]
     local ratio, _, distance = report.ratio(ours and others and stats.ratios(ours, others), target)
-    return ours and shown(ours) or found.why_not[mine] or NONE,
-        others and shown(others) or found.why_not[theirs] or NONE, ratio,
+    return ours and report.spread(ours) or found.why_not[mine] or NONE,
+        others and report.spread(others) or found.why_not[theirs] or NONE, ratio,
         target and "<= " .. target .. "x" or NONE, distance
 end
 
@@ -81,8 +73,8 @@ end
 
 
 local HEADINGS = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "target", "distance" }
-local READING = "Nanoseconds of processor time per step: the least; the median (and the middle half) of the processes, "
-    .. "each of one side only, in turns."
+local READING = "Nanoseconds of processor time per step: the minimum; the median (and the middle half) of processes."
+    .. " Each process runs only one side, and the sides take turns."
 
 
 local function beside_nginx(found, is_wanted, title)
@@ -90,7 +82,7 @@ local function beside_nginx(found, is_wanted, title)
         title = title,
         headings = HEADINGS,
         rows = case_rows(found, is_wanted, "ours", "peer"),
-        note = READING .. " Both in workers of nginx."
+        note = READING .. " Both run in workers of nginx."
                .. (found.label and " Locks: beside " .. found.label .. " on ngx.shared." or ""),
     }
 end
@@ -117,8 +109,8 @@ local function exptime_table(found, key)
         local times = found.times[way][key] or {}
         local with, without = times.set_exptime, times.set_hot
         local ratio, _, distance = report.ratio(with and without and stats.ratios(with, without), EXPTIME_TARGET)
-        rows[i] = { "set with exptime, one number, " .. way, with and shown(with) or NONE,
-                    without and shown(without) or NONE, ratio, "<= " .. EXPTIME_TARGET .. "x", distance }
+        rows[i] = { "set with exptime, one number, " .. way, with and report.spread(with) or NONE,
+                    without and report.spread(without) or NONE, ratio, "<= " .. EXPTIME_TARGET .. "x", distance }
     end
     return {
         title = "With exptime and without",
@@ -140,14 +132,14 @@ local function beside_the_system(found)
         title = "Lock and unlock, beside the system's locks",
         headings = { "beside", "holdfast", "the other", "ratio (middle half)", "target", "distance" },
         rows = rows,
-        note = READING .. " All in plain LuaJIT.",
+        note = READING .. " All run in plain LuaJIT.",
     }
 end
 
 
 -- --- for each suite -------------------------------------------------------------------------------------
 
--- Locks also run in plain LuaJIT, and one case is compared with the system's locks.
+-- Returns the sides of a case: locks also run in plain LuaJIT, and one case is compared with the system's locks.
 local function keys_of(case)
     return case.name == "lock_unlock" and { "ours", "peer", "plain", "mutex", "flock" } or { "ours", "peer", "plain" }
 end

@@ -1,5 +1,5 @@
--- The record from which report.lua judges the demonstration: each worker writes when it had a lock. Real programs do
--- not need it.
+-- The journal that report.lua checks: each worker writes down when it had a lock. Real programs do not need this
+-- module.
 
 local ffi = require "ffi"
 

@@ -1,7 +1,8 @@
 -- Reads the records of the workers, shows which worker had which lock when, and finds errors: two workers with the same
--- lock at the same time, a grant whose number is not above the last number, a write that reached the store too late.
+-- lock at the same time, a grant whose fencing token is not above the last one, a write that the store accepted too
+-- late.
 --
---   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     status 0 if there are no errors
+--   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     exits with 0 if there are no errors
 
 local COLUMNS = 72
 
@@ -69,7 +70,7 @@ local function draw(list)
 end
 
 
--- Checks the grants in the order of time.
+-- Checks the grants in chronological order.
 local function judge(list)
     table.sort(list, function (a, b) return a.from < b.from end)
     local found = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
@@ -88,7 +89,7 @@ local function judge(list)
 end
 
 
--- Returns the number of writes, and how many of them came after a write of a later grant.
+-- Returns the number of writes, and how many of them came after a write with a higher token.
 local function judge_store(path)
     local writes, stale, highest = 0, 0, 0
     for line in io.lines(path) do

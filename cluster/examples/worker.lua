@@ -1,11 +1,11 @@
--- A worker on one of several machines. Together, the workers renew one certificate whenever that is due, and do one job
--- step by step. At any time, only one worker on all machines does each task. The machine's agent must already be
--- running:
+-- A worker on one of several machines. Together, the workers renew one certificate whenever it is due, and do one job
+-- step by step. At any time, at most one worker on all machines does each of these tasks. The machine's agent must
+-- already be running:
 --
 --   holdfast agent main --etcd http://10.0.0.5:2379
 --   holdfast run --workers 3 cluster/examples/worker.lua FOLDER MACHINE
 --
--- FOLDER is shared by all machines, like a file server or a database; MACHINE is the name of this machine.
+-- All machines share FOLDER, which stands for a file server or a database; MACHINE is the name of this machine.
 
 -- Finds the modules of a checkout that is built but not installed.
 local here = arg[0]:match("^(.*)/") or "."
@@ -41,8 +41,8 @@ local function keep_doing(key, pause, work)
 end
 
 
--- If this machine hangs or is disconnected for long, it can lose the lock while it makes the new certificate. So the
--- store gets the token of the grant, and refuses a token that is older than the last one.
+-- If this machine hangs or is disconnected for a long time, it can lose the lock while it makes the new certificate. So
+-- the store gets the token of the grant, and refuses a token that is lower than the last one.
 local function renew_certificate(lock)
     local token = lock:token()
     scheduler.sleep(0.3)

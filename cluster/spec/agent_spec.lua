@@ -1,4 +1,4 @@
--- Tests `holdfast agent`: its command line and configuration, how it ends, and which of two agents acts.
+-- Tests `holdfast agent`: its command line and configuration, how it ends, and which of two agents is active.
 
 local command, etcd, fixture, files, process, shell =
     require "spec.support" ("command", "cluster/etcd", "fixture", "files", "process", "shell")
@@ -10,7 +10,7 @@ local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent
 local it_has_etcd = fixture.it_unless(etcd.missing())
 
 
--- Writes a configuration file with that mode. The text is put between the braces.
+-- Writes a configuration file with this mode, whose fields are between the braces.
 local function config(fields, mode)
     local path = write("main.json", "{" .. fields .. "}")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
@@ -97,7 +97,7 @@ describe("holdfast agent", function ()
             end
         end)
 
-        it_has_agent("a file that is no configuration, and does not complain about its mode", function ()
+        it_has_agent("a file that is not a configuration, without a complaint about its mode", function ()
             local path = write("passwd", "root:x:0:0\n")
             local ended, _, err = run("agent", "main", "--config", path)
             assert.same({ code = 2 }, ended)
@@ -105,7 +105,7 @@ describe("holdfast agent", function ()
             assert.falsy(err:find "chmod", err)
         end)
 
-        it_has_agent("a file that is no JSON object, and names the position", function ()
+        it_has_agent("a file that is not a JSON object, and names the position", function ()
             local path = config '\n"endpoints": ["http://127.0.0.1:1",]\n'
             assert_refused(path .. ": parse error at line 2, column ", "main", "--config", path)
             write("main.json", "")
@@ -121,7 +121,7 @@ describe("holdfast agent", function ()
                                   '"endpoint": "http://127.0.0.1:1"')
         end)
 
-        it_has_agent("a bad value of each field, and says what it expected", function ()
+        it_has_agent("a bad value of each field, and names the expected values", function ()
             for _, case in ipairs {
                 { 'bad endpoints "http://a:1": expected a list of at least one string', '"endpoints": "http://a:1"' },
                 { "bad endpoints []: expected a list of at least one string", '"endpoints": []' },
@@ -171,7 +171,7 @@ describe("holdfast agent", function ()
         end)
     end)
 
-    it_has_agent("warns only of a password that goes over a network without encryption", function ()
+    it_has_agent("warns only about a password that goes over a network without encryption", function ()
         local login = (', "user": "me", "password_file": "%s"'):format(secret "password")
         local function warning(endpoint)
             local path = config(('"endpoints": ["%s"]'):format(endpoint) .. login)
@@ -181,7 +181,7 @@ describe("holdfast agent", function ()
             agent:wait()
             return agent:err():match "warning: [^\n]*"
         end
-        -- An address of no network, so nothing is sent anywhere.
+        -- An address that belongs to no network, so nothing is sent.
         assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption; "
                      .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
@@ -218,7 +218,7 @@ describe("holdfast agent", function ()
             return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
         end
 
-        -- Returns a program of that machine that holds the lock "key", and its output.
+        -- Returns a program of this machine that holds the lock "key", and its output.
         local function holder(timeout)
             local child = process.start(([[
                 assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
@@ -257,7 +257,7 @@ describe("holdfast agent", function ()
             assert.same({ "line/l/jobs/key" }, server:keys "line/l/")
         end)
 
-        it_has_etcd("uses no etcd that may end leases early, if configured so, and says that once", function ()
+        it_has_etcd("avoids an etcd that may end leases early, if configured so, and reports this once", function ()
             local path = config(('"endpoints": ["%s"], "require_fixed_etcd": true'):format(server.url))
             local agent = start("agent", "main", "--config", path, { HOLDFAST_DIR = machine })
             assert.truthy(await(function () return said(agent):find("\n$") end))
@@ -310,7 +310,7 @@ describe("holdfast agent", function ()
             child:expect "released"
         end)
 
-        it_has_etcd("waits with --drain until no lock is held, gets no new one, and gives the lease back", function ()
+        it_has_etcd("with --drain gets no new lock, waits until no lock is held, and gives the lease back", function ()
             local agent = start_agent("--drain", "--ttl", "60")
             local child = holder()
             agent:signal(command.TERM)
@@ -332,7 +332,7 @@ describe("holdfast agent", function ()
             assert.is_false(lives(agent))
         end)
 
-        it_has_etcd("with --drain leaves the lease at a second signal", function ()
+        it_has_etcd("with --drain leaves the lease to the next agent at a second signal", function ()
             local agent = start_agent("--drain", "--ttl", "60")
             holder()
             agent:signal(command.TERM)
@@ -348,7 +348,7 @@ describe("holdfast agent", function ()
             assert.same({ code = 0 }, agent:wait(), agent:err())
         end)
 
-        it_has_etcd("with --standby takes over as soon as the other one ends, and not before", function ()
+        it_has_etcd("with --standby takes over as soon as the other agent ends, and not before", function ()
             local first = start_agent("--ttl", "60")
             local child = holder()
             local second = start("agent", "main", "--etcd", server.url, "--namespace", space, "--standby",
@@ -363,10 +363,10 @@ describe("holdfast agent", function ()
             child:expect "released"
         end)
 
-        it_has_etcd("with --standby ends with 0 at TERM while the other one acts", function ()
+        it_has_etcd("with --standby ends with 0 at TERM while the other agent is active", function ()
             start_agent()
             local second = start("agent", "main", "--etcd", server.url, "--standby", { HOLDFAST_DIR = machine })
-            local function waits()  -- TERM is blocked, and read from a descriptor
+            local function waits()  -- the agent blocks TERM and reads it from a descriptor
                 local status = files.find("/proc/" .. second.pid .. "/status") or ""
                 return status:match "SigBlk:%s+0*[1-9a-f]"
             end
@@ -386,7 +386,7 @@ describe("holdfast agent", function ()
             end), agent:err())
         end)
 
-        -- Starts a service manager in the sense of sd_notify(3), which prints each line that it gets.
+        -- Starts a service manager as in sd_notify(3), which prints each line that it gets.
         local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"
@@ -402,7 +402,7 @@ describe("holdfast agent", function ()
             return manager
         end
 
-        it_has_etcd("reports to its manager that it is ready, what it has, and that it ends", function ()
+        it_has_etcd("reports to its service manager that it is ready, what it has, and that it ends", function ()
             local path = command.path "notify"
             local manager = start_manager(path)
             local agent = start("agent", "main", "--etcd", server.url,
@@ -413,7 +413,7 @@ describe("holdfast agent", function ()
             manager:expect "STOPPING=1"
         end)
 
-        it_has_etcd("with --standby is ready for its manager while the other one acts", function ()
+        it_has_etcd("with --standby reports that it is ready while the other agent is active", function ()
             start_agent()
             local path = command.path "notify"
             local manager = start_manager(path)

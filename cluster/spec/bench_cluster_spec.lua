@@ -42,7 +42,7 @@ describe("The page that contenders share", function ()
         assert.equal(1, page.overlaps)
     end)
 
-    it("starts nobody before all have arrived", function ()
+    it("does not start before all contenders have arrived", function ()
         local page, first, second = open(), open(0), open(1)
         first.page.ready[0] = 1
         assert.equal(0, page.page.start)
@@ -53,7 +53,7 @@ describe("The page that contenders share", function ()
     end)
 
     -- Sections of this length overlap on any machine.
-    fixture.it_unless(no_clients)("is the same in C++, and finds overlaps of contenders without a lock", function ()
+    fixture.it_unless(no_clients)("is the same in C++, and detects overlaps of contenders without a lock", function ()
         local page, children = open(), {}
         for i = 1, 4 do
             children[i] = process.start(CLIENTS, "none", { page = command.path("page"), process = i - 1, held = 0.01,
@@ -103,7 +103,7 @@ describe("Contenders for one lock over etcd", function ()
         { what = "by a queue of keys", side = "fixed", contenders = 4 },
         { what = "by the agents of two machines", side = "holdfast", machines = 2, contenders = 4 },
     } do
-        it("get it in turn " .. entry.what, function ()
+        it("get the lock in turn " .. entry.what, function ()
             local found = assert(contest.run(context, cluster, entry, 0.5))
             assert.equal(0, found.overlaps)
             assert.is_true(found.acquired > 0)
@@ -112,14 +112,14 @@ describe("Contenders for one lock over etcd", function ()
         end)
     end
 
-    it("give no result if one of them fails", function ()
+    it("report no result if one of them fails", function ()
         cluster.urls[1] = "http://127.0.0.1:1"
         local found, err = contest.run(context, cluster, { side = "fixed", contenders = 1 }, 0.1)
         assert.is_nil(found)
         assert.matches("127.0.0.1:1", err, 1, true)
     end)
 
-    it("leave no process and no file", function ()
+    it("leave no process and no file behind", function ()
         assert(contest.run(context, cluster, { side = "holdfast", machines = 1, contenders = 1 }, 0.1))
         local pid = cluster.nodes[1].pid
         cluster:stop()

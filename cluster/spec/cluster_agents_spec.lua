@@ -1,5 +1,6 @@
 -- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Locks of two machines with agents and a real etcd: information that only the store has, under each Lua host.
+-- Uses locks of two machines, with agents and a real etcd, to test the calls that need information from the store,
+-- under each Lua host.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
@@ -143,7 +144,7 @@ describe("a lock of two machines", function ()
         end)
     end
 
-    it("is granted by trylock even in a dictionary that the agent has not noticed yet", function ()
+    it("is granted by trylock even if the agent has not noticed the dictionary yet", function ()
         start_agents()
         local here = program(one)
         assert.equal("", here [[
@@ -177,7 +178,7 @@ describe("a lock of two machines", function ()
         assert.equal("another", here 'return lock.key')
     end)
 
-    it("is reported by on_lost once when somebody breaks it", function ()
+    it("is reported by on_lost once if somebody breaks the lock", function ()
         start_agents("--ttl", "60")
         local here, there = program(one, "the scheduler"), program(two)
         assert.equal("true", here [[
@@ -320,7 +321,7 @@ describe("a lock of two machines", function ()
             assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ": it contains no dictionaries\n", err)
         end)
 
-        it("status shows an agent that listens before there is a dictionary", function ()
+        it("status shows an agent that listens before any dictionary exists", function ()
             etcd.agent(one, "--etcd", server.url, "--namespace", space)
             local code, out, err = run_cluster(one, "status")
             assert.matches("^no dictionary: cluster main\n  agent: up for ", out)
@@ -334,7 +335,7 @@ describe("a lock of two machines", function ()
             assert.equal(0, code)
         end)
 
-        it("holders prints JSON on request, about the runtime directory that --dir names", function ()
+        it("holders prints JSON on request, for the runtime directory that --dir names", function ()
             start_agents()
             local here = program(one)
             assert.equal("true", here 'return lock:trylock("key", { why = "a test" })')
@@ -355,7 +356,7 @@ describe("a lock of two machines", function ()
             assert.equal("1", here 'return lock:unlock()')
         end)
 
-        it("status counts hand-overs and requests, also as JSON", function ()
+        it("status shows the numbers of hand-overs and requests, also as JSON", function ()
             start_agents()
             local here, there = program(one), program(two)
             for _ = 1, 3 do

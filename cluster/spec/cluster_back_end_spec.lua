@@ -1,4 +1,4 @@
--- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster: with HOLDFAST_CLUSTER set, programs
+-- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster: if HOLDFAST_CLUSTER is set, programs
 -- need no change. Tests with the tag #local apply only to local locks: a deleted or flushed lock is free immediately, a
 -- lease may last forever, and rwlocks and semaphores exist.
 
@@ -6,7 +6,7 @@ local agents, fixture, process, shell = require "spec.support" ("cluster/agent",
 
 local it = fixture.it_unless(agents.missing())
 
--- The dictionary that each spec uses.
+-- The specs, and the dictionary that each of them uses.
 local SPECS = {
     lock = "spec_locks",
     lock_holder = "spec_holder",

@@ -1,4 +1,4 @@
--- Tests cluster/docs/cluster.md: its examples run, with their own etcd instead of the one at port 2379, and it lists
+-- Tests cluster/docs/cluster.md: its examples run, with an etcd of their own instead of one at port 2379, and it lists
 -- each counter. tools/docs/holdfast.md lists each option of the agent and each field of its configuration.
 
 local command, etcd, files, fixture, shell, snippets =
@@ -43,7 +43,7 @@ describe(PATH, function ()
             block.text = block.text:gsub("127%.0%.0%.1:2379", at or "%0"):gsub("127%.0%.0%.1:2380", peer or "%0")
                               :gsub("host amber", "host " .. shell.output "hostname")
         end
-        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- on a slow machine
+        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- printed on a slow machine
         section.env = { ETCDCTL_ENDPOINTS = at, ETCDCTL_API = "3" }
     end
 
@@ -54,7 +54,7 @@ describe(PATH, function ()
     end
 
 
-    -- Returns the names in backticks in the tables under that heading.
+    -- Returns the names in backticks in the tables under this heading.
     local function names(path, heading)
         local found = {}
         local section = assert(files.read(path):match("\n##+ " .. heading .. "\n(.-)\n##+ "), heading)
@@ -66,7 +66,7 @@ describe(PATH, function ()
         return found
     end
 
-    it("leaves the options of the agent to the manual, which has all of them", function ()
+    it("does not list the agent's options, because the manual has all of them", function ()
         local _, help = command.run("agent", "--help")
         local described = names(MANUAL, "Agent")
         for option in help:gmatch("%-%-(%a+)") do
@@ -74,7 +74,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("leaves the fields of the agent's configuration to the manual, which has all of them", function ()
+    it("does not list the fields of the agent's configuration, because the manual has all of them", function ()
         local path = command.write("main.json", '{"walk": 1}')
         assert(shell.succeeds("chmod 600 '" .. path .. "'"))
         local _, _, err = command.run("agent", "main", "--config", path)
@@ -85,7 +85,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("has each number that `holdfast cluster status --json` prints", function ()
+    it("lists each number that `holdfast cluster status --json` prints", function ()
         server = etcd.start()
         local machine = etcd.machine "m"
         etcd.agent(machine, "--etcd", server.url)

@@ -1,6 +1,6 @@
 -- Tests locks of a dictionary that belongs to a cluster, with an agent that has no store
--- (cluster/spec/support/agent.lua). cluster/spec/cluster_back_end_spec.lua tests the behaviour that they share with
--- other locks.
+-- (cluster/spec/support/agent.lua). cluster/spec/cluster_back_end_spec.lua tests the behaviour that these locks share
+-- with other locks.
 
 local agents, expect, fixture, process, site, tasks =
     require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
@@ -40,7 +40,7 @@ describe("a dictionary", function ()
                        select(2, shdict.open(NAME, OPTIONS)), 1, true)
     end)
 
-    it("has no cluster if it is plain", function ()
+    it("does not belong to a cluster by default", function ()
         local dict = assert(shdict.open(NAME, { size = "1m" }))
         assert.same({ nil, 'dictionary "spec_cluster" belongs to no cluster' }, { dict:cluster() })
     end)
@@ -55,7 +55,7 @@ describe("a dictionary", function ()
                      expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
     end)
 
-    -- Returns the output of a process that opens dictionaries with that environment.
+    -- Returns the output of a process that opens dictionaries in this environment.
     local function declared(source, clusters, dictionaries)
         local text = process.run([[
             local shdict = require "resty.shdict"
@@ -93,7 +93,7 @@ describe("a dictionary", function ()
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)
 
-    it("stays in its cluster when it is removed and recreated as a local one", function ()
+    it("remains in its cluster even if it is removed and created again as a local dictionary", function ()
         assert(shdict.open(NAME, OPTIONS))
         local lock = assert(resty_lock:new(NAME))
         assert.equal("", (process.run [[
@@ -138,13 +138,13 @@ describe("a lock of a cluster", function ()
         return lock
     end
 
-    -- Acts like the agent of a machine that loses its store and then reaches it again.
+    -- Makes the agent act as if it lost the store and then reached it again.
     local function lose()
         agent:does "lose"
     end
 
 
-    it("can be required in code", function ()
+    it("can be required by the program", function ()
         assert(resty_lock:new(NAME, { cluster = true }))
         assert(resty_lock:new(NAME, { cluster = "main" }))
         assert(resty_lock:new(NAME, { cluster = false }))
@@ -159,7 +159,7 @@ describe("a lock of a cluster", function ()
                      expect.refusal_of(resty_lock, NAME) { cluster = 1 })
     end)
 
-    it("comes from the agent, and is then handed over between this machine's processes", function ()
+    it("is granted by the agent, and is then handed over between this machine's processes", function ()
         local lock = new()
         assert.is_true(lock:lock("key") >= 0)
         local token = lock:token()
@@ -185,7 +185,7 @@ describe("a lock of a cluster", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("has a local holder when a local process is faster than trylock", function ()
+    it("goes to a local process that is faster than trylock", function ()
         agent:does "ignore key"
         local child = process.start [[
             local lock = require("resty.lock"):new("spec_cluster")
@@ -206,7 +206,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    -- The lock is taken by a task that waits for it before the agent does.
+    -- Expects that a task that waits for the lock gets it after the agent has executed the command.
     local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
@@ -240,7 +240,7 @@ describe("a lock of a cluster", function ()
             assert.same({ nil, "unavailable" }, { new({ timeout = 0 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new({ timeout = 0.05 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new():with("key", { timeout = 0.05 }, error) })
-            -- Two agents that serve one dictionary would end each other's sessions.
+            -- Two agents that serve the same dictionary would end each other's sessions.
             if stop == lose then
                 agent:kill()
             end
@@ -284,7 +284,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(lock:token() > token)
     end)
 
-    it("lasts no longer than the session, and never longer than its exptime", function ()
+    it("lasts no longer than the session or its exptime", function ()
         agent:does "begin 20"
         for _, exptime in ipairs { 3600, 0, math.huge } do
             local lock = holding("key", { exptime = exptime })
@@ -307,7 +307,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "unavailable" }, { lock:trylock("key") })
     end)
 
-    it("can be waited for if this machine owns it, and is otherwise not reported as free", function ()
+    it("can be waited for if this machine owns it, and is not reported as free otherwise", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
         local lock = holding "key"
         assert.same({ nil, "timeout" }, { new():wait("key", { timeout = 0.01 }) })
@@ -356,7 +356,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(found.seconds > 3600)
     end)
 
-    it("leaves values on this machine, with or without an agent", function ()
+    it("does not affect values, which stay on this machine, with or without an agent", function ()
         agent:kill()
         assert.is_true(dict:set("value", 5))
         assert.equal(6, dict:incr("value", 1))

@@ -26,7 +26,7 @@ describe("The command", function ()
         assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
     end)
 
-    it("explains mistakes in a command line about clusters", function ()
+    it("explains mistakes in command lines about clusters", function ()
         local no_subcommand = "no subcommand was given: expected status, holders, break or accept-new-store"
         for _, case in ipairs {
             { { "cluster" }, no_subcommand },
@@ -40,7 +40,7 @@ describe("The command", function ()
         end
     end)
 
-    it("reports a silent agent to scrapers within a second", function ()
+    it("reports to scrapers within a second that an agent does not answer", function ()
         world.keep [[
             assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
             ready()

@@ -1,5 +1,5 @@
--- Tests docs/errors.md, which quotes the messages of the command and of clusters. Each quoted message is in the
--- sources, and each message in the sources is quoted, with or without its advice.
+-- Tests docs/errors.md, which quotes the messages of the command and of clusters. Each quoted message must be in the
+-- sources, and each message in the sources must be quoted, with or without its advice.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
@@ -10,14 +10,14 @@ local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/s
 -- All sources that may contain messages.
 local ALL = shell.output("find src tools/src cluster/src lua cluster/lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
--- Sentences that are not messages: texts of etcd, and results.
+-- Sentences that are not messages of ours: texts of etcd, and results.
 local PASSED_OVER = {
     ["authentication is not enabled"] = true,
     ["messages of the agent"] = true,
     ["etcdserver: no leader"] = true,
     ["the command line"] = true,
 }
--- Files that print results, and no errors.
+-- Files that print only results.
 local RESULTS = {
     ["tools/src/look/top_rows.cc"] = true,
     ["tools/src/serve/families.cc"] = true,
@@ -57,7 +57,7 @@ local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
 -- Mistakes in the agent's configuration share one entry, too.
 local CONFIGURED = { "expected ", "^unknown field " }
 local HAS_CONFIGURATION = { "^cluster/src/service/config", "^cluster/src/service/main" }
--- Doctor prints advice about each finding, so the page explains only findings that need more.
+-- Doctor prints advice for each finding, so the page explains only findings that need more advice.
 local DOCTORS = { "^tools/src/inspect/health", "^tools/src/look/doctor_command" }
 
 local WORDS_MIN = 3
@@ -74,7 +74,7 @@ local function without_advice(text)
 end
 
 
--- Returns the constant parts of a message that have at least WORDS_MIN words.
+-- Returns those constant parts of a message that have at least WORDS_MIN words.
 local function parts(text)
     local found = {}
     local marked = text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0")
@@ -88,7 +88,7 @@ local function parts(text)
 end
 
 
--- The page after its part about a single machine.
+-- The text of the page after the part about a single machine.
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
@@ -221,7 +221,7 @@ describe("docs/errors.md", function ()
     setup(command.set_up)
     teardown(command.tear_down)
 
-    it("quotes each message of the command, of the agent and about clusters", function ()
+    it("quotes each message of the command and the agent, and each message about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
         local missing = {}
@@ -239,7 +239,7 @@ describe("docs/errors.md", function ()
 end)
 
 
-it("docs/errors.md names each system call with which a message begins", function ()
+it("docs/errors.md lists each system call with whose name a message begins", function ()
     local found = 0
     for path in EXPLAINED:gmatch("%S+") do
         for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do

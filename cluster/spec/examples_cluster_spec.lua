@@ -48,8 +48,8 @@ describe("cluster/examples", function ()
         local function has_killed() return (demo:out() or ""):find("kill -9 of worker", 1, true) end
         assert.truthy(command.await(has_killed), demo:err())
         demo:signal_group(command.INT)
-        -- Bash ignores an interrupt that arrives just as its child ends normally. The agents do not ignore it, so the
-        -- demonstration then fails with 1 when it misses one of them.
+        -- Bash ignores an interrupt that arrives just as its child ends normally. The agents do not ignore the
+        -- interrupt, so the demonstration then misses one of them and fails with 1.
         local ended = assert(demo:wait(), "the demonstration did not end")
         assert.truthy(ended.code == 130 or ended.code == 1, demo:err())
         assert.equal("", left_by(demo))
@@ -74,7 +74,7 @@ end job 2 0 200 12.000000 9
                            command.write("certificate", certificate), { PROGRAM = "/usr/bin/luajit" })
     end
 
-    it("judges the workers' records", function ()
+    it("checks the workers' records", function ()
         local ended, out, err = judge(GOOD, CERTIFICATE)
         assert.same({ code = 0 }, ended, err)
         assert.same({ 1, 1, 0, 0, 3 }, { row(out, "passed to another machine")[1],
@@ -86,8 +86,8 @@ end job 2 0 200 12.000000 9
 
     for _, case in ipairs {
         { "an overlap", "overlaps", GOOD:gsub("11%.100000", "10.900000") },
-        { "one that spans others", "overlaps", "begin job 2 2 202 9.000000 4\nend job 2 2 202 11.500000 4\n" .. GOOD },
-        { "a number that does not grow", "tokens that did not grow", GOOD:gsub(" 9\n", " 6\n") },
+        { "an overlapping grant", "overlaps", "begin job 2 2 202 9.000000 4\nend job 2 2 202 11.500000 4\n" .. GOOD },
+        { "a token that does not grow", "tokens that did not grow", GOOD:gsub(" 9\n", " 6\n") },
         { "a late write that was accepted", "late writes, accepted", GOOD, CERTIFICATE .. "6 renewed\n" },
     } do
         it("does not miss " .. case[1], function ()
@@ -97,7 +97,7 @@ end job 2 0 200 12.000000 9
         end)
     end
 
-    it("has a store that refuses late writes", function ()
+    it("uses a store that refuses late writes", function ()
         local out = process.run(([[
             package.path = %q
             local store = require "store"

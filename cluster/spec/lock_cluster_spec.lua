@@ -1,4 +1,5 @@
--- Tests `holdfast lock` in a cluster: with an agent that it starts, with a silent agent, and its messages.
+-- Tests `holdfast lock` in a cluster: with an agent that it starts, with an agent that does not answer, and its
+-- messages.
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
@@ -37,7 +38,7 @@ describe("holdfast lock in a cluster", function()
         return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
     end
 
-    -- An agent outlives a killed `holdfast lock`.
+    -- If `holdfast lock` is killed, its agent may still run.
     after_each(function()
         for pid in agents():gmatch("%d+") do
             command.kill(tonumber(pid), command.KILL)
@@ -58,7 +59,7 @@ describe("holdfast lock in a cluster", function()
             end
         end
 
-        it("waits forever, and reports that once", function()
+        it("waits forever, and reports this once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
             local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session with the '
                            .. 'store for dictionary "commands.main"\n'
@@ -94,7 +95,7 @@ describe("holdfast lock in a cluster", function()
         local agent = tonumber(agents())
         command.kill(agent, STOP)
         for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
-            -- A crontab with -E 0 would skip its job silently.
+            -- If this were a refusal, a crontab with -E 0 would skip its job silently.
             local ended, _, err = run(lock("-q", "-E", "0", how[1], how[2] or "-q", "other", "--", "true"))
             assert.same({ code = 75 }, ended, err)
             assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
@@ -116,8 +117,8 @@ describe("holdfast lock in a cluster", function()
         end
     end
 
-    -- An idle agent notices only after some seconds.
-    it("has a status that shows a full database, even on an idle machine", function()
+    -- An idle agent notices the full database only after some seconds.
+    it("has a status command that shows a full database, even on an idle machine", function()
         local full, fill = hold_at_small_store()
         assert.same({ code = 0 }, (run("cluster", "status")))
         fill()
@@ -137,8 +138,8 @@ describe("holdfast lock in a cluster", function()
         assert.matches('"queue_us":%d', json)
     end)
 
-    -- Creates the key as "etcdctl put" does.
-    it("reports that a foreign key in the store belongs to no machine", function()
+    -- Creates a key in the same way as "etcdctl put".
+    it("reports that a key in the store was not written by an agent", function()
         hold()
         local key = space .. "/l/commands.main/odd"
         server:ctl("put " .. key .. " byhand")
@@ -155,7 +156,7 @@ describe("holdfast lock in a cluster", function()
     end)
 
     for name, number in pairs { killed = command.KILL, stopped = STOP } do
-        it("ends its job when the lock is taken away, also if its wrapper is " .. name, function()
+        it("ends its job when the lock is taken away, even if its wrapper is " .. name, function()
             hold()  -- with the agent
             local process = start(lock("other", "--", "sh", "-c", "echo $$ >'" .. command.path "pid"
                                                                   .. "'; exec sleep 600"))
@@ -169,7 +170,7 @@ describe("holdfast lock in a cluster", function()
         end)
     end
 
-    it("creates a dictionary that a program with a size may use", function()
+    it("creates a dictionary that programs can open with a smaller size", function()
         local process = hold()
         local library = assert(os.getenv "HOLDFAST_LIB")
         local open = 'print(require("resty.shdict").open("commands.main", { size = "%s", cluster = "main" }))'
@@ -204,7 +205,7 @@ describe("holdfast lock in a cluster", function()
             agent = etcd.agent(a, unpack(options))
         end)
 
-        -- Starts a job on machine a that survives TERM for that many seconds, and writes each sign of life to a file.
+        -- Starts a job on machine a that survives TERM for this many seconds, and writes signs of life to a file.
         local function job(seconds)
             local script = ([[trap 'echo TERM >>told; sleep %s; exit' TERM
                 echo $$ >pid; while :; do date +%%s.%%N >new; mv new last; sleep 0.02; done]]):format(seconds)
@@ -213,7 +214,7 @@ describe("holdfast lock in a cluster", function()
             return process, assert(await(function() return tonumber(command.read "pid") end), said(process))
         end
 
-        -- Stops the agent, which then does not renew the session. Returns when a job of machine b gets the lock.
+        -- Stops the agent, so that it does not renew the session. Returns after a job of machine b has got the lock.
         local function cut_off()
             agent:signal(STOP)
             local next_job = start(lock("-w", "60", "key", "--", "date", "+%s.%N", { HOLDFAST_DIR = b }))
@@ -237,7 +238,7 @@ describe("holdfast lock in a cluster", function()
         end
 
         for name, number in pairs { killed = command.KILL, stopped = STOP } do
-            it("ends before another machine gets the lock also if its wrapper is " .. name, function()
+            it("ends before another machine gets the lock, even if its wrapper is " .. name, function()
                 local process, pid = job(60)
                 command.sleep(0.3)
                 process:signal(number)

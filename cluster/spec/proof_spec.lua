@@ -1,4 +1,5 @@
--- The tests that docs/proof.md and the mutants name must exist, so that none of them passes by running nothing.
+-- Checks that the tests that docs/proof.md and the mutants name exist. Otherwise, a row there could pass without
+-- running a test.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -14,7 +15,7 @@ for name in shell.output("find " .. FOLDERS .. " -name CMakeLists.txt -exec cat 
 end
 
 
--- Apart from the escape character, these expressions are also Lua patterns.
+-- Except for the escape character, these expressions are also Lua patterns.
 local function is_there(expression)
     local pattern = expression:gsub("\\", "%%")
     for _, test in ipairs(tests) do

@@ -7,7 +7,7 @@ local await, run, said, start, write = command.await, command.run, etcd.said, co
 
 local it = fixture.it_unless(etcd.missing())
 
--- Takes the lock, prints that, and keeps the lock until it must finish or loses the lock.
+-- Takes the lock, prints "has it", and keeps the lock until the worker must finish or has lost the lock.
 local HOLDER = [[
 local worker = require "resty.holdfast.worker"
 local scheduler = require "resty.holdfast.scheduler"
@@ -59,14 +59,14 @@ describe("holdfast run --agent", function ()
         return master
     end
 
-    -- Ends the run: its worker had the lock and releases it.
+    -- Ends the run, whose worker has the lock and releases it.
     local function finishes(master)
         master:signal(command.QUIT)
         assert.same({ code = 0 }, master:wait(), said(master))
         assert.equal("has it\nreleased\n", master:out())
     end
 
-    -- Returns the process's child that is an agent.
+    -- Returns the child of the process that is an agent.
     local function agent_of(master)
         for child in (files.find(("/proc/%d/task/%d/children"):format(master.pid, master.pid)) or ""):gmatch("%d+") do
             if (files.find("/proc/" .. child .. "/comm") or ""):find("^holdfast%-agent") then
@@ -76,7 +76,7 @@ describe("holdfast run --agent", function ()
     end
 
 
-    it("starts an agent, lets the workers lock, and ends the agent and its lease after them", function ()
+    it("starts an agent, lets the workers take locks, and ends the agent and its lease after them", function ()
         local master = begin_with "1"
         assert.is_number(agent_of(master))
         assert.equal(1, #server:keys(space .. "/l/"))
@@ -120,7 +120,7 @@ describe("holdfast run --agent", function ()
         finishes(master)
     end)
 
-    it("ends the run if the agent's configuration is wrong", function ()
+    it("ends if the agent's configuration is wrong", function ()
         write("main.json", "{}")
         local ended, out, err = run("run", "--agent", "main", "--agent-config", config, "--workers", "2", "-e",
                                     'require("resty.holdfast.scheduler").sleep(60)')

@@ -1,4 +1,4 @@
--- The tests that SECURITY.md names must exist.
+-- Checks that the tests that SECURITY.md names exist.
 
 local files, shell = require "spec.support" ("files", "shell")
 

@@ -12,7 +12,7 @@ describe(UNIT, function ()
         assert.equal("", systemd.complaints(UNIT, "main"))
     end)
 
-    it("restarts each agent before its lease ends, unless the exit status forbids it", function ()
+    it("restarts each agent before its lease ends, unless the exit status forbids a restart", function ()
         local text = files.read(UNIT)
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
         local manual = files.read "tools/docs/holdfast.md"

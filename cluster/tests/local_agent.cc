@@ -1,4 +1,4 @@
-// An agent without a store, which gives this machine every lock that it wants. For tests of a single machine.
+// An agent without a store, for tests of a single machine. It gives the machine every lock that its programs want.
 //
 //   local_agent DICTIONARY...
 //
@@ -40,9 +40,9 @@
 namespace holdfast {
 namespace {
 
-constexpr int kRoundMs = 50;         // hints may be lost
-constexpr int kQuestionMs = 1000;    // from a connection to its question
-constexpr std::uint64_t kLease = 1;  // no store compares leases
+constexpr int kRoundMs = 50;         // interval of checks, because hints may be lost
+constexpr int kQuestionMs = 1000;    // time limit from a connection to its question
+constexpr std::uint64_t kLease = 1;  // any number, because no store compares leases
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
 
@@ -56,7 +56,7 @@ class Answerer {
  public:
   int descriptor() const { return listener_.get(); }
 
-  /// Listens for that cluster, unless it already does.
+  /// Listens for questions about the cluster, unless it already does.
   void listen_for(const RuntimeDirectory& directory, const std::string& cluster) {
     if (listener_) return;
     sockaddr_un address{};
@@ -96,7 +96,7 @@ class LocalAgent {
     contender_ = holdfast_waiter_open(parker_);
   }
 
-  /// Runs until the end of the standard input.
+  /// Runs until standard input ends.
   void run() {
     std::string text;
     for (;;) {
@@ -123,10 +123,10 @@ class LocalAgent {
 
   World& world() { return **World::current(); }
 
-  // The waiter is notified only while it waits.
+  // The waiter gets notifications only while it waits.
   void listen() { reinterpret_cast<Parker*>(parker_)->begin(waiter_, world().token()); }
 
-  // Dictionaries are created while this runs, and recreated after a removal.
+  // While this runs, dictionaries may be created, or created again after a removal.
   void attend_all() {
     for (const std::string& name : names_) {
       const bool known = std::any_of(attended_.begin(), attended_.end(),
@@ -242,7 +242,7 @@ class LocalAgent {
     }
   }
 
-  // Waits as a fair waiter if the lock is in use, as an agent does.
+  // If the lock is in use, waits as a fair waiter, like an agent.
   void withdraw_from(const Attended& attended, const std::string& key) {
     if (withdraw_idle(dictionary(attended), key) != Code::locked) return;
     holdfast_wait wait{};

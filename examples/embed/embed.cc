@@ -27,11 +27,11 @@ struct Wait {
 
 std::vector<Wait> waits;       // the loop, which ends when nothing waits any more
 lua_State* running = nullptr;  // the coroutine that the loop has resumed
-bool suspended = false;        // it is about to yield, and is in `waits`
+bool suspended = false;        // the coroutine is about to yield, and is in `waits`
 int failures = 0;
 
-// Lua calls the following functions. An error of Lua skips destructors, so no function has one; and no exception gets
-// out.
+// Lua calls the following functions. A Lua error skips destructors, so these functions have no objects with
+// destructors. No exception leaves them.
 
 /// Resumes the coroutine when the descriptor is readable or after `seconds`. Returns false if there is no memory.
 bool resume_later(lua_State* coroutine, int descriptor, double seconds) noexcept try {
@@ -92,7 +92,7 @@ int begin(lua_State* lua) {
 void resume(lua_State* coroutine) {
   running = coroutine;
   suspended = false;
-  const bool begins = lua_status(coroutine) == 0;  // then its function is still on its stack
+  const bool begins = lua_status(coroutine) == 0;  // the function is still on the stack
   const int status = lua_resume(coroutine, begins ? 0 : lua_gettop(coroutine));
   running = nullptr;
   // A script that yields by itself lets the other scripts run.
@@ -125,12 +125,12 @@ void run_once() {
   }
 }
 
-/// Opens a dictionary. Scripts find it by its name, as all other programs do.
+/// Opens a dictionary. Scripts find it by its name, as other programs do.
 void open_dictionary(std::string_view declaration) {
   const std::size_t equals = declaration.find('=');
   if (equals == std::string_view::npos) throw std::runtime_error("--dict: NAME=SIZE expected");
   const holdfast_options options{.size = holdfast::parse_size(declaration.substr(equals + 1)).value()};
-  holdfast::dictionary::open(declaration.substr(0, equals), options).value();  // open as long as the process lives
+  holdfast::dictionary::open(declaration.substr(0, equals), options).value();  // stays open while the process lives
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
--- Puts mails into the queue for some seconds, and prints how many.
+-- Puts mails into the queue for some seconds, and prints the number of mails.
 --
 --   luajit push.lua SECONDS
 

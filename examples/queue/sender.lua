@@ -5,7 +5,7 @@
 local queue = require "resty.holdfast.queue"
 local scheduler = require "resty.holdfast.scheduler"
 
--- Stands for a mail server: takes 20 ms, then writes a line into LOG.
+-- Stands in for a mail server: takes 20 ms, then writes a line to LOG.
 local function send(mail, attempts)
     scheduler.sleep(0.02)
     local log, err = io.open(arg[1], "a")

@@ -37,7 +37,8 @@ function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     end
     table.sort(result.waits)
 
-    -- The distinct words are counted in the text and not in the cache, because they verify the number of backend calls.
+    -- The distinct words are counted in the text and not in the cache, because this count verifies the number of
+    -- backend calls.
     local seen = {}
     for _, word in ipairs(words) do
         if not seen[word] then
@@ -80,7 +81,7 @@ local ROWS = {
 
 local BAR = 56
 
--- Draws the backend calls of each phase as bars, so that the difference is visible at a glance.
+-- Draws the backend calls of each phase as bars.
 local function print_bars(results)
     print("\nbackend calls")
     local most = math.max(results[1].calls, results[2].calls)

@@ -34,8 +34,8 @@ struct versioned {
 
 namespace detail {
 
-/// Makes a request. `want` is the number of permits of the rwlock, or 0 for the lock. The request points into `how`,
-/// which must outlive it.
+/// Makes a request. `want`: the number of permits of the rwlock, or 0 for the lock. The request points into `how`,
+/// which must outlive the request.
 inline holdfast_request request_of(duration timeout, const terms& how, std::uint32_t want = 0) noexcept {
   holdfast_request request{};
   request.kind = want == 0 ? HOLDFAST_HELD_LOCK : HOLDFAST_HELD_RWLOCK;
@@ -106,7 +106,7 @@ class dictionary {
   result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_REPLACE, key, what, exptime, flags);
   }
-  /// Adds to a number and returns the sum. If the key has no value, starts with `init`, if it is given, and sets
+  /// Adds to a number and returns the sum. If the key has no value and `init` is given, starts with `init` and sets
   /// `exptime`.
   result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
     double sum = 0;
@@ -115,7 +115,7 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return sum;
   }
-  /// Deletes the key, and releases a lock under it. Succeeds even if there is no such key.
+  /// Deletes the key, and releases its lock if it has one. Succeeds even if there is no such key.
   result<void> erase(std::string_view key) const {
     return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
   }
@@ -133,7 +133,7 @@ class dictionary {
   result<versioned> get_changed(std::string_view key, const version& known = {}) const {
     version now{};
     auto got = read([&](holdfast_value& into) {
-      now = known;  // a value that did not fit is read again
+      now = known;  // a value that did not fit must be read again
       return holdfast_get_changed(handle_, key.data(), key.size(), &now, &into);
     });
     if (got) return versioned{std::move(*got), now};
@@ -144,7 +144,7 @@ class dictionary {
   bool is_current(const version& known) const noexcept {
     return holdfast_is_current(handle_, known.number, known.stripe, known.end) != 0;
   }
-  /// Stores a value if the version is still `known`. Returns the new version. Fails with errc::differs if it is not.
+  /// Stores a value if the version is still `known`, and returns the new version. Otherwise fails with errc::differs.
   template <class T>
   result<version> set_unless_changed(std::string_view key, version known, const T& what, duration exptime = {},
                                      std::uint32_t flags = 0) const {
@@ -155,7 +155,8 @@ class dictionary {
     if (stored != HOLDFAST_OK) return failure::of(stored);
     return known;
   }
-  /// Waits until the version is no longer `known`. Returns the new version. Fails with errc::unchanged after `timeout`.
+  /// Waits until the version is no longer `known`, and returns the new version. After `timeout`, fails with
+  /// errc::unchanged.
   result<version> wait_for_change(std::string_view key, version known, duration timeout = forever) const {
     const int code = holdfast_wait_for_change(handle_, key.data(), key.size(), timeout.count(), &known);
     if (code != HOLDFAST_OK) return failure::of(code);
@@ -168,17 +169,17 @@ class dictionary {
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as an rwlock, a holder of
-  /// either excludes the other.
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used both as a lock and as an rwlock, they
+  /// exclude each other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));
   }
   result<lease> lock_exclusive(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, HOLDFAST_ALL_PERMITS));
   }
-  /// Acquires as holdfast_acquire does, with all its options.
+  /// Acquires a lock or permits as holdfast_acquire does, with all its options.
   result<lease> acquire(std::string_view key, const holdfast_request& request) const {
-    std::string own(key);  // may throw, so copy the key before the lock is taken
+    std::string own(key);  // copied before the lock is taken, because this may throw
     holdfast_lease raw{};
     const int code = holdfast_acquire(handle_, key.data(), key.size(), &request, &raw);
     if (code != HOLDFAST_OK) return failure::of(code);
@@ -197,7 +198,7 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return dictionary(handle);
   }
-  /// Runs `call(holdfast_value&) -> int`, again with a larger buffer if the value did not fit.
+  /// Runs `call(holdfast_value&) -> int`, and runs it again with a larger buffer if the value did not fit.
   template <class Call>
   static result<value> read(Call&& call) {
     char small[256];

@@ -20,15 +20,15 @@ inline constexpr duration forever{std::numeric_limits<double>::infinity()};
 
 /// The options of a request for a lock, except its timeout.
 struct terms {
-  duration exptime{0};   // time after which others may take the lock though it was not released; 0: never
+  duration exptime{0};   // time after which others may take the lock even if it was not released; 0: never
   bool fair = false;     // overtakes no waiter, and is not overtaken
   std::string why = {};  // shown to callers that ask for the holder
 };
 
 namespace detail {
 
-/// Releases the lease in any case. If a process is stopped in the middle of a change, waits until it continues or is
-/// killed, because nobody can take the lock before that.
+/// Releases the lease in any case. If a process is stopped in the middle of a change, waits until the process continues
+/// or is killed; until then, nobody can take the lock anyway.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
   // The release was refused for another reason, so the library retries it.
@@ -42,7 +42,7 @@ inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, hold
 class lease {
  public:
   lease() noexcept = default;  // holds nothing
-  /// Takes ownership. REQUIRES: `raw` is a lease of that key, and nothing else releases it.
+  /// Takes ownership. REQUIRES: `raw` is a lease of this key, and nothing else releases it.
   lease(holdfast_dict* dict, std::string key, const holdfast_lease& raw) noexcept
       : dict_(dict), key_(std::move(key)), raw_(raw) {}
   lease(lease&& other) noexcept : dict_(other.dict_), key_(std::move(other.key_)), raw_(other.detach()) {}
@@ -62,7 +62,7 @@ class lease {
   result<void> unlock() {
     return *this ? detail::outcome(holdfast_unlock(dict_, key_.data(), key_.size(), &raw_)) : result<void>();
   }
-  /// Sets a new exptime, from now.
+  /// Sets a new exptime, which counts from now.
   result<void> renew(duration exptime) {
     return detail::outcome(holdfast_lock_renew(dict_, key_.data(), key_.size(), &raw_, exptime.count()));
   }
@@ -71,8 +71,8 @@ class lease {
     return detail::outcome(holdfast_permits_keep(dict_, key_.data(), key_.size(), &raw_, count));
   }
   /// Makes a reader of an rwlock the writer, and waits for all other readers. The lease keeps its token and its
-  /// exptime. On failure it still has the read lock, except after errc::not_owner and removed. errc::deadlock: another
-  /// reader waits for the same, and continues when this lease is released.
+  /// exptime. On failure it still has the read lock, except after errc::not_owner and removed. errc::deadlock means
+  /// that another reader waits to become the writer, and continues when this lease is released.
   result<void> upgrade(duration timeout = forever) {
     return detail::outcome(holdfast_upgrade(dict_, key_.data(), key_.size(), timeout.count(), 0, &raw_));
   }
@@ -91,7 +91,7 @@ class lease {
   /// Returns the fencing token, which is larger than the tokens of all earlier grants of the key.
   std::uint64_t token() const noexcept { return raw_.sequence; }
   const std::string& key() const noexcept { return key_; }
-  /// Gives up ownership, so that the caller must release the lease. Afterwards this object holds nothing.
+  /// Gives up ownership, so that the caller must release the lease. Afterwards, this object does not hold anything.
   holdfast_lease detach() noexcept { return std::exchange(raw_, {}); }
 
  private:

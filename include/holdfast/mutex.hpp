@@ -18,11 +18,11 @@ inline namespace v1 {
 
 namespace detail {
 
-/// Describes the calling thread to the search for deadlocks (holdfast_task_ids). Each copy of this code, as in a plugin
-/// that hides its symbols, has its own state, and does not know what threads hold through another copy.
+/// Describes the calling thread to the search for deadlocks (holdfast_task_ids). Each copy of this code, for example in
+/// a plugin that hides its symbols, has its own state, and does not know what threads hold through another copy.
 struct thread_state {
   std::uint32_t task;  // 0: none yet
-  std::uint32_t held;  // number of mutexes that the thread has locked and not unlocked
+  std::uint32_t held;  // number of mutexes that the thread has locked but not unlocked
 };
 inline constinit thread_local thread_state this_thread{};
 
@@ -35,14 +35,15 @@ inline std::uint32_t task_of_this_thread() noexcept {
   do {
     const bool is_used_up = (seen + 1) % range == 0 || seen == 0;
     const std::uint32_t base = is_used_up ? holdfast_task_ids() : seen;
-    if (base == 0) return 0;  // no ids are left
+    if (base == 0) return 0;  // there are no more ids
     next = base + 1;
   } while (!last.compare_exchange_weak(seen, next, std::memory_order_relaxed));
   return this_thread.task = next;
 }
 
 /// The leases of one mutex object. Each thread that holds the mutex or waits for it has a slot, which only this thread
-/// writes. So a thread that has lost the lock cannot release what another thread of the process has acquired since.
+/// writes. So a thread that has lost the lock cannot release a lock that another thread of the process has acquired
+/// since then.
 class slots {
  public:
   struct slot {
@@ -142,7 +143,7 @@ class key_mutex {
     return outcome(holdfast_lock_renew(dict_.handle(), key_.data(), key_.size(), own != nullptr ? &own->raw : &none,
                                        exptime.count()));
   }
-  /// Returns whether the calling thread has locked the mutex and has not lost it since.
+  /// Returns whether the calling thread has locked the mutex and still holds it.
   bool valid() noexcept {
     const slots::slot* const own = slots_.find();
     double left = 0;
@@ -181,7 +182,7 @@ class key_mutex {
     return outcome(
         holdfast_upgrade(dict_.handle(), key_.data(), key_.size(), timeout.count(), task_of_this_thread(), &own->raw));
   }
-  /// Returns whether the lock was taken. Throws for any failure except that others have it.
+  /// Returns whether the lock was taken. Throws for any failure except that others hold the lock.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
     if (taken) return true;
@@ -191,7 +192,7 @@ class key_mutex {
   }
   template <class Clock, class Duration>
   bool try_take_until(const std::chrono::time_point<Clock, Duration>& time, std::uint32_t want) {
-    for (;;) {  // an adjustable clock may show an earlier time after the wait
+    for (;;) {  // again, because an adjustable clock may show an earlier time after the wait
       const duration left = time - Clock::now();
       if (try_take(left, want)) return true;
       if (Clock::now() >= time) return false;
@@ -205,7 +206,7 @@ class key_mutex {
   }
 
  private:
-  // Forgets locks that this thread has lost and not unlocked. Otherwise the next unlock would release one of them.
+  // Forgets locks that this thread has lost but not unlocked. Otherwise, the next unlock would release one of them.
   void forget_lost() noexcept {
     double left = 0;
     while (slots::slot* const own = slots_.find()) {
@@ -246,9 +247,9 @@ class exclusive_mutex : public key_mutex {
 
 }  // namespace detail
 
-/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock.
-/// Threads may wait for each other through such mutexes, directly or through other threads, even across processes. One
-/// of them then gets an exception that equals std::errc::resource_deadlock_would_occur.
+/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. If
+/// threads wait for each other through such mutexes, directly or through other threads, even across processes, one of
+/// them gets an exception that equals std::errc::resource_deadlock_would_occur.
 class mutex : public detail::exclusive_mutex<0> {
  public:
   using exclusive_mutex::exclusive_mutex;
@@ -263,7 +264,8 @@ class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
 
   void lock_shared() { acquire_shared().value(); }
   /// Makes the calling thread's shared lock exclusive, and waits until all other shared locks are released. On failure
-  /// the shared lock stays. errc::deadlock: another thread waits for the same, and continues when this thread unlocks.
+  /// the shared lock stays. errc::deadlock means that another thread waits for the same, and continues when this thread
+  /// unlocks.
   result<void> upgrade(duration timeout = forever) { return make_exclusive(timeout); }
 
   bool try_lock_shared() { return try_take(duration(0), 1); }

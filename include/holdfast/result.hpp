@@ -161,7 +161,7 @@ class [[nodiscard]] result {
   std::variant<T, failure> state_;
 };
 
-/// The result of a call that returns no value: nothing, or the reason why it failed.
+/// The result of a call that does not return a value: nothing, or the reason why the call failed.
 template <>
 class [[nodiscard]] result<void> {
  public:

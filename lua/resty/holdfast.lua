@@ -1,4 +1,4 @@
--- General functions, which are not about locks or dictionaries. Manual: docs/hosts.md.
+-- General functions that concern neither locks nor dictionaries. Manual: docs/hosts.md.
 
 local core = require "resty.holdfast.core"
 local current = require("resty.holdfast.host").current
@@ -13,8 +13,8 @@ local _M = { _VERSION = core.version }
 
 
 -- Sleeps for `seconds`; math.huge means forever. Yields where the host runs coroutines, and blocks the process
--- elsewhere. Returns true, or nil and the reason if the caller may not wait or its host ended the sleep. Raises for a
--- negative time.
+-- elsewhere. Returns true, or nil and the reason if the caller may not wait or if its host ended the sleep early.
+-- Raises an error for a negative time.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local host, err = current(false)

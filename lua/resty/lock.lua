@@ -1,5 +1,5 @@
--- Locks that processes and coroutines share; only the caller waits. Offers the interface of lua-resty-lock to any
--- LuaJIT process. Manual: docs/resty.lock.md.
+-- Locks that processes and coroutines share; while a caller waits, other coroutines run. Offers the interface of
+-- lua-resty-lock to any LuaJIT process. Manual: docs/resty.lock.md.
 --
 -- These rules hold for all methods: `key` is a string of 1 to 65535 bytes, or something that tostring() converts. Times
 -- are in seconds and may be fractions. A failure returns nil and a string. A wrong receiver, or an option that is out
@@ -27,7 +27,7 @@ local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
 
--- The methods that lua-resty-lock also has accept options that it ignored, and log a warning.
+-- The methods of lua-resty-lock accept options that it would ignore, but log a warning.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
                                     "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
@@ -45,8 +45,8 @@ local asked, answer = pcall(is_debug_build)
 local DEBUG = asked and answer or program.getenv("HOLDFAST_DEBUG") == "1"
 
 -- With DEBUG, memo shows the live objects, as in lua-resty-lock: each object refers to its dictionary while it lives.
--- Objects then cost eight times as much, and Debian's nginx is a debug build, so this starts only when one of the three
--- names is read.
+-- Objects then cost eight times as much, and Debian's nginx is a debug build, so memo is filled only after the program
+-- has read one of the three names.
 local dict_ref_type
 local SHOWN = { memo = true, ref_obj = true, unref_obj = true }
 
@@ -63,8 +63,8 @@ local function show(module, name)
 end
 
 
--- Returns the given timeout, reduced to exptime as in lua-resty-lock. An exptime of 0 means never, but still reduces
--- the timeout to 0.
+-- Returns the given timeout, but at most exptime, as in lua-resty-lock. Although an exptime of 0 means never, it
+-- reduces the timeout to 0.
 local function cut_down(timeout, exptime, method)
     if exptime == 0 and timeout > 0 then
         warn_once('bad option "timeout" to ' .. method .. ": " .. timeout
@@ -117,7 +117,7 @@ function _M.new(class, dict_name, opts)
     end
     local self = new_lock(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     if dict_ref_type then
-        -- An initialiser takes three times as long.
+        -- An initialiser would take three times as long.
         local dict_ref = ffi.new(dict_ref_type)
         dict_ref.id = lease_pool.ref_obj(dict)
         self.dict_ref = dict_ref
@@ -139,7 +139,7 @@ function _M.all(class, dict_name, keys, opts)
 end
 
 
--- Makes lock() and the lock() of with(). `certain`: the caller will release the lock.
+-- Makes lock() and the function that takes the lock for with(). `certain`: the caller is sure to release the lock.
 --
 -- lock(key [, opts]) takes the lock and waits if it is held. Yields, or blocks the process where the host has no
 -- coroutines. opts: exptime, timeout, why (a text that holder() shows).
@@ -171,7 +171,7 @@ end
 _M.lock = locker(false)
 
 
--- Takes the lock if it is free. Waits only for an answer of a cluster's store: then it yields, at most for a second.
+-- Takes the lock if it is free. Waits only for an answer from a cluster's store: then it yields, for at most a second.
 -- opts: exptime, why. Returns true; nil and "held", or an error of lock().
 function _M.trylock(self, key, opts)
     local err
@@ -209,9 +209,9 @@ _M.verify = held_lock.on_held("verify", function (self, grant, key)
     return held_lock.outcome(self, key, check_lease(grant.dict, key, grant.lease))
 end)
 
--- with(key, [opts,] fn, ...) takes the lock as lock() does, calls fn(...), and releases the lock even if fn raises.
--- Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of fn
--- unchanged.
+-- with(key, [opts,] fn, ...) takes the lock as lock() does, calls fn(...), and releases the lock even if fn raises an
+-- error. Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of
+-- fn unchanged.
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 -- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, but does not take the
 -- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().

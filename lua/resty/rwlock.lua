@@ -30,8 +30,8 @@ local UPGRADE_OPTIONS = options.known { "timeout", "why" }
 
 
 -- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
--- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises. Returns
--- the object; nil and "dictionary not found" or another message. Does not yield.
+-- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises an error.
+-- Returns the object; nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -81,8 +81,8 @@ _M.wrlock = taker("wrlock", ALL, true, false)
 _M.tryrdlock = taker("tryrdlock", 1, false, false)
 _M.trywrlock = taker("trywrlock", ALL, false, false)
 -- with_rd(key, [opts,] fn, ...) and with_wr take a read lock or the write lock, call fn(...), and release the lock even
--- if fn raises. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and the error
--- of the lock.
+-- if fn raises an error. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and
+-- the error of the lock.
 _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
@@ -122,7 +122,7 @@ function _M.upgrade(self, opts)
         end
         return refused(err, keys)
     end
-    if why then  -- lost if there is no memory for it
+    if why then  -- not stored if there is no memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
     return elapsed

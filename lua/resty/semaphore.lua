@@ -59,7 +59,7 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Raises, at the line that called the method, for a receiver that is not a semaphore.
+-- Raises an error, at the line that called the method, for a receiver that is not a semaphore.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
         error("bad receiver of " .. method .. ": expected a semaphore, got " .. describe(self) .. "; call it as obj:"
@@ -68,7 +68,7 @@ local function check_receiver(self, method)
 end
 
 
--- Records a grant of this object. `why` is dropped if there is no memory for it.
+-- Records a grant of this object. `why` is not stored if there is no memory for it.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
     if why then
@@ -136,7 +136,7 @@ end
 
 
 -- Gives back the oldest permit. Returns the code, and whether the object still has the permit; then nothing has
--- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library does.
+-- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code
@@ -222,8 +222,8 @@ end
 
 
 held_lock.add_queries(_M, check_receiver)
--- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises.
--- Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
+-- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises
+-- an error. Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)

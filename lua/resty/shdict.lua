@@ -96,7 +96,7 @@ local function read_persist(persist)
 end
 
 
--- Returns the name. The library reads it up to a zero byte.
+-- Returns the name; nil and a message if it contains a zero byte, where the library would stop reading.
 local function read_cluster(name)
     check_option("cluster", name, "string", "a string")
     if name:find("%z") then
@@ -106,7 +106,7 @@ local function read_cluster(name)
 end
 
 
--- Reads the option, which belongs to this Lua state only: the library knows nothing about tables.
+-- Reads the option, which concerns only this Lua state: the library knows nothing about tables.
 local function read_tables(given)
     check_option("tables", given, "boolean", "a boolean")
     if given and tables.missing then
@@ -160,8 +160,8 @@ end
 -- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
 -- or false; nil), mode ("0600"), cluster (a name; none), tables (false), versions (false).
 --
--- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
--- wrong type and for an unknown option. Does not yield.
+-- Returns the dictionary, always the same table for the same name; nil and a message. Raises an error for an argument
+-- of the wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: expected a string, got " .. type(name), 2)

@@ -1,8 +1,9 @@
--- Failures of the system in every event loop: no threads, no descriptors, no memory, and exit and fork during waits.
+-- Tests failures of the system in every event loop: a lack of threads, descriptors or memory, and exit and fork during
+-- waits.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
--- Limits what the operating system provides from then on.
+-- Limits what the operating system provides from now on.
 local LIMITS = [[
     local ffi = require "ffi"
     ffi.cdef "typedef struct { unsigned long now, most; } limits;"
@@ -18,7 +19,7 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- The limit of threads does not hold for root, so the process becomes a different user, who may still read every
+    -- The limit on threads does not apply to root, so the process becomes a different user, who may still read every
     -- file.
     local function limit_threads()
         limit(NPROC, 1)
@@ -42,8 +43,8 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the meantime,
-        -- and the waiter gets the lock after its release.
+        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Expects that other coroutines run in
+        -- the meantime, and that the waiter gets the lock after its release.
         local function assert_waits_continue(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
@@ -72,19 +73,19 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\tnil\t1", "end")
         end
 
-        it("lets a process wait that may start no more threads", function ()
+        it("a process that cannot start threads can wait", function ()
             assert_waits_continue [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
             ]]
         end)
 
-        -- Neovim needs some descriptors at its end, too.
-        it("a process without free descriptors can wait, and waits as usual when it has some again", function ()
+        -- Neovim needs some descriptors when it exits, too.
+        it("a process without free descriptors can wait, and waits as usual once it has some again", function ()
             assert_waits_continue("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
-                if "]] .. name .. [[" == "scheduler" then -- that needs no descriptor, so it has none yet
+                if "]] .. name .. [[" == "scheduler" then -- which has not needed a descriptor yet
                     assert(not require("resty.holdfast.wait.parker").fd())
                 end
             ]], [[
@@ -93,7 +94,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a process without descriptors for its first wait gets an error, and waits when it has some", function ()
+        it("a process without free descriptors gets an error at its first wait, and can wait later", function ()
             local child = loops.start(name, LIMITS .. [[
                 spawn(function ()
                     local lock = new { timeout = 0.02 }
@@ -113,7 +114,7 @@ for _, name in ipairs(loops.names) do
             child:expect("timeout")
         end)
 
-        it("a process that exits while its coroutines wait delays no other", function ()
+        it("a process that exits while its coroutines wait does not delay other processes", function ()
             -- luv crashes if the Lua state is closed in a callback, even without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
@@ -151,7 +152,7 @@ for _, name in ipairs(loops.names) do
                 spawn(function ()
                     sleep(0.05)
                     for i = 1, 3 do
-                        if ffi.C.fork() == 0 then  -- a loop cannot be shared: the child blocks
+                        if ffi.C.fork() == 0 then  -- parent and child cannot share a loop, so the child blocks
                             local none = require "resty.holdfast.host.none"
                             hosts.set_host { name = "child", sleep = none.sleep, wait = none.wait }
                             local lock = new()
@@ -182,7 +183,7 @@ end
 describe("a runtime directory", function ()
     after_each(process.clean_up)
 
-    -- Mounts a new file system, which ends with the process. Only root may mount it, and not everywhere.
+    -- Mounts a new file system, which disappears with the process. Only root may do this, and not on every system.
     local MOUNTED = [[
         local ffi = require "ffi"
         ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
@@ -193,7 +194,7 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        -- Makes the mounts of this process private. In a chroot "/" may not be a mount point.
+        -- Makes the mounts of this process private. In a chroot, "/" may not be a mount point.
         local function keep_to_oneself()
             return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
                 or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0
@@ -225,7 +226,7 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-    it("that is full stops no process that has opened everything, and causes errors in others", function ()
+    it("that is full does not stop a process that has opened everything, and causes errors in others", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")
@@ -265,12 +266,12 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that refuses this user does not affect what the process has opened", function ()
+    it("that refuses this user still serves what the process has already opened", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))
             local parker = require "resty.holdfast.wait.parker"
-            require "resty.lock" -- this user may have no access to the folder
+            require "resty.lock" -- loaded now, because the user below may not have access to the folder
             assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
             say((parker.fd() or -1) >= 0, dict:set("value", 1), dict:get("value"))
             say(parker.listen_at())

@@ -1,5 +1,4 @@
--- Tests the option `block`: if the host reports that the caller cannot wait, the whole process waits, because the
--- program wants this.
+-- Tests the option `block`: if the host reports that the caller cannot wait, the whole process waits.
 
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
@@ -65,7 +64,7 @@ describe("if the host reports that no caller can wait", function ()
                 end)
             end
 
-            it("does not need block for a free lock, nor without waiting", function ()
+            it("does not need block if the lock is free, or if the call does not wait", function ()
                 local first = new {}
                 assert.truthy(take(first))
                 assert.same({ nil, "timeout" }, { take(new { timeout = 0 }) })

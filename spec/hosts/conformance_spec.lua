@@ -1,5 +1,5 @@
--- Tests host/cqueues.lua and resty/holdfast.lua. Rules for every event loop that holdfast supports, and for the loop of
--- examples/embed: the same tests, each in a real loop in a new process.
+-- Tests host/cqueues.lua and resty/holdfast.lua. Tests the rules for every event loop that holdfast supports and for
+-- the loop of examples/embed. The tests are the same for all; each runs in a real loop in a new process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 local shdict = require "resty.shdict"
@@ -62,7 +62,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect("true")
         end)
 
-        it("only the coroutine that waits for a change of a value waits for it", function ()
+        it("only the coroutine that waits for a change of a value is suspended", function ()
             local child = start [[
                 local dict = assert(require("resty.shdict").open("spec_changes", { size = "64k", versions = true }))
                 tell_after(10, "ticks")
@@ -86,7 +86,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
                 local elapsed, err = lock:lock("key")
                 if elapsed then lock:unlock() end
             ]],
-            ["for a release all go on with it, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
+            ["for a release all continue then, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
         } do
             it("a hundred waiters " .. what, function ()
                 holder:take("key")
@@ -127,11 +127,11 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100")
         end)
 
-        it("many waits leave no descriptor, no thread, and no handle that keeps the loop running", function ()
+        it("many waits leave behind no descriptor, no thread, and no handle that keeps the loop running", function ()
             local child = start [[
                 local copas = package.loaded.copas
                 local function count(what)
-                    local name = os.tmpname() -- not a pipe, which would be one more descriptor
+                    local name = os.tmpname() -- not a pipe, which would need another descriptor
                     os.execute("ls /proc/" .. require("ffi").C.getpid() .. "/" .. what .. " | wc -l > " .. name)
                     local file = io.open(name)
                     local number = file:read("*n")
@@ -157,7 +157,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
                 end
                 round(5)
                 local before = count("fd")
-                round(copas and 50 or 1000) -- a new copas needs a tenth of a second to end a loop
+                round(copas and 50 or 1000) -- copas 4 needs a tenth of a second to end a loop
                 say(count("fd") - before)
                 local patience = now() + 20
                 while count("task") > 1 and now() < patience do end
@@ -166,9 +166,9 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("0", "1")
         end)
 
-        it("no value exists after a sleep of its exptime", function ()
+        it("a value no longer exists after a sleep of its exptime", function ()
             local child = start([[
-                -- A timer of Neovim counts from the loop's own time, which may be behind.
+                -- A timer of Neovim counts from the loop's cached time, which may be behind the clock.
                 local sleeps = { require("resty.holdfast").sleep, ]] .. (name == "neovim" and "nil" or "sleep") .. [[ }
                 local dict = shdict.shared.spec_hosts
                 local stores = {

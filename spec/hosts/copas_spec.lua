@@ -7,7 +7,7 @@ local socket = require "socket"
 local COPASES = loops.LOOPS["new copas"] and { "copas", "new copas" } or { "copas" }
 local PATIENCE = 20 -- seconds; only limits a hang
 
--- Each line that a connection receives is a command.
+-- Each line that the server receives is a command.
 local SERVER = loops.COMMON .. [[
     local copas = require "copas"
     local socket = require "socket"
@@ -114,7 +114,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("affects no caller outside coroutines or without a running loop", function ()
+    it("does not affect callers outside coroutines or without a running loop", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false
@@ -122,7 +122,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("is used by a host that sleeps as the version does", function ()
+    it("gets a host that sleeps in the way of this version", function ()
         assert.equal("true\t1\n", answer [[
             local held = new()
             held:lock("key")

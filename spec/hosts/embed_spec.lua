@@ -6,7 +6,7 @@ local command, new_holder, process, site = require "spec.support" ("command", "h
 local FOLDER = command.program:match("^(.*)/") .. "/examples/embed/"
 local SIZE = "1m"
 
--- Begins the program's scripts and scripts for plain LuaJIT.
+-- The beginning of the program's scripts and of scripts for plain LuaJIT.
 local OPEN = ([[
     local resty_lock = require "resty.lock"
     local shdict = require "resty.shdict"
@@ -22,7 +22,7 @@ end
 
 
 describe("examples/embed:", function ()
-    -- The dictionary is empty at first, and exists as long as this process has it open.
+    -- The dictionary is empty at the beginning of each test, and exists while this process has it open.
     local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
     after_each(site.clean_up)
@@ -61,10 +61,10 @@ describe("examples/embed:", function ()
                     return
                 end
             end
-            error("it looks by itself once a second: " .. late .. " s late")
+            error("it polls once a second: " .. late .. " s late")
         end)
 
-        it("resumes coroutines that yield by themselves, and protects all coroutines from the collector", function ()
+        it("resumes coroutines that yield without a wait, and protects all coroutines from the collector", function ()
             local child = embed [[
                 local ended = 0
                 for _ = 1, 100 do
@@ -74,7 +74,7 @@ describe("examples/embed:", function ()
                         if ended == 100 then say("all") end
                     end)
                 end
-                collectgarbage() -- only the program refers to them
+                collectgarbage() -- only the C++ program refers to the coroutines
             ]]
             child:expect_end("all")
         end)
@@ -188,7 +188,7 @@ describe("examples/embed:", function ()
             assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, counts)
         end)
 
-        it("gives up in time, and takes over from a dead holder", function ()
+        it("gives up after its timeout, and takes over from a dead holder", function ()
             holder:take("counter lock")
             local child = run_program("counter", "spec_embed", "0.1")
             child:expect("counter: no lock: locked")

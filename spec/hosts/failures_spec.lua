@@ -1,5 +1,5 @@
--- Failures in every event loop: a coroutine fails, or the host breaks the rules for hosts. Nothing is lost, and no
--- coroutine delays the others.
+-- Tests failures in every event loop: a coroutine fails, or the host breaks the rules for hosts. Nothing may be lost,
+-- and no coroutine may delay the others.
 
 local loops, process = require "spec.support" ("loops", "process")
 
@@ -7,7 +7,7 @@ local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"
 
     -- Holds "key" until the returned function is called, or for `seconds`.
-    local kept = {} -- collected locks are released
+    local kept = {} -- keeps the collector from releasing the locks
     local function hold(seconds)
         local lock = new({ exptime = seconds or 60 })
         assert(lock:lock("key"))
@@ -19,14 +19,14 @@ local COMMON = [[
     local failed, say_error = false, report
     function report(message) failed = true say_error(message) end
 
-    -- Takes "key", which a different coroutine holds, reports this with the word, and releases the key.
+    -- Takes "key", which a different coroutine holds, reports the result after `word`, and releases the key.
     local function take(word, options)
         local lock = new(options)
         say(word, lock:lock("key") > 0, lock:unlock())
     end
 
-    -- Call this in a coroutine. From now on all coroutines wait with wait(real, waiter, seconds); `real` is the former
-    -- host.
+    -- Makes all coroutines wait with wait(real, waiter, seconds); `real` is the former host. Call this function in a
+    -- coroutine.
     local function set_liar(wait)
         local real = hosts.current()
         hosts.set_host {
@@ -37,7 +37,7 @@ local COMMON = [[
         }
     end
 
-    -- Reports listeners, the holder and waiters. None of them may remain after all coroutines have ended.
+    -- Reports the listeners, the holder and the waiters. None of them may be left after all coroutines have ended.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()
@@ -130,7 +130,8 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        -- Hosts that report wrong results. Two coroutines still get the lock in turn, one of them after its release.
+        -- Hosts that report wrong results. Two coroutines must still get the lock in turn, one of them after its
+        -- release.
         for lie, wait in pairs {
             ["comes back early each time"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
@@ -141,17 +142,17 @@ for _, name in ipairs(loops.names) do
                 real.sleep(0.05)
                 return woken, why
             ]],
-            ["says that it was in time when it was woken"] = [[
+            ["reports a timeout for each wake-up"] = [[
                 real.wait(waiter, seconds)
                 return nil, "timeout"
             ]],
-            ["answers garbage"] = [[
+            ["returns garbage"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
                 count = count + 1
                 local garbage = { 42, {}, false, print, "nonsense" }
                 return garbage[count % 6 + 1], count % 2 == 0 and {} or 7
             ]],
-            ["sleeps and never hears of a wake-up"] = [[
+            ["sleeps and never notices a wake-up"] = [[
                 real.sleep(math.min(seconds, 0.002))
             ]],
             ["forgets the waiter, and stops listening for it"] = [[
@@ -206,7 +207,7 @@ for _, name in ipairs(loops.names) do
                 end
                 local scheduler = package.loaded["resty.holdfast.scheduler"]
                 local count, value = 1
-                repeat -- the scheduler has its own reference
+                repeat -- the scheduler has a reference of its own
                     count = count + 1
                     value = debug.getupvalue(scheduler.wait, count)
                     if value == "listen" then debug.setupvalue(scheduler.wait, count, parker.listen) end
@@ -257,7 +258,7 @@ for _, name in ipairs(loops.names) do
                          .. "got\ttrue\t1\nleft\tfalse\tnil\n", text)
         end)
 
-        it("a host that ends the wait has its reason returned, and the waiter is freed", function ()
+        it("a host that ends the wait gives the caller its reason, and the waiter is freed", function ()
             assert.equal("nil\tshutting down\nnil\tshutting down\n0\tfalse\n", answer [[
                 hold()
                 spawn(function ()
@@ -337,7 +338,7 @@ describe("in the loop of", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs { "luv", "neovim" } do
-        it(name .. ": a coroutine that foreign code resumes continues to wait, and is not resumed twice", function ()
+        it(name .. ": a coroutine that other code resumes continues to wait, and is not resumed twice", function ()
             local child = loops.start(name, COMMON .. [[
                 local release = hold()
                 local waiting
@@ -387,7 +388,7 @@ describe("in the loop of", function ()
         end)
     end
 
-    it("luv: an uncaught error after a wait is reported like one of a callback, with traceback", function ()
+    it("luv: an uncaught error after a wait is reported like an error of a callback, with a traceback", function ()
         local function fate(source)
             local child = loops.start("luv", COMMON .. source .. [[
                 run()
@@ -446,12 +447,12 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("cqueues: a controller that is no longer run delays no coroutine of another controller", function ()
+    it("cqueues: a controller that is no longer run does not delay coroutines of another controller", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))
             spawn(function () new():lock("stuck") end)
-            controller:step(0)  -- and never again
+            controller:step(0)  -- this controller never runs again
             local second = cqueues.new()
             second:wrap(function () say(new():lock("other") ~= nil) end)
             second:wrap(function () sleep(0.05) other:unlock() end)
@@ -462,7 +463,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("copas: sleep accepts only a time", function ()
+    it("copas: sleep accepts only a number of seconds", function ()
         local child = loops.start("copas", [[
             spawn(function ()
                 for _, seconds in ipairs { "x", -1, 0 / 0, 1 / 0 } do

@@ -1,4 +1,4 @@
--- Real Neovim instances: what the main loop, coroutines and fast events can do while a different process holds a lock.
+-- Tests what the main loop, coroutines and fast events of a real Neovim can do while a different process holds a lock.
 -- conformance_spec.lua tests the behaviour that they share with other event loops.
 
 local new_holder, loops, neovim, process, snippets =
@@ -31,8 +31,8 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
-    -- Makes a test: the program says the line `when`, continues when the key is released, and says the remaining lines
-    -- until it ends.
+    -- Makes a test: the program says the line `when`, waits until the key is released, and then says the remaining
+    -- lines.
     local function it_continues(title, source, when, ...)
         local rest = { ... }
         it(title, function ()
@@ -43,7 +43,7 @@ describe("in Neovim", function ()
     end
 
     describe("the main loop", function ()
-        it_continues("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
+        it_continues("waits while timers, scheduled callbacks and coroutines run, until another instance releases", [[
             local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
             timer:start(5, 5, function ()
                 ticks = ticks + 1
@@ -131,7 +131,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a coroutine", function ()
-        it_continues("that began to wait in the main loop goes on there", [[
+        it_continues("that began to wait in the main loop continues there", [[
             local over
             spawn(function ()
                 local lock = new()
@@ -153,7 +153,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin\ttrue", "true\ttrue")
 
-        it("that is resumed by another coroutine just before its time is not resumed again", function ()
+        it("that another coroutine resumes just before its time is not resumed again", function ()
             assert.equal("true\n", start([[
                 local over
                 spawn(function ()
@@ -161,7 +161,7 @@ describe("in Neovim", function ()
                     after(10, function ()
                         vim.schedule(function () coroutine.resume(co) end)
                     end)
-                    vim.schedule(function () -- the times of both coincide
+                    vim.schedule(function () -- at the time of the timer
                         local busy = now() + 0.05
                         repeat until now() > busy
                     end)
@@ -258,7 +258,7 @@ describe("in Neovim", function ()
         holder:take("held")
     end)
 
-    it("waits leave nothing behind: the loop watches for wake-ups only during waits", function ()
+    it("waits leave nothing behind, because the loop watches for wake-ups only during waits", function ()
         local child = start [[
             local parker = require "resty.holdfast.wait.parker"
             local function is_watched()
@@ -299,7 +299,7 @@ describe("in Neovim", function ()
         child:expect_end("false", "true", "false")
     end)
 
-    it("is found as a plugin, in the folder lua/ of a runtimepath entry", function ()
+    it("holdfast is found as a plugin, in the folder lua/ of a runtimepath entry", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))
         local child = start([[
             say((vim.loop.fs_realpath(vim.api.nvim_get_runtime_file("lua/resty/lock.lua", false)[1])))
@@ -313,7 +313,7 @@ describe("in Neovim", function ()
         ["in the folder that a plugin manager puts into runtimepath"] = "plugins/holdfast",
         ["in pack/*/start of a folder in packpath"] = "site/pack/some/start/holdfast",
     } do
-        it("as a plugin finds the library next to the Lua files of a checkout " .. way, function ()
+        it("as a plugin, holdfast finds the library next to the Lua files of a checkout " .. way, function ()
             local root = os.getenv "HOLDFAST_DIR" .. "/nvim"
             local folder = root .. "/" .. place
             assert(os.execute(("mkdir -p %s/build && cp -r lua %s && cp %s %s/build/libholdfast.so"):format(
@@ -355,7 +355,7 @@ describe("in Neovim", function ()
         child:expect_end("true", "true")
     end)
 
-    it_continues("a thread of it has no loop of its own: the thread waits", [[
+    it_continues("a thread of Neovim has no loop of its own, so the thread waits", [[
         local path = package.path
         local over
         local function work(lua_path)

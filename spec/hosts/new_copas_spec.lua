@@ -1,6 +1,6 @@
--- Tests host/copas.lua: features that copas has had since version 4 and that other loops lack: removed coroutines, and
--- loops that announce their end. conformance_spec.lua and its neighbours test the behaviour that copas shares with
--- other loops.
+-- Tests host/copas.lua: features that copas has since version 4 and that other loops lack: it can remove coroutines,
+-- and announces the end of a loop. conformance_spec.lua and other specs test the behaviour that copas shares with other
+-- loops.
 
 local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
@@ -32,7 +32,8 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-    -- Sixty coroutines wait for the lock of `held`, are removed and never come back. Then one more coroutine waits.
+    -- Sixty coroutines wait for the lock of `held`, and are removed, so they never run again. Then one more coroutine
+    -- waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
         local gone = {}
@@ -73,7 +74,7 @@ describe("in new copas", function ()
         ]], "0", "true\t0")
     end)
 
-    it("waiters that an earlier reference to removethread removes are found when they are woken", function ()
+    it("waiters that an older reference to removethread removes are found when they are woken", function ()
         assert_says(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
@@ -86,7 +87,7 @@ describe("in new copas", function ()
         ]], "60", "true\t0")
     end)
 
-    it("a writer that is removed while it waits blocks no reader", function ()
+    it("a writer that is removed while it waits does not block readers", function ()
         assert_says([[
             local rwlock = require "resty.rwlock"
             local function rw() return assert(rwlock:new("spec_hosts", { timeout = 60, exptime = 60 })) end

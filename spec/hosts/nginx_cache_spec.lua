@@ -42,7 +42,7 @@ describe("a cache in nginx", function ()
         return site.start(options)
     end
 
-    it("calls one loader for the misses of all light threads of all workers", function ()
+    it("calls one loader when all light threads of all workers miss a value", function ()
         local here = start({ ["/get"] = [[
             ngx.print(in_threads(100, function ()
                 return cache:get("key", nil, load, 1, 0.2)
@@ -58,7 +58,7 @@ describe("a cache in nginx", function ()
         assert.equal(1, calls())
     end)
 
-    it("new in init_by_lua opens nothing, and the workers use the declared size", function ()
+    it("new in init_by_lua does not open the dictionary, and the workers use the declared size", function ()
         shdict.remove("spec_nginx_cache")
         local here = start({ ["/get"] = [[
             local value, err, level = shared_cache:get("key", nil, load, "value")
@@ -73,7 +73,7 @@ describe("a cache in nginx", function ()
         assert.equal("value nil 3 3145728", (here:get("/get")))
     end)
 
-    it("a copy ends when its value does, and when another process sets the value", function ()
+    it("a copy ends when its value ends, and when another process sets the value", function ()
         local here = start { ["/get"] = [[
             cache:set("short", { ttl = 0.05 }, 1)
             local before = select(3, cache:get("short"))
@@ -86,7 +86,7 @@ describe("a cache in nginx", function ()
         end
     end)
 
-    it("a stale value is served at once, and loaded by a timer", function ()
+    it("a stale value is served at once, while a timer loads a new one", function ()
         local here = start { ["/get"] = [[
             local value, _, level = cache:get("key", { ttl = 0.05, stale_ttl = 60 }, load, "new", 0.05)
             ngx.print(value, level)
@@ -97,7 +97,7 @@ describe("a cache in nginx", function ()
         assert.equal(1, calls())
     end)
 
-    it("get in a phase that cannot wait returns what is there, and an error if another loads", function ()
+    it("get in a phase that cannot wait returns an existing value, and an error if another caller loads", function ()
         local here = start { ["/log"] = { content = "ngx.print(1)", directives = "log_by_lua_block {" .. COMMON .. [[
             cache:set("found", nil, 1)
             local _, err = cache:get("key", nil, load, 1)
@@ -133,7 +133,7 @@ describe("a cache in nginx", function ()
         assert.equal(2, calls())
     end)
 
-    it("values outlive a reload, and so does a load in its middle", function ()
+    it("values outlive a reload, and so does a load that is under way", function ()
         local here = start { ["/get"] = [[ ngx.print(cache:get("key", nil, load, ngx.worker.pid(), 0.3)) ]] }
         local connection = here:connect()
         connection:send("/get")

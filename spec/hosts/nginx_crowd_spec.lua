@@ -1,4 +1,4 @@
--- Many waiters in nginx's workers, and what they leave behind.
+-- Tests many waiters in nginx's workers, and what they leave behind.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -10,8 +10,8 @@ local COMMON = [[
     local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
 ]]
 
--- Runs arg_count light threads that each take a key once, all the same key or each a different one. Returns how many
--- got their key.
+-- Runs arg_count light threads, each of which takes a key once: all the same key, or each a different one. Returns how
+-- many got their key.
 local CROWD = site.IN_THREADS .. COMMON .. [[
     local first = tonumber(ngx.var.arg_first)
     ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)
@@ -106,7 +106,7 @@ describe("in nginx", function ()
             end
         end
 
-        -- Counts when everything temporary is gone.
+        -- Counts after everything temporary is gone.
         local function count()
             local workers = here:workers()
             site.await("the wake threads end", function ()
@@ -134,7 +134,7 @@ describe("in nginx", function ()
         end
         contend_in_both()
         local after
-        -- A worker may be about to close a connection, now and before, so there may also be fewer descriptors.
+        -- A worker may have been about to close a connection at the first count, so there may now be fewer descriptors.
         site.await("the workers have no more descriptors than before", function ()
             after = count()
             return after.worker_descriptors <= before.worker_descriptors

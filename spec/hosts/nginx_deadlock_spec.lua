@@ -1,5 +1,5 @@
--- Deadlocks in nginx. A cycle is reported only if the takers of its locks are certain to release them. A lock that is
--- given to a timer or to a different light thread is in no cycle.
+-- Tests deadlocks in nginx. A cycle is reported only if the takers of its locks are certain to release them. A lock
+-- that is given to a timer or to a different light thread is not in a cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")
@@ -53,14 +53,14 @@ describe("in nginx", function ()
         end)
     end
 
-    -- Continues a while after a waiter for "a" has come.
+    -- Continues some time after "a" has got a waiter.
     local function let_continue()
         await_waiter "a"
         waits.sleep(0.1)
         dict:set("go on", true)
     end
 
-    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and continues.
+    -- A request takes a lock without waiting, gives it to a background refresh, which unlocks it, and continues.
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
@@ -123,12 +123,12 @@ describe("in nginx", function ()
         end
 
         for name, way in pairs(WAYS) do
-            it(name .. " is in no deadlock", function ()
+            it(name .. " is not in a deadlock", function ()
                 assert.equal("got; got", outcome(way, "nil"))
             end)
         end
 
-        it("to a timer is in no deadlock if the object has deadlock = true and the lock was handed over", function ()
+        it("to a timer is not in a deadlock if the object has deadlock = true and the lock was handed over", function ()
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer"], "true"))
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer that uses it"], "true"))
         end)
@@ -187,13 +187,13 @@ describe("in nginx", function ()
         end
 
         for _, how in ipairs(CERTAIN) do
-            it(how .. " is reported to one, and the other continues", function ()
+            it(how .. " is reported to one of them, and the other continues", function ()
                 assert_deadlock(outcome(how, "nil", 15))
             end)
         end
 
         for _, how in ipairs(BY_CALLS) do
-            it(how .. " ends by a timeout, as in lua-resty-lock", function ()
+            it(how .. " ends with a timeout, as in lua-resty-lock", function ()
                 assert_no_deadlock(outcome(how, "nil", 0.5))
             end)
 
@@ -202,13 +202,13 @@ describe("in nginx", function ()
             end)
         end
 
-        it("in with ends in a timeout if the objects have deadlock = false", function ()
+        it("in with ends with a timeout if the objects have deadlock = false", function ()
             assert_no_deadlock(outcome("by with", "false", 0.5))
         end)
     end)
 
-    -- No request of a worker can release anything while the whole worker waits.
-    it("a cycle with a whole waiting worker is reported, whichever of its requests should release", function ()
+    -- While the whole worker waits, none of its requests can release anything.
+    it("a cycle in which a whole worker waits is reported, whichever of its requests has the lock", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
                 KEPT = new()
@@ -270,12 +270,12 @@ describe("in nginx", function ()
             assert.equal(told == 1 and "deadlock b,a" or "deadlock a,b", outcomes[told])
         end
 
-        it("of two requests of one worker is reported to one, and the other continues", function ()
+        it("of two requests of one worker is reported to one of them, and the other continues", function ()
             local here = site.start { locations = locations { ["/cross"] = CROSS } }
             assert_one_gets_error(here:connect(), here:connect())
         end)
 
-        it("of requests of two workers is reported to one, and the other continues", function ()
+        it("of requests of two workers is reported to one of them, and the other continues", function ()
             local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
             local connections = here:connect_to_each(2)
             assert_one_gets_error(connections[1], connections[2])
@@ -346,7 +346,7 @@ describe("in nginx", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }
-                    assert(OTHER:lock("other")) -- a process that holds nothing is in no cycle
+                    assert(OTHER:lock("other")) -- a process that holds nothing is not in a cycle
                     collectgarbage "stop"
                 ]],
                 ["/want"] = "try 'b'",

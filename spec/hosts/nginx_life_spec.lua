@@ -1,9 +1,9 @@
--- Locks in an nginx that reloads, ends or loses a worker, and locks that other programs use at the same time.
+-- Tests locks in an nginx that reloads, ends or loses a worker, and locks that other programs use at the same time.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
 local NAME = "spec_nginx_life"
--- Seconds in which an old worker exits after its last request: 2, plus 3 for a machine that stalls.
+-- Seconds within which an old worker exits after its last request: 2, plus 3 in case the machine stalls.
 local EXIT_PATIENCE = 5
 local PATIENCE = 20
 
@@ -16,7 +16,8 @@ local COMMON = [[
 ]]
 
 local LOCATIONS = {
-    -- Counts by reading and writing, which only the lock makes safe. Reports how many requests were inside.
+    -- Counts with a read and a write, which only the lock makes safe. Reports how many requests were inside at the same
+    -- time.
     ["/count"] = [[
         local lock = new()
         local elapsed, err = lock:lock("counter")
@@ -55,7 +56,7 @@ local LOCATIONS = {
     ]],
 }
 
--- A lock of a plain script.
+-- A plain script that takes a lock.
 local SCRIPT = COMMON .. [[
     local lock = new { timeout = 15, exptime = 60 }
 ]]
@@ -110,7 +111,7 @@ describe("the life of nginx", function ()
         site.await("the request holds the lock", function () return dict:get("held") end)
     end
 
-    -- Expects that there is neither a holder nor a waiter.
+    -- Expects that the key has neither a holder nor a waiter.
     local function assert_free(key)
         site.await("nobody has the lock of " .. key, function () return lock:holder(key) == nil end)
         assert.is_true(lock:trylock(key))
@@ -192,7 +193,7 @@ describe("the life of nginx", function ()
             kept = shdict.open("spec_nginx_kept", { size = "100k" })
             data = shdict.open("spec_nginx_data", { size = "100k", persist = false })
         ]]
-        local world = os.getenv("HOLDFAST_DIR") .. "/data" -- not the spec's own world
+        local world = os.getenv("HOLDFAST_DIR") .. "/data" -- not the spec's own runtime directory
         local here = site.start {
             env = { HOLDFAST_DIR = world },
             http = "init_worker_by_lua_block { " .. OPEN .. " }",
@@ -257,7 +258,7 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("without the code cache requests wait for each other, and their Lua states leave nothing", function ()
+    it("without the code cache, requests wait for each other, and their Lua states leave nothing behind", function ()
         local here = start { http = "lua_code_cache off;" }
         local pid = here:workers()[1]
         local function settled()
@@ -270,7 +271,7 @@ describe("the life of nginx", function ()
         assert.equal(60, dict:get("n"))
         site.await("descriptors are closed", function () return settled() <= before end)
 
-        -- A lock that a request holds ends with the request's Lua state.
+        -- A lock that a request still holds at its end is released with the request's Lua state.
         assert.equal("0", here:get("/keep"))
         site.await("the lock is free", function () return lock:trylock("key") end)
         assert.is_nil(here:log():find("[error]", 1, true))
@@ -305,8 +306,8 @@ describe("the life of nginx", function ()
         end)
     end)
 
-    -- Then nginx closes all connections, including the connection to the wake thread.
-    it("worker_shutdown_timeout ends a worker with waiters, and logs no complaint", function ()
+    -- At this timeout, nginx closes all connections, including the connection to the wake thread.
+    it("worker_shutdown_timeout ends a worker with waiters, without a complaint in the log", function ()
         local here = start { main = "worker_shutdown_timeout 100ms;" }
         local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")
         assert.equal("0", script:hear())

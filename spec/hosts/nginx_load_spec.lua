@@ -1,4 +1,5 @@
--- Tests later.lua: what a request loads if its Lua state ends with the request, and what other Lua states load.
+-- Tests later.lua: which modules a request loads if its Lua state ends with the request, and which modules other Lua
+-- states load.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -25,7 +26,7 @@ local COMMON = [[
     end
 ]]
 
--- One method of each kind, in a state that has loaded nothing for it: its result, and how it is called.
+-- Methods of each kind, called in a state that has loaded nothing for them: the expected result, and the call.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -210,11 +211,11 @@ describe("loading in nginx", function ()
         assert.equal("true nilnilnilnil", here:get("/free"))
     end)
 
-    it("the second object of a Lua state loads the rest", function ()
+    it("the second object of a Lua state loads the remaining modules", function ()
         assert.equal("true true true true", start(""):get("/second"))
     end)
 
-    it("the second lock that one object takes loads the rest", function ()
+    it("the second lock that one object takes loads the remaining modules", function ()
         local here = start ""
         assert.equal("true false", here:get("/kept"))
         assert.equal("false true", here:get("/kept"))
@@ -226,7 +227,7 @@ describe("loading in nginx", function ()
         assert.equal("true", start(""):get("/timer"))
     end)
 
-    it("a file that cannot be read is loaded by the next call", function ()
+    it("if a file cannot be read, the next call loads it", function ()
         assert.equal("false module 'resty.holdfast.lock.lock_info' not found\ntable true\ntrue 1\n",
                      start(""):get("/unreadable"))
     end)

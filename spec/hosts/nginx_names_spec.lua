@@ -1,4 +1,5 @@
--- Tests dictionary/registry.lua: nginx's zones. Which dictionary a lock gets in nginx, and which processes may use it.
+-- Tests dictionary/registry.lua with nginx's zones: which dictionary a lock in nginx uses, and which processes may use
+-- this dictionary.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local core = require "resty.holdfast.core"
@@ -12,7 +13,7 @@ local CAPACITY = [[
     ngx.print(dict and dict:capacity() or "none")
 ]]
 
--- Takes a lock in the dictionary of that name, and keeps it as long as the worker lives.
+-- Takes a lock in the dictionary of that name, and keeps it while the worker lives.
 local LOCK = [[
     local lock, err = require("resty.lock"):new(ngx.unescape_uri(ngx.var.arg_name), { timeout = 0, exptime = 100 })
     if not lock then
@@ -79,7 +80,7 @@ describe("names in nginx", function ()
         assert.equal("102400", script [[print(shdict.shared.my_locks:capacity())]])
     end)
 
-    it("rwlocks and semaphores find it too", function ()
+    it("rwlocks and semaphores find such a dictionary too", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m", other = "2m" },
             locations = {
@@ -144,7 +145,7 @@ describe("names in nginx", function ()
         assert.equal("nil\ttimeout", keeper:hear())
     end)
 
-    it("the smallest size that nginx accepts is large enough, and parts of pages do not matter", function ()
+    it("the smallest size that nginx accepts is large enough, and need not be a multiple of the page size", function ()
         local here = site.start { dictionaries = { small = "12k", odd = "13001" }, locations = LOCATIONS }
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
@@ -215,7 +216,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("new reports a name that no file can have, and a dictionary that cannot be made", function ()
+    it("new reports a name that no file can have, and a dictionary that cannot be created", function ()
         local long = ("n"):rep(251)
         local here = site.start {
             dictionaries = { [long] = "100k", other = "1m" },
@@ -276,7 +277,7 @@ describe("init_by_lua", function ()
         assert.equal("timeout 0 timeout my_locks 102400", each[2]:get("/use"))
     end)
 
-    it("may lock, too, when the master is the same user as its workers", function ()
+    it("may also lock if the master is the same user as its workers", function ()
         local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
         })
@@ -285,7 +286,7 @@ describe("init_by_lua", function ()
         assert.equal("nil", here:get("/unlock"))
     end)
 
-    it("that uses an object of a dictionary that cannot be opened gets an error with the reason", function ()
+    it("gets an error with the reason if it uses an object whose dictionary cannot be opened", function ()
         local here = start_with_objects([[reason = select(2, pcall(lock.lock, lock, "key"))]], {
             env = { HOLDFAST_DIR = "/nowhere/x" },
             locations = { ["/why"] = "ngx.print(reason)" },
@@ -359,7 +360,7 @@ describe("the log of nginx", function ()
         assert_notices(1, here)
     end)
 
-    it("has the notice when a worker opens what init_by_lua has only named", function ()
+    it("has the notice when a worker opens a dictionary that init_by_lua has only named", function ()
         local here = start [[init_by_lua_block { lock = assert(require("resty.lock"):new("my_locks")) }]]
         assert_notices(0, here)
         for _, connection in ipairs(here:connect_to_each(3)) do

@@ -6,7 +6,7 @@ local resty_semaphore = require "resty.semaphore"
 
 local NAME = "spec_phases"
 
--- Stores what happens to locks in the calling phase: in words, in the dictionary under the phase's name.
+-- Uses locks in the calling phase, and stores the results as text in the dictionary, under the phase's name.
 local PROBE = [[
     local function text(ok, ...)
         local words = { ok and "ok" or "raised" }
@@ -120,8 +120,8 @@ describe("in nginx", function ()
         assert_waits "server_rewrite"
     end)
 
-    -- The library knows phases by name, and nginx gets new ones.
-    it("in a new phase the library asks nginx, which logs no complaint", function ()
+    -- The library knows phases by name, and new versions of nginx have new phases.
+    it("in a new phase, the library asks nginx, which does not log a complaint", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
                    .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
@@ -140,7 +140,7 @@ describe("in nginx", function ()
         return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
     end
 
-    -- Returns the answer to a TLS client from /secret, "" if there is none.
+    -- Returns the answer that a TLS client gets from /secret; "" if it gets none.
     local function ask_for_secret(path)
         return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
@@ -158,7 +158,8 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    -- This needs OpenResty's patch. Without the patch nginx ends the connection when anything yields there.
+    -- A wait here needs OpenResty's patch. Without the patch, nginx ends the connection when any code yields in this
+    -- phase.
     it("a caller can wait in ssl_client_hello if ngx.sleep can, and always gets a free lock", function ()
         local path = folder()
         local here = start {
@@ -190,7 +191,7 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    it("no wait is possible in phases without ngx.sleep: the call raises the error of lua-resty-lock", function ()
+    it("a caller cannot wait in phases without ngx.sleep: the call raises the error of lua-resty-lock", function ()
         local here = start {
             http = [[
                 init_worker_by_lua_block { probe "init_worker" }
@@ -279,7 +280,7 @@ describe("in nginx", function ()
         assert.is_false(dict:get("together"))
     end)
 
-    it("a function that C calls cannot wait, and gets an error", function ()
+    it("a function that is called from C cannot wait, and gets an error", function ()
         local here = site.start { locations = { ["/sort"] = [[
             local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
             table.sort({ 1, 2 }, function (a, b) ngx.print(select(2, lock:lock("held")), "\n") return a < b end)
@@ -289,7 +290,7 @@ describe("in nginx", function ()
         assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
     end)
 
-    it("a thread of nginx's pool waits like any thread", function ()
+    it("a thread of nginx's thread pool waits like any other thread", function ()
         local path = folder()
         files.write(path .. "/spec_thread.lua", [[
             return { wait = function ()

@@ -1,5 +1,5 @@
--- Tests host/nginx_jobs.lua: locks that nginx's light threads hold for long are renewed as long as the light thread
--- lives.
+-- Tests host/nginx_jobs.lua: a lock that a light thread of nginx holds for a long time is renewed while the light
+-- thread lives.
 
 local expect, fixture, site, steps, waits =
     require "spec.support" ("expect", "fixture", "site", "steps", "waits")
@@ -15,7 +15,7 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
-    -- Sends a request, and returns its connection when the request has done the step.
+    -- Sends a request, waits until the request has done the step, and returns its connection.
     local function begin(here, path, step)
         local connection = here:connect()
         connection:send(path)
@@ -23,7 +23,8 @@ describe("in nginx", function ()
         return connection
     end
 
-    -- Whether the current grant is renewed three times. False if a stall of the machine outlasted the lease.
+    -- Returns whether the current grant is renewed three times. Returns false if the machine stalled for longer than
+    -- the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
         local grant, left, renewals = holder and holder.token, math.huge, 0
@@ -37,8 +38,8 @@ describe("in nginx", function ()
     end
 
     describe("renew", function ()
-        -- A request holds the lock until it may continue. Calls `act` when the request has the lock. Returns true if
-        -- the lock was kept.
+        -- A request holds the lock until it may continue. Calls `act` while the request has the lock. Returns whether
+        -- the request kept the lock.
         local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
@@ -66,7 +67,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("keeps it in a worker that has to exit, and does not delay the worker's exit", function ()
+        it("keeps a lock in a worker that has to exit, and does not delay the worker's exit", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
                 site.await("the old worker is gone", function () return not site.alive(worker) end, 10)
@@ -126,7 +127,7 @@ describe("in nginx", function ()
             ]] } }
             assert.equal("not owner", (here:get("/lose")))
             assert.equal("key not owner", dict:get("lost"))
-            site.await("the log tells", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
+            site.await("the log has it", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
 

@@ -42,14 +42,14 @@ local LOCATIONS = {
     ]],
     ["/sleep"] = COMMON .. "dict:set('inside', true) with(function () ngx.sleep(600) end)",
     ["/use"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.001) return 'ran' end))",
-    -- The caller's own coroutine, or a coroutine that it has resumed, is not gone.
+    -- Neither the caller's own coroutine nor a coroutine that it has resumed may count as gone.
     ["/nested"] = COMMON .. [[
         ngx.print(tostring(with(function ()
             local co = coroutine.create(function () return select(2, with(function () return "twice" end)) end)
             return select(2, coroutine.resume(co))
         end)))
     ]],
-    -- One request ends before the worker checks, and one is cut off after the check.
+    -- One request ends before the worker's check, and one is cut off after it.
     ["/draining"] = COMMON .. [[
         while not ngx.worker.exiting() do
             with(function () dict:set("inside", true) end)

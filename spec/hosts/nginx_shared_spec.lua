@@ -1,4 +1,4 @@
--- Holdfast dictionaries in ngx.shared, as exporters, status pages and other libraries find them there.
+-- Tests holdfast dictionaries in ngx.shared, as exporters, status pages and other libraries find them there.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -55,7 +55,7 @@ describe("ngx.shared", function ()
         assert.falsy(here:log():find("%[error%]"), here:log())
     end)
 
-    it("has zones for values as large as HOLDFAST_DICTS declares", function ()
+    it("has dictionaries for values as large as HOLDFAST_DICTS declares", function ()
         local here = start("init_worker", INSTALL, {
             main = "env HOLDFAST_DICTS=zone=100k,big=80m:largest=40m;",
             http = "lua_shared_dict big 80m;",
@@ -103,7 +103,7 @@ describe("ngx.shared", function ()
         assert.falsy(here:log():find("%[error%]"), here:log())
     end)
 
-    -- There is one table for a name, before the dictionary is opened and after.
+    -- There is one table for each name, before and after the dictionary is opened.
     it("has the same dictionary for a name as locks and shdict.shared", function ()
         local made = [[
             lock = assert(require("resty.lock"):new("zone", { timeout = 0 }))
@@ -162,7 +162,7 @@ describe("ngx.shared", function ()
         assert.equal("true", each[2]:get("/add?key=a"))
     end)
 
-    it("gets no dictionary that cannot be opened, and install returns the reason", function ()
+    it("does not get a dictionary that cannot be opened, and install returns the reason", function ()
         local here = start("init_worker", [[
             local install = require("resty.holdfast.shared").install
             said = {}

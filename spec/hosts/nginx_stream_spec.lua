@@ -1,5 +1,5 @@
--- Locks between http { } and stream { } of one nginx: their Lua states are separate. Debian has no Lua for stream;
--- HOLDFAST_NGINX may name an nginx that has it, such as OpenResty's.
+-- Tests locks that http { } and stream { } of one nginx share: their Lua states are separate. Debian has no Lua for
+-- stream; HOLDFAST_NGINX may name an nginx that has it, such as OpenResty's.
 
 local fixture, http, shell, site = require "spec.support" ("fixture", "http", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -91,7 +91,7 @@ describe("stream and http in one nginx", function ()
         end
     end)
 
-    it("can wait in preread, too", function ()
+    it("can wait in the preread phase, too", function ()
         local here = site.start {
             dictionaries = { [NAME] = "100k" },
             stream = OPEN .. stream_server(socket, "preread_by_lua_block { ngx.ctx.body = (function () " .. WAIT

@@ -1,5 +1,5 @@
--- Tests the clock that dictionary/registry.lua follows. In nginx, values expire by the loop's time, like values of
--- ngx.shared, but locks by the clock.
+-- Tests the clock that dictionary/registry.lua selects. In nginx, values expire by the loop's time, like values of
+-- ngx.shared, but locks expire by the system's clock.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local ffi = require "ffi"

@@ -1,4 +1,4 @@
--- A version with a different file layout replaces holdfast under a running nginx.
+-- Tests an upgrade: a version with a different file layout replaces holdfast under a running nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -68,7 +68,7 @@ describe("an upgrade to a new layout in nginx", function ()
         os.execute(("rm -rf -- '%s' %s"):format(folder, (WORLD:gsub("@layout@", "*"))))
     end)
 
-    it("by a reload under load fails no request: old and new workers are in separate worlds", function ()
+    it("by a reload under load makes no request fail: old and new workers use separate files", function ()
         start { workers = 2 }
         local ours = here:get("/layout")
         local holder = here:connect()
@@ -95,7 +95,7 @@ describe("an upgrade to a new layout in nginx", function ()
         assert.equal("99", here:get("/layout"))
     end)
 
-    it("needs a restart if the master has loaded the library, because a reload keeps the old one", function ()
+    it("needs a restart if the master has loaded the library, because a reload keeps the old library", function ()
         start { http = [[init_by_lua_block { require "resty.shdict" }]] }
         local old = here:workers()[1]
         local ours = here:get("/layout")

@@ -1,10 +1,10 @@
--- A root master with workers that are not root, which is how Debian installs nginx.
+-- Tests a root master with workers that are not root, which is how Debian installs nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
 local NAME = "holdfast_spec_locks"
 
--- Returns nil, or why this cannot be tested here.
+-- Returns nil, or the reason why this cannot be tested here.
 local function missing()
     if site.missing() then
         return site.missing()
@@ -24,7 +24,7 @@ local LOCK = [[
     ngx.print(elapsed or err)
 ]]
 
--- Shows the holder, as a command would.
+-- Shows the holder, as a separate command would.
 local LOOK = [[
     local lock, err = require("resty.lock"):new("]] .. NAME .. [[")
     print(lock and lock:holder("key").program or err)
@@ -35,7 +35,7 @@ describe("workers that are www-data under a master that is root", function ()
     local default, made
 
     before_each(function ()
-        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- used where no runtime directory is named
+        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- used if no runtime directory is named
         made = not shell.succeeds("test -e " .. default)
     end)
 
@@ -59,7 +59,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("timeout", connections[2]:get("/lock"))
     end
 
-    it("need no set-up, because they get their own directory", function ()
+    it("need no setup, because they get their own directory", function ()
         local here = start { workers = 2, locations = {} }
         assert_locks(here:connect_to_each(2))
         assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))

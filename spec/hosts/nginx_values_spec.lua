@@ -1,4 +1,5 @@
--- How long the values of a dictionary in ngx.shared live: as long as nginx's master, like values in nginx's own zones.
+-- Tests how long the values of a dictionary in ngx.shared live: as long as nginx's master, like values in nginx's own
+-- zones.
 
 local files, fixture, shell, site = require "spec.support" ("files", "fixture", "shell", "site")
 
@@ -41,7 +42,7 @@ describe("a value in ngx.shared", function ()
         return here
     end
 
-    -- Returns the ids of all processes that keep the runtime directory.
+    -- Returns the ids of all keepers: processes that keep the values while workers come and go.
     local function keepers()
         local pids = {}
         for pid in shell.output("grep -lx holdfast-keeper /proc/[0-9]*/comm 2>/dev/null"):gmatch("/proc/(%d+)") do
@@ -130,7 +131,7 @@ describe("a value in ngx.shared", function ()
         here:reload()
         assert.not_equal(keeper, await_only_keeper())
         local said = here:log():match "holdfast: dictionary values may be lost: (the holdfast%-keeper that kept [^,]*)"
-        assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have left earlier
+        assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have exited before it
     end)
 
     it("stays with the workers of a killed master, and its memory disappears with them", function ()

@@ -1,5 +1,5 @@
--- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour of every event loop
--- (conformance_spec.lua), and what can happen only in nginx to a wait, and to the wake timer that ends the wait.
+-- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour that all event loops share
+-- (conformance_spec.lua), and what only in nginx can happen to a wait and to the wake timer that ends the wait.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -186,7 +186,7 @@ describe("in a worker of nginx", function ()
             assert.equal("waited", (connection:receive()))
             connection:close()
             await_no_wake_timer(here)
-            -- nginx may be about to close the connection; there were fewer descriptors before the first wait.
+            -- nginx may still be about to close the connection. Before the first wait, there were fewer descriptors.
             local count
             site.await("there are no more descriptors than before, round " .. round, function ()
                 count = site.count(pid, "fd")
@@ -203,7 +203,7 @@ describe("in a worker of nginx", function ()
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
             while not ngx.worker.exiting() do ngx.sleep(0.01) end
-            ngx.sleep(0.7)  -- longer than the first wait's wake timer stays
+            ngx.sleep(0.7)  -- longer than the wake timer stays after the first wait
             local host = hosts.current()
             local ok, elapsed = pcall(second.lock, second, "second")
             ngx.print(ok and elapsed > 0 and "waited" or elapsed, first:unlock(), second:unlock())
@@ -245,7 +245,7 @@ describe("in a worker of nginx", function ()
         assert.equal(0, waiters())
     end)
 
-    it("killed waiting light threads do not delay the next waiter", function ()
+    it("light threads that are killed while they wait do not delay the next waiter", function ()
         local here = site.start { locations = with { ["/queue"] = [[
             local spawn, wait, kill = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill
             local function round(count, key)
@@ -284,7 +284,7 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-    it("a free lock is not refused because of killed waiting light threads", function ()
+    it("a free lock is not refused because waiting light threads were killed", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
             local function permits()
@@ -307,7 +307,7 @@ describe("in a worker of nginx", function ()
                     timeout = 30,
                 }) end)
             end
-            ngx.sleep(0.02)                         -- now no request may pass the first of them
+            ngx.sleep(0.02)                         -- from now on, no request may pass the first of them
             for _, thread in ipairs(gone) do
                 assert(ngx.thread.kill(thread))
             end
@@ -340,9 +340,9 @@ describe("in a worker of nginx", function ()
 
     for what, directive in pairs {
         ["runs no more timers"] = "lua_max_running_timers 1;",
-        ["takes no more timers"] = "lua_max_pending_timers 1;",
+        ["accepts no more timers"] = "lua_max_pending_timers 1;",
     } do
-        it("where nginx " .. what .. ", waits poll until it recovers", function ()
+        it("if nginx " .. what .. ", waits poll until it recovers", function ()
             local here = site.start { http = directive, locations = with {
                 ["/occupy"] = [[
                     BUSY = true
@@ -359,7 +359,7 @@ describe("in a worker of nginx", function ()
             here:get(pending_timers and "/occupy?pending=1" or "/occupy")
             assert(lock:lock("key"))
             local connection = waiting(here)
-            site.await("the waiter looks itself", function ()
+            site.await("the waiter polls", function ()
                 return here:log():find("holdfast: waiters poll for locks: ", 1, true)
             end)
             assert(lock:unlock())
@@ -390,8 +390,8 @@ describe("in a worker of nginx", function ()
         assert.equal("waited", (connection:receive()))
         site.await("the log says why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
-        site.await("the log names the rest", function () return here:log():find("waiters poll for locks", 1, true) end)
-        waits.sleep(1.2)  -- longer than the timer rests
+        site.await("the log reports it", function () return here:log():find("waiters poll for locks", 1, true) end)
+        waits.sleep(1.2)  -- longer than the time for which no timer is requested
         assert(lock:lock("key"))
         connection = waiting(here)
         await_wake_timer(here:workers()[1])

@@ -1,5 +1,5 @@
 -- Tests resty/holdfast/queue.lua in every event loop and in nginx: only the coroutine that takes a job waits for it,
--- and a job of a killed process comes again.
+-- and the job of a killed process is given to another one.
 
 local fixture, loops, process, site = require "spec.support" ("fixture", "loops", "process", "site")
 local queue = require "resty.holdfast.queue"
@@ -103,7 +103,7 @@ describe("a queue in nginx", function ()
         return site.start(options)
     end
 
-    it("only the light thread that takes a job waits for it, and fifty threads of two workers get one each", function ()
+    it("only the light thread that takes a job waits for it, and each of fifty in two workers gets one", function ()
         local here = start([[
             ngx.print(in_threads(50, function ()
                 local job = jobs:take(60)
@@ -135,7 +135,39 @@ describe("a queue in nginx", function ()
         assert.equal("a 2", (connection:receive(60)))
     end)
 
-    it("take and push work in a phase that cannot yield, and say that they cannot wait there", function ()
+    it("a reload takes no job from a running request, and gives back jobs that the old worker has kept", function ()
+        local here = site.start { locations = { ["/keep"] = OPEN .. "ngx.print(jobs:take(0).value)",
+            ["/take"] = OPEN .. [[
+                local job, err = jobs:take(60)
+                ngx.print(job and job.value .. " " .. job.attempts or err, " ", job and job:done())
+            ]],
+            ["/hold"] = OPEN .. [[
+                local dict = require("resty.shdict").find("spec_nginx")
+                local job = jobs:take(60)
+                dict:set("held", true)
+                while not dict:get("go") do ngx.sleep(0.005) end
+                ngx.print(job.value, " ", job:done())
+            ]] } }
+        local dict = shdict.find("spec_nginx")
+        assert(jobs:push("left") and jobs:push("held"))
+        assert.equal("left", (here:get("/keep")))
+        local held, waits = here:connect(), here:connect()
+        held:send("/hold")
+        site.await("the request has the job", function () return dict:get("held") end)
+        waits:send("/take")
+        site.await("the other waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
+        local before = here:workers()[1]
+        here:signal("HUP")
+        site.await("the old worker accepts no more", function () return here:log():find "gracefully shutting" end)
+        assert(jobs:push("new"))
+        assert.equal("new 1 true", (waits:receive(60)))
+        assert.is_true(site.alive(before))
+        dict:set("go", true)
+        assert.equal("held true", (held:receive(60)))
+        assert.equal("left 2 true", (here:get("/take", 60)))
+    end)
+
+    it("take and push work in a phase that cannot yield, and return an error if they would have to wait", function ()
         local here = site.start { locations = { ["/"] = {
             directives = "set_by_lua_block $said {" .. OPEN:gsub("false }", "false, max = 1 }") .. [[
                 local function text(call, ...)

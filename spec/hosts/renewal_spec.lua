@@ -1,5 +1,5 @@
--- Tests the job runners of host/cqueues.lua and host/uv.lua: locks with renew = true in every event loop. They are
--- renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua: locks with renew = true in every event loop. Such locks
+-- are renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
 
 local expect, loops, process = require "spec.support" ("expect", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -21,7 +21,7 @@ end
 local CANNOT_RENEW = "cannot renew here: renewal needs a resty.holdfast.scheduler task or a coroutine "
                      .. "of an event loop"
 
--- Says true after on_lost was called.
+-- Says "true" after on_lost was called.
 local LOSE = [[
     local lost
     spawn(function ()
@@ -45,11 +45,11 @@ for _, name in ipairs(loops.names) do
 
             local start = loops.starter(name)
 
-            it("a lock is renewed while its coroutine lives, and lapses after its end without unlock", function ()
+            it("a lock is renewed while its coroutine lives, and then lapses if it was not unlocked", function ()
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed
-                        -- Waits for a renewal. False if a stall of the machine outlasted the lease.
+                        -- Waits for a renewal. Returns false if the machine stalled for longer than the lease.
                         local function is_renewed(lock)
                             local before, left_now = nil, lock:remaining()
                             repeat
@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
                 end)
             end)
 
-            it("a held and renewed lock keeps no loop from ending, and a second loop renews it too", function ()
+            it("a renewed lock does not keep a loop from ending, and a second loop renews it too", function ()
                 local child = start([[
                     local locks = {}
                     for round = 1, 2 do
@@ -184,7 +184,7 @@ describe("if no loop runs the caller", function ()
     end
 
     for _, name in ipairs { "luv", "neovim" } do
-        it(name .. ": a lock taken in a callback of the loop is renewed as long as its object exists", function ()
+        it(name .. ": a lock taken in a callback of the loop is renewed while its object exists", function ()
             assert.equal("true\tlost\n", loops.start(name, [[
                 local uv = vim and vim.loop or require "luv"
                 local lost, lock, over

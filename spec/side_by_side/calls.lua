@@ -1,5 +1,5 @@
--- Calls of dictionaries: all arguments for each method of ngx.shared.DICT, good and bad. A call is a table: `method`,
--- the arguments with their number `n`, and `receiver` if it is not the dictionary.
+-- Calls of dictionaries: good and bad arguments for each method of ngx.shared.DICT. A call is a table: `method`, the
+-- arguments with their number `n`, and `receiver` if it is not the dictionary.
 
 local ffi = require "ffi"
 
@@ -12,7 +12,7 @@ local function pack(...)
     return { n = select("#", ...), ... }
 end
 
--- Lists with nil in them have their length.
+-- Lists that contain nil have a field with their length.
 local KEYS = pack(nil, "", "other", "a\0b", "\255", LONG, LONG .. "k", 12, 1.5, -0.5, 1e15, 1e100, NAN, math.huge, true,
                   false, 5LL, {}, named, print, io.stdout, coroutine.create(function () end), ffi.new("void *"))
 local VALUES = pack("", "text", "a\0b", "12345678", ("v"):rep(5000), ("v"):rep(60000), 0, -1.5, 1e300, NAN, -math.huge,
@@ -25,7 +25,7 @@ local NUMBERS = pack(0, 1, -1, 0.5, 1e300, math.huge, NAN, "2", " 0x10 ", "1e2",
 local INITS = pack(nil, false, 0, 10, -0.5, math.huge, "5", "x", true, {}, print)
 local TTLS = pack(nil, 0, 0.5, 100, -1, "100", "x", true, {}, false, math.huge, NAN)
 local COUNTS = pack(nil, 0, 1, 2, 1000, -1, 0.5, 1.5, "1", "x", {}, true, NAN)
--- A userdata of a different kind inside a table crashes nginx.
+-- The tables contain no userdata of another kind, because nginx would crash.
 local RECEIVERS = pack(nil, "key", 1, true, {}, { 1 }, { "x" }, { {} }, print, io.stdout)
 
 local calls = {}

@@ -10,10 +10,10 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30 -- of dictionaries: entries that have to expire do so in all of them at the same time
+local PAIRS = 30 -- of dictionaries: entries that have to expire do so in all pairs at the same time
 local PAUSE = 0.012
 
--- The state before a call. The third field: whether the key has to expire first.
+-- The states before a call. The third field says whether the key has to expire first.
 local STATES = {
     { "nothing", function () end },
     { "a number", function (dict) dict:set("key", 41) end },
@@ -90,7 +90,7 @@ local function same(ours, theirs)
         return false
     end
     local mine, original = show_all(ours.results), show_all(theirs.results)
-    -- Our message begins with the original's and may be longer.
+    -- Our message begins with the original's message, and may be longer.
     return mine == original or theirs.results[1] == "raised" and ours.results[1] == "raised"
         and ours.results[2]:sub(1, #theirs.results[2]) == theirs.results[2]
 end

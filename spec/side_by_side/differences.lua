@@ -1,6 +1,6 @@
 -- The intended differences from ngx.shared.DICT, each with its reason. docs/resty.shdict.md lists them for users. A
--- rule judges a case: `state`, `call`, and for both sides the `results` ("raised" or "returned" first) and the later
--- content of the dictionary, `content`.
+-- rule judges a case, which has `state`, `call` and, for both sides, `results` (first "raised" or "returned") and
+-- `content`, the content of the dictionary after the call.
 
 local LISTS = { lpush = true, rpush = true, lpop = true, rpop = true, llen = true }
 local COUNTS = { get_keys = true, flush_expired = true }

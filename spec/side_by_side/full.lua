@@ -13,7 +13,7 @@ local FILLERS = {
     incr = function (dict, i) return dict:incr("key " .. i, 1, 41) end,
     safe_set = function (dict, i) return dict:safe_set("key " .. i, ("x"):rep(200)) end,
     safe_add = function (dict, i) return dict:safe_add("key " .. i, i) end,
-    -- Our version returns one more result if the value is too large.
+    -- Our method returns one more result if the value is too large.
     ["safe_set over a value"] = function (dict)
         local ok, err, forcible = dict:safe_set("key 1", ("x"):rep(300000))
         return ok, err, forcible

@@ -1,6 +1,6 @@
 -- Runs in a worker of nginx: makes random calls in sequence, on ngx.shared and on resty.shdict, without expiry and
--- eviction. For the first call with different results, prints "differs", the number of the call, the call, the
--- original's results and ours. Then prints "calls" and their number.
+-- eviction. For the first call whose results differ, prints "differs", the number of the call, the call, the original's
+-- results and ours. Then prints "calls" and their number.
 
 local names_of, pack = require "spec.support" ("names", "pack")
 local shdict = require "resty.shdict"

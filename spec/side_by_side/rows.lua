@@ -1,5 +1,5 @@
 -- Runs in a worker of nginx: checks each row of the table in docs/migration.md, also on the original if it is
--- installed. Prints "row", its name, and "true" or what is not true.
+-- installed. Prints a line for each row: "row", its name, and "true" or the reason why it is not true.
 
 local ffi = require "ffi"
 local now = require("resty.holdfast.core").C.holdfast_now
@@ -70,7 +70,7 @@ local function lock_of(opts)
 end
 
 
--- Forks a process that takes the lock and is killed with it.
+-- Forks a process that takes the lock and is killed while it holds the lock.
 local function take_and_die(module, key)
     local child = C.fork()
     if child == 0 then
@@ -78,7 +78,7 @@ local function take_and_die(module, key)
         lock:lock(key)
         C._exit(0)
     end
-    -- Negative if nginx has already waited for the child.
+    -- The result is negative if nginx has already waited for the child.
     repeat local ended = C.waitpid(child, nil, 0) until ended == child or ended < 0 and ffi.errno() == ECHILD
 end
 
@@ -101,7 +101,7 @@ local function overflow(dict, prefix, value)
 end
 
 
--- The first object takes the lock for less than 15 ms, and then the second object takes it.
+-- The first object takes the lock for less than 15 ms, and then the second object takes the lock.
 local function lose(first, second)
     first:lock(KEY)
     ngx.sleep(0.015)
@@ -109,7 +109,7 @@ local function lose(first, second)
 end
 
 
--- Returns the output of a script that runs in the same world.
+-- Returns the output of a script that runs in the same runtime directory.
 local function run_script(code)
     local pipe = assert(io.popen("LUA_PATH='lua/?.lua;;' luajit -e '" .. code .. "' 2>&1"))
     local text = pipe:read("*a")
@@ -161,7 +161,7 @@ row("elapsed time", function ()
     equal(1, elapsed(original_lock))
 end)
 
--- Tests a phase that can wait. spec/hosts/nginx_phases_spec.lua has the remaining phases.
+-- Tests a phase that can wait. spec/hosts/nginx_phases_spec.lua tests the other phases.
 row("replaced `ngx.sleep`", function ()
     local native, calls = ngx.sleep, 0
     ngx.sleep = function (seconds)
@@ -207,7 +207,7 @@ row("`expire` after exptime", function ()
 end)
 
 row("end of a lock", function ()
-    -- Whether a second object gets the lock immediately.
+    -- Returns whether a second object gets the lock immediately.
     local function is_over(module)
         ngx.update_time()
         compute(0.05)
@@ -373,7 +373,7 @@ row("methods stored in local variables", function ()
 end)
 
 row("evicted value", function ()
-    -- Returns whether values that are often read, but were read longer ago than all others, still exist.
+    -- Returns whether values that were often read, but longer ago than all other values, still exist.
     local function has_often_read(dict)
         fill(dict, 1000)
         for _ = 1, 20 do
@@ -466,7 +466,7 @@ row("memory of expired values", function ()
 end)
 
 row("value at its exptime", function ()
-    -- Returns the best of many concurrent sleepers, because a loop with only one sleeper wakes late.
+    -- Returns the best result of many concurrent sleepers, because a loop with only one sleeper wakes late.
     local function count_late(dict)
         local threads, late = {}, 0
         for i = 1, 200 do
@@ -558,7 +558,8 @@ row("surplus arguments", function ()
 end)
 
 
--- --- what there is after one ---------------------------------------------------------------------------
+-- --- remove what a row leaves behind, run the rows
+-- ---------------------------------------------------------------------------
 
 local function clear(dict)
     dict:flush_all()

@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many concurrent light threads, with
--- real sleeps. Prints "differs" and the difference, "late" and a value that existed after its exptime, "early" and a
--- lock that ended too soon; then "times", "rounds" and "leases" with their numbers.
+-- Runs in a worker of nginx: compares when values end on ngx.shared and on resty.shdict, in many concurrent light
+-- threads with real sleeps. Prints "differs" and the difference, "late" and a value that existed after its exptime,
+-- "early" and a lock that ended too soon; then "times", "rounds" and "leases" with their numbers.
 
 local ffi = require "ffi"
 local names_of = require "spec.support.names"
@@ -13,7 +13,7 @@ local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.ran
 local THREADS = 500
 local ROUNDS = 20
 local LONGEST = 0.05
--- Milliseconds of the original's clock begin at other moments than ours, and its values still exist in their last
+-- The milliseconds of the original's clock do not begin when ours do, and its values still exist in their last
 -- millisecond.
 local TICK = 0.001
 local ROUNDING = 1e-6
@@ -56,7 +56,7 @@ end
 
 
 -- If the original's value has ended, ours must have ended too. If not, ours must exist too, unless it is about to end.
--- The remaining times are the same to the tick. `apart`: clock_difference() when the value was stored.
+-- The remaining times must agree to the tick. `apart`: clock_difference() when the value was stored.
 local function compare(name, key, exptime, apart, when)
     local original, mine = is_there(theirs, key), is_there(ours, key)
     local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
@@ -107,7 +107,7 @@ local function one_round(key)
 end
 
 
--- Compares times that are too long to sleep, too: from 1 ms, because less means never to the original, to 10^10 s.
+-- Also compares times that are too long for a sleep: from 1 ms, because less means never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
         for _ = 1, 50 do

@@ -1,5 +1,5 @@
--- The start and end of tasks that run in a worker of nginx: a task runs in a timer, where sleeping is allowed. Prints
--- lines of words separated by tabs for the spec: the lines of the task; "failed" and the reason; finally "end".
+-- Starts and ends tasks in a worker of nginx. A task runs in a timer, where it may sleep. Prints lines of words
+-- separated by tabs for the spec: the lines of the task; on failure, "failed" and the reason; finally "end".
 
 local ngx = ngx  -- luacheck: ignore 113
 
@@ -27,7 +27,7 @@ function _M.run(task)
 end
 
 
--- Runs the task in light threads, passing each its number, and returns when all have ended.
+-- Runs the task in `count` light threads, each with its number as argument, and returns when all have ended.
 function _M.in_threads(count, task)
     local threads = {}
     for i = 1, count do

@@ -1,4 +1,5 @@
--- Runs the holdfast command as a user would: in a new process and process group, with a new folder and a new world.
+-- Runs the holdfast command as a user would: in a new process and process group, with a new folder and a new runtime
+-- directory.
 
 local ffi = require "ffi"
 local files, process, shell, waits = require "spec.support" ("files", "process", "shell", "waits")
@@ -63,7 +64,7 @@ function _M.files(pattern)
     return names
 end
 
--- Makes the folder, which exists between before_each and after_each.
+-- Makes the folder, which exists from before_each to after_each.
 function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
@@ -87,7 +88,7 @@ function _M.tear_down()
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
 end
 
--- Gives each test a new folder and a new world. Call this in the body of a describe.
+-- Gives each test a new folder and a new runtime directory. Call this in the body of a describe.
 function _M.fixture()
     local busted = require "busted"
     busted.before_each(_M.set_up)
@@ -128,7 +129,7 @@ function Process:err()
     return _M.read(self.name .. ".err")
 end
 
--- A process inherits the ignored signals of its parent: a shell's background job ignores INT and QUIT.
+-- A process ignores the signals that its parent ignores: a background job of a shell ignores INT and QUIT.
 local function stop_ignoring()
     for _, number in ipairs { _M.HUP, _M.INT, _M.QUIT } do
         C.signal(number, nil)
@@ -154,7 +155,7 @@ function _M.start(...)
         C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
         C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
     end)
-    C.setpgid(pid, pid) -- both sides do this: neither knows which is first
+    C.setpgid(pid, pid) -- parent and child both do this, because either may be first
     running[#running + 1] = setmetatable({ pid = pid, name = name }, Process)
     return running[#running]
 end

@@ -1,12 +1,11 @@
--- Shared by specs of arguments and results.
+-- Checks that specs of arguments and results share.
 
 local assert = require "luassert"
 
 local _M = {}
 
 
--- Calls the function, which must raise an error at a line of the caller's file. Returns the message without the
--- position.
+-- Calls a function that must raise an error at a line of the caller's file. Returns the message without the position.
 function _M.blamed(fn)
     local here = debug.getinfo(2, "S").source:match("[^/]*$")
     local ok, err = pcall(fn)
@@ -29,15 +28,15 @@ function _M.refusal_of(module, dictionary)
 end
 
 
--- Repeats `try` until it returns true, which means that it was in time. Use it where something must happen within a
--- short time: a busy machine may hold this process up at any point.
+-- Repeats `try` until it returns true, which means that it was in time. Use this function if something must happen
+-- within a short time, because a busy machine may delay this process at any point.
 function _M.in_time(try)
     for _ = 1, 50 do
         if try() then
             return
         end
     end
-    error("it is never in time", 2)
+    error("none of the attempts was in time", 2)
 end
 
 

@@ -1,4 +1,4 @@
--- Whole files.
+-- Reads and writes whole files.
 
 local _M = {}
 

@@ -1,4 +1,4 @@
--- The set-up and tear-down of each test of a describe. Call these functions in the body of the describe.
+-- The setup and teardown of each test of a describe. Call these functions in the body of the describe.
 
 local busted = require "busted"
 local hosts = require "resty.holdfast.host"
@@ -9,7 +9,8 @@ local shdict = require "resty.shdict"
 local _M = {}
 
 
--- Calls the finalisers of all unreferenced objects. The second round collects the objects that the finalisers release.
+-- Calls the finalisers of all unreferenced objects. The second round also collects the objects that those finalisers
+-- release.
 function _M.collect()
     collectgarbage()
     collectgarbage()
@@ -40,7 +41,7 @@ function _M.dictionary(name, settings)
 end
 
 
--- Does the same for tests of locks, and resets the host and collects the dropped objects after each test. The second
+-- Does the same for tests of locks; after each test, also resets the host and collects unreferenced objects. The second
 -- result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
 function _M.locks(module, name, settings)
     local dict = _M.dictionary(name, settings)
@@ -54,8 +55,8 @@ function _M.locks(module, name, settings)
 end
 
 
--- Does the same for tests of sites, which end with the test. The second result is the spec's own lock object, which
--- holds nothing when a test begins.
+-- Does the same for tests of sites, which it stops after each test. The second result is the spec's own lock object,
+-- which holds nothing when a test begins.
 function _M.site(name, settings)
     local dict = open(name, settings)
     local lock = assert(resty_lock:new(name, { exptime = 600 }))
@@ -67,7 +68,7 @@ function _M.site(name, settings)
 end
 
 
--- Returns `it` of busted. If something is missing, each test is pending instead and names what is missing.
+-- Returns `it` of busted. If `missing` is given, each test is instead pending with this text.
 function _M.it_unless(missing)
     return missing and function (text) return busted.pending(text .. ": " .. missing) end or busted.it
 end

@@ -1,6 +1,6 @@
--- Runs once, before the first spec file. Makes a new world for the whole run, uses the library of the checkout, and
--- adds the project's modules to the environment that busted restores after each file. Otherwise a module that is loaded
--- twice would get the metatable of its first load from busted's ffi.metatype.
+-- Runs once, before the first spec file. Makes a new runtime directory for the whole run, selects the library of the
+-- checkout, and adds the project's modules to the environment that busted restores after each file. Otherwise, a module
+-- that is loaded twice would get the metatable of its first load from busted's ffi.metatype.
 
 local ffi = require "ffi"
 
@@ -51,7 +51,7 @@ if not os.getenv("HOLDFAST_DIR") then
     C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
--- Contains the name of the current spec, for a parent that finds this process dead. Empty at the end.
+-- A file that contains the name of the current spec, for a parent that finds this process dead. It is empty at the end.
 local running = os.getenv("HOLDFAST_SPEC_RUNNING")
 if running then
     local busted = require "busted"
@@ -69,7 +69,7 @@ if running then
     end)
 end
 
--- Children get the same modules, whatever folder they start in.
+-- Children get the same modules, in whatever folder they start.
 C.setenv("LUA_PATH", absolute("lua") .. "/?.lua;" .. absolute(".") .. "/?.lua;;", 1)
 
 require "resty.lock"

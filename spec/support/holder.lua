@@ -1,5 +1,5 @@
--- A process that takes the keys that a test names, so that other processes have to wait, and releases them. Each test
--- gets a new process.
+-- A process that takes and releases the keys that a test names, so that other processes have to wait. Each test gets a
+-- new process.
 
 local busted = require "busted"
 local process = require "spec.support.process"
@@ -30,7 +30,7 @@ function Holder:release()
 end
 
 
--- Releases when the other child says this line.
+-- Releases the key when the other child says this line.
 function Holder:release_when(other, line)
     other:expect(line)
     self:release()

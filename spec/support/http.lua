@@ -91,7 +91,7 @@ local function readable(self, milliseconds)
 end
 
 
--- Whether the answer has begun to arrive.
+-- Returns whether the answer has begun to arrive.
 function Connection:answered()
     return self.text ~= "" or readable(self, 0)
 end
@@ -167,7 +167,7 @@ function Connection:get(path, seconds)
 end
 
 
--- Sends these bytes over a new connection. Returns the server's whole answer until it closes the connection.
+-- Sends these bytes over a new connection. Returns everything that the server sends until it closes the connection.
 function _M.answer_to(path, bytes)
     local connection = _M.connect(path)
     send_bytes(connection, bytes)
@@ -182,7 +182,7 @@ function _M.answer_to(path, bytes)
 end
 
 
--- Call it after each test.
+-- Closes all connections. Call this function after each test.
 function _M.clean_up()
     for connection in pairs(open) do
         connection:close()

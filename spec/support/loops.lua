@@ -43,7 +43,7 @@ _M.LOOPS = {
             for err in controller:errors() do report(err) end
         end
     ]],
-    -- A program's own loop with the required functions only: wait_fd and sleep.
+    -- A program's own loop with only two functions: wait_fd and sleep.
     ["wait_fd of its own"] = [[
         local cqueues = require "cqueues"
         local controller = cqueues.new()
@@ -104,7 +104,7 @@ if copas_path and copas_path ~= "" then
 end
 
 -- Functions that each program may use after its start. await(what) sleeps until what() is true, with a time limit.
--- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function after that time, in a new
+-- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function after this time, in a new
 -- coroutine. tell_after(ticks, line) says the line after `ticks` times 10 ms, in a new coroutine that ends when `over`
 -- is set.
 local TOOLS = [[
@@ -149,7 +149,7 @@ _M.LOOPS.embed = [[
 local EMBED = command.program:match("^(.*)/") .. "/examples/embed/embed"
 
 
--- Prepended to everything else, so that the loop's library is found.
+-- Prepended to everything else, so that a program finds the loop's library.
 function _M.path(name)
     return name == "new copas" and ("package.path = %q .. package.path\n"):format(
         copas_path .. "/?.lua;" .. copas_path .. "/?/init.lua;") or ""

@@ -34,8 +34,8 @@ Child.__index = Child
 
 local running = {}
 
--- Prepended to each child. say() collects garbage, which releases each lock whose object is neither referenced nor was
--- given to keep(). keep() returns its argument.
+-- Prepended to each child. say() collects garbage, which releases each lock whose object is neither referenced nor kept
+-- with keep(). keep() returns its argument.
 local PREAMBLE = [[
 io.stdout:setvbuf("line")
 local function hear() return io.read("*l") end
@@ -102,7 +102,7 @@ end
 
 
 -- Starts a child: Lua source, or a list of a program and its arguments. options.env: variables to set, or to unset if
--- false. options.stderr: also hear the child's standard error.
+-- false. options.stderr: hear() also returns lines of the child's standard error.
 function _M.start(what, options)
     options = options or {}
     local child_in, input = pipe()
@@ -126,8 +126,8 @@ function _M.start(what, options)
 end
 
 
--- Returns the path of a file with the source, for programs that run Lua files. The file has say() and hear(), and
--- removes itself.
+-- Returns the path of a file with the source, for programs that run Lua files. The source can call say() and hear(),
+-- and the file removes itself.
 function _M.script(source)
     local path = os.tmpname()
     return files.write(path, ([[
@@ -159,7 +159,7 @@ function _M.start_holder(made, take, give)
 end
 
 
--- Sends a line unless the child has ended: writing then would raise SIGPIPE here.
+-- Sends a line unless the child has ended, because writing would then raise SIGPIPE here.
 function Child:say(line)
     line = line .. "\n"
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })
@@ -292,7 +292,7 @@ function _M.run_together(sources)
 end
 
 
--- Call it after each test.
+-- Kills all children. Call this function after each test.
 function _M.clean_up()
     for child in pairs(running) do
         C.kill(child.pid, _M.KILL)

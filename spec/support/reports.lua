@@ -18,7 +18,7 @@ function _M.collect()
 end
 
 
--- Does the same for each test of a describe: the list is empty when a test begins. Tasks that a test leaves run to
+-- Does the same for each test of a describe: the list is empty when a test begins. Tasks that a test has left run to
 -- their end before the next test.
 function _M.fixture()
     local reports, on_error = {}, nil

@@ -1,4 +1,4 @@
--- The tables that examples print.
+-- Reads the tables that examples print.
 
 -- Returns the numbers of the row that begins with `name`, as an array.
 return function (out, name)

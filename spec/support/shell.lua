@@ -1,10 +1,10 @@
--- Shell commands.
+-- Runs shell commands.
 
 local _M = {}
 
 
--- Whether the command succeeded. LuaJIT returns the status. A LuaJIT with Lua 5.2's behaviour, as in OpenResty, returns
--- true or nil.
+-- Returns whether the command succeeded. In LuaJIT, os.execute returns the status; in a LuaJIT with Lua 5.2's
+-- behaviour, as in OpenResty, it returns true or nil.
 function _M.succeeds(command)
     local status = os.execute(command)
     return status == 0 or status == true

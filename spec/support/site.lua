@@ -1,11 +1,11 @@
 -- A real nginx as a web server, for specs: a master and workers, Lua in the phases of the locations, answers over a
--- unix socket. The configuration of holdfast is only the path of its modules.
+-- unix socket. The only setting for holdfast is the path of its modules.
 --
 --   local here = site.start {
 --       workers = 2,                             -- 1 by default
 --       user = "www-data",                       -- runs the workers; by default the spec's user
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
---       main = "...", events = "...", http = "...", server = "...",  -- more lines for that part of the configuration
+--       main = "...", events = "...", http = "...", server = "...",  -- more lines for these parts of the configuration
 --       stream = "...",                          -- the lines of stream { }, if there is one
 --       listen = { "unix:/path ssl" },           -- in addition to the unix socket here.socket
 --       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- if different from the spec
@@ -85,7 +85,7 @@ Site.__index = Site
 
 local running = {}
 
--- nginx's signals, for signal().
+-- The numbers of signals, for signal().
 local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
 
 local program, load_modules
@@ -100,7 +100,7 @@ local function find()
 end
 
 
--- Returns nil, or why there is no nginx with Lua.
+-- Returns nil, or the reason why there is no nginx with Lua.
 function _M.missing()
     return not find() and shell.output("scripts/find-nginx 2>&1 >/dev/null") or nil
 end
@@ -117,9 +117,9 @@ function _M.missing_stream()
 end
 
 
--- Returns the first true value of condition(). On a timeout, raises an error that names what did not happen.
+-- Returns the first true value of condition(). On a timeout, raises an error with `what`, which did not happen.
 function _M.await(what, condition, seconds)
-    return waits.await(condition, seconds) or error("does not happen: " .. what, 2)
+    return waits.await(condition, seconds) or error("timed out; did not happen: " .. what, 2)
 end
 
 
@@ -184,7 +184,7 @@ function _M.with_common(common, locations)
 end
 
 
--- Calls the function for each pair of a table, and returns the lines of the configuration that it makes.
+-- Calls `line_of` for each pair of a table, and returns the resulting lines of the configuration.
 local function lines_of(pairs_of, line_of)
     local lines = {}
     for key, value in pairs(pairs_of or {}) do
@@ -267,7 +267,7 @@ function _M.start(options)
     end
     self.copy = options.user and copy_for_others(env)
     self:configure(options)
-    shell.output("mkdir -p '" .. self.folder .. "/logs'") -- nginx uses this path until it has read the log's path
+    shell.output("mkdir -p '" .. self.folder .. "/logs'") -- where nginx logs until it has read the path of the log
     self.master = process.start({ find(), "-p", self.folder, "-c", self.folder .. "/nginx.conf" },
                                 { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
@@ -320,7 +320,7 @@ end
 
 
 -- Returns the process ids of the master's children, including exiting ones but no zombies. The master's `children` file
--- in /proc is no substitute: it may omit some while others exit.
+-- in /proc would not do, because it may omit some children while others exit.
 function Site:workers()
     local pids = {}
     local master = tostring(self.master.pid)
@@ -343,8 +343,8 @@ end
 
 
 -- Opens a connection to each of the `count` workers. Returns the connections as a list, and by the worker's process id.
--- One worker may accept all connections for a long time, so workers with a connection are stopped until the remaining
--- workers have answered.
+-- One worker may accept all connections for a long time, so this function stops each worker with a connection until the
+-- remaining workers have answered.
 function Site:connect_to_each(count)
     local of, all = {}, {}
     local ok, err = pcall(_M.await, "each worker answers", function ()

@@ -1,11 +1,11 @@
 -- Runs the code blocks of a Markdown file. Documents are tests: the code that they show must do what they say.
 --
--- An HTML comment in the line before a block says how to treat the block:
+-- An HTML comment on the line before a block says how to treat the block:
 --
---   <!-- file: NAME -->        write it to this file, for the following blocks
---   <!-- workers: N -->        run it with `holdfast run --workers N` (otherwise luajit); skip the section if
+--   <!-- file: NAME -->        write the block to this file, for the following blocks
+--   <!-- workers: N -->        run the block with `holdfast run --workers N` (otherwise luajit); skip the section if
 --                              the command is not built
---   <!-- nvim -->              run it in a Neovim without windows
+--   <!-- nvim -->              run the block in a Neovim without windows
 --   <!-- output -->            the output of the previous block
 --   <!-- output like -->       the same, but numbers, even long hexadecimal ones, stand for any numbers
 --   <!-- output unordered -->  the same lines, in any order
@@ -16,7 +16,7 @@
 --   <!-- answers: PATHS -->    the answers of the previous nginx to these requests, in order;
 --                              "answers first" is like "output first"
 --   <!-- not run: REASON -->   do not run it
---   <!-- needs: COMMAND -->    skip it and the rest of its section if the command fails
+--   <!-- needs: COMMAND -->    skip the block and the rest of its section if the command fails
 --
 -- Blocks of Lua and sh without a comment run and must succeed. A block of nginx with a server becomes part of http { }
 -- of a real nginx. That nginx has a socket instead of port 8080, uses the modules of the checkout instead of the
@@ -185,7 +185,7 @@ local function run_line(line, env, forgives, where)
 end
 
 
--- Runs two processes of the same program in an empty world.
+-- Runs two processes of the same program in an empty runtime directory.
 local AT_THE_SAME_TIME = [[
 run() { (%s); }
 run & first=$!
@@ -205,7 +205,7 @@ local function compare_once(block, printed, run, round, where)
 end
 
 
--- `mark` is the mark of an output. Outputs for a different round are ignored.
+-- `mark` is the mark of an output. Returns whether the output belongs to this round.
 local function is_of_round(mark, round)
     local wanted = mark:find("first", 1, true) and 1 or mark:find("again", 1, true) and 2
     return not wanted or wanted == round
@@ -253,8 +253,8 @@ local function run_blocks(section, path, round)
 end
 
 
--- Runs the blocks of a section in order in one folder and one world, in which an earlier round may have run. An error
--- names the line.
+-- Runs the blocks of a section in order, in one folder and one runtime directory, in which an earlier round may have
+-- run. An error names the line.
 function _M.run(section, path, round)
     local ok, err = pcall(run_blocks, section, path, round or 1)
     site.clean_up()
@@ -278,8 +278,8 @@ end
 
 -- Makes a test for each section of a file, which checks that the section is true. The test's name begins with `text`.
 -- prepare(section) may change the blocks, set variables of their environment in section.env, and set section.forgives
--- to a pattern of allowed standard error. `rounds`: how often the section runs in its world, as readers might repeat
--- it.
+-- to a pattern of allowed standard error. `rounds`: how often the section runs in the same runtime directory, as
+-- readers might repeat it.
 function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
         fixture.it_unless(missing(section))(text .. section.heading, function ()

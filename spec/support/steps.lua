@@ -1,4 +1,4 @@
--- Tests of a site in which requests and the spec proceed step by step. A finished step is a key of a dictionary.
+-- For tests of a site in which requests and the spec proceed step by step. Each finished step is a key of a dictionary.
 
 local site = require "spec.support.site"
 
@@ -17,8 +17,8 @@ local COMMON = [[
 ]]
 
 
--- Returns a function that takes the locations of a site and `more`. The locations' sources may use the steps in the
--- dictionary.
+-- Returns a function that takes the locations of a site and `more`. The code of the locations can use the steps, which
+-- are in the dictionary `name`.
 function _M.locations_with(name, more)
     local common = COMMON:gsub("NAME", name) .. (more or "")
     return function (sources)

@@ -1,4 +1,4 @@
--- Judges units with systemd.
+-- Checks systemd units with systemd-analyze.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 
@@ -7,7 +7,7 @@ local _M = {}
 _M.missing = not shell.succeeds "command -v systemd-analyze >/dev/null" and "systemd is not installed" or nil
 
 
--- Returns what is wrong with the unit in that file. A template needs an instance. Needs an installed systemd-analyze.
+-- Returns what is wrong with the unit in this file. A template needs an instance. Requires systemd-analyze.
 function _M.complaints(path, instance)
     local text = files.read(path):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
                                  :gsub("Documentation=[^\n]*\n", "")

@@ -1,4 +1,4 @@
--- Tests that need a task of the scheduler.
+-- For tests that need a task of the scheduler.
 
 local scheduler = require "resty.holdfast.scheduler"
 

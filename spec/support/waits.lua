@@ -45,7 +45,7 @@ function _M.await(condition, seconds)
 end
 
 
--- Whether a process is alive and not a zombie.
+-- Returns whether a process is alive and not a zombie.
 function _M.alive(pid)
     local stat = files.find("/proc/" .. pid .. "/stat")
     return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")

@@ -1,7 +1,7 @@
 // Named memory orderings for the shared structures.
 //
-// Two kinds of observers matter. Other processors need real ordering. For a process that inspects a segment after its
-// writer was killed, compiler ordering is enough, because a killed process leaves a prefix of its stores in program
+// Two kinds of observers matter. Other processors need real ordering. For a process that inspects a segment after the
+// death of its writer, compiler ordering is enough, because a killed process leaves a prefix of its stores in program
 // order.
 #pragma once
 
@@ -20,8 +20,8 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Publishes `value`. An acquire load that reads `value` sees all stores before it. No later store of this thread moves
-/// before it. So a crash leaves either none of the later stores, or `value` as well.
+/// Publishes `value`. A thread whose acquire load reads `value` sees all earlier stores of this thread. No later store
+/// of this thread moves before this one, so that after a crash, later stores are visible only if `value` is.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {
   where.store(value, kRelease);

@@ -1,6 +1,6 @@
 // Failpoints name the points between two steps of a protocol, so that a test can stop or kill a process there.
 //
-// The macro is compiled only into tests/interleave. In every other build, including the library, it expands to nothing.
+// The macro has an effect only in tests/interleave. In every other build, including the library, it expands to nothing.
 #pragma once
 
 #ifdef HOLDFAST_FAILPOINTS

@@ -17,8 +17,8 @@ inline constexpr std::size_t kClusterNameMax = 63;
 Status check_cluster_name(std::string_view name);
 
 /// Finds the dictionary's cluster in "dictionary=cluster,dictionary=cluster", with names as in parse_declaration().
-/// Returns not_found if the text names no cluster for the dictionary; invalid if a part is malformed, or if the text
-/// names two clusters for one dictionary.
+/// Returns not_found if the text does not name a cluster for the dictionary, and invalid if a part is malformed or a
+/// dictionary has two clusters.
 Expected<std::string> find_cluster(std::string_view declarations, std::string_view dictionary);
 /// Finds the dictionary's cluster in $HOLDFAST_CLUSTER. Returns an empty string if there is none.
 Expected<std::string> declared_cluster(std::string_view dictionary);

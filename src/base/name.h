@@ -1,6 +1,6 @@
 // The names of dictionaries, and the file names made from them. A name may contain any byte but zero. In the file name,
-// a byte of [A-Za-z0-9._-] is unchanged, except a leading '.'. Any other byte becomes %XX with capital digits. So each
-// name has exactly one file name, and each such file name stands for one dictionary.
+// bytes of [A-Za-z0-9._-] are unchanged, except for a leading '.'. All other bytes become %XX with capital digits. So
+// each name has exactly one file name, and each such file name stands for one dictionary.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr std::size_t kNameMax = 250;
 Status check_name(std::string_view name);
 
 std::string encode_name(std::string_view name);
-/// Reverts encode_name(). Returns nothing if `encoded` is not the encoding of a valid name.
+/// Reverses encode_name(). Returns nothing if `encoded` is not the encoding of a valid name.
 std::optional<std::string> decode_name(std::string_view encoded);
 /// Decodes every %XX to one byte. Returns nothing if two hexadecimal digits do not follow a '%'.
 std::optional<std::string> decode_percents(std::string_view text);
@@ -28,7 +28,8 @@ std::optional<std::string> decode_percents(std::string_view text);
 /// otherwise returns 0. REQUIRES: the text is not empty.
 std::size_t printable_bytes(std::string_view text) noexcept;
 
-/// Quotes a text for a message, with unprintable bytes as \xXX. Cuts it after `most` bytes and adds "...".
+/// Quotes a text for a message, with unprintable bytes as \xXX. If the result is longer than `most` bytes, cuts it and
+/// adds "...".
 std::string quote(std::string_view text, std::size_t most = 80);
 /// Quotes the whole text.
 inline std::string quote_whole(std::string_view text) { return quote(text, static_cast<std::size_t>(-1)); }

@@ -12,7 +12,7 @@ namespace holdfast {
 /// The largest dictionary. With the default number of shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
-/// The size of a dictionary if the user gives none. Its memory is allocated when it is first used.
+/// The size of a dictionary if the user does not give one. The memory is allocated only when it is first used.
 inline constexpr std::uint64_t kSizeDefault = std::uint64_t{8} << 20;
 
 /// Parses a size such as "12345", "100k", "1m" or "8g", from 1 to kSizeMax. The units are powers of 1024, in either

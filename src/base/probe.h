@@ -1,7 +1,7 @@
 // Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe is a nop instruction, and a note in
-// the library with the probe's address and the locations of its arguments. docs/tracing.md lists the probes.
+// the library with the address of the probe and the locations of its arguments. docs/tracing.md lists the probes.
 //
-// Arguments must have no side effects, because they are not evaluated if SystemTap's header was missing at build time.
+// Arguments must not have side effects, because they are not evaluated if SystemTap's header was missing at build time.
 // A dictionary's name is passed as a C string, a key as a pointer and a length.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The results of calls: a closed set of codes for hot paths, and a code with a message for set-up.
 //
-// The numbers of Code equal those of holdfast_code in include/holdfast.h; src/capi asserts this.
+// The values of Code equal those of holdfast_code in include/holdfast.h; src/capi asserts this.
 #pragma once
 
 #include <string>

@@ -30,13 +30,13 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
-/// Says whether a process is alive. The value `unknown` means that the kernel cannot be asked: report it, and take
-/// nothing over.
+/// Says whether a process is alive. `unknown` means that the kernel cannot be asked: report this, and do not take
+/// anything over.
 ///
-/// The proof of life is the record lock on the process's slot (world/process_table.h), which ends with the process's
-/// memory map. So a killed process counts as alive until the kernel has freed its memory. This takes 0.2 to 0.3 s for
-/// each GB, and longer with a core dump. A child of vfork or posix_spawn shares the memory until it calls exec, and so
-/// keeps the lock. A pidfd reports the end no earlier.
+/// A process proves that it is alive by the record lock on its slot (world/process_table.h), which ends with the
+/// process's memory map. So a killed process counts as alive until the kernel has freed its memory, which takes 0.2 to
+/// 0.3 s for each GB, and longer with a core dump. A child of vfork or posix_spawn shares the memory until it calls
+/// exec, and thereby keeps the lock. A pidfd would not report the end earlier.
 enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

@@ -22,11 +22,11 @@ namespace {
 /// The size, in bytes, of the first version of holdfast_request.
 constexpr std::size_t kFirstSize = offsetof(holdfast_request, why) + sizeof(const char*);
 static_assert(sizeof(holdfast_request) == kFirstSize);
-/// No version of the struct will be larger than this.
+/// No version of the struct will ever be larger than this.
 constexpr std::size_t kLargestSize = 4096;
 
 /// Reads the fields of the host's version of the struct. Fields that this version lacks become 0. Fields that this
-/// library does not know must be 0, otherwise the call fails.
+/// library does not know must be 0, or the call fails.
 int read_request(const holdfast_request& given, holdfast_request& request) {
   const std::size_t size = given.struct_size;
   if (size < kFirstSize || size > kLargestSize)
@@ -129,7 +129,7 @@ int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, co
     const Code code = acquire_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
     *lease = {granted.owner, granted.sequence};
     if (code != Code::ok) return outcome_of_wait(code, dictionary, cycle);
-    if (given.why != nullptr) {  // skipped if there is no memory for the text
+    if (given.why != nullptr) {  // the reason is dropped if there is no memory for it
       const std::string_view why(given.why, ::strnlen(given.why, HOLDFAST_WHY_MAX));
       static_cast<void>(explain(dictionary, name, granted, why));
     }

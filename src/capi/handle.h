@@ -14,10 +14,10 @@ namespace holdfast::capi {
 inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_cast<Dictionary*>(dict); }
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
-/// Keeps the message for holdfast_error(), and returns the code. Every code but HOLDFAST_OK comes from here, so a
-/// failed call never leaves the message of another call. scripts/lint finds codes that bypass this function.
+/// Keeps the message for holdfast_error(), and returns the code. Every code except HOLDFAST_OK comes from here, so that
+/// the message always belongs to the last failed call. scripts/lint finds codes that bypass this function.
 int fail(const Status& status) noexcept;
-/// Does the same with a literal, which needs no memory.
+/// Does the same with a literal. Does not need memory.
 int fail(Code code, const char* message) noexcept;
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
@@ -32,8 +32,8 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. `keys.size` is then the room
-/// that they need.
+/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. In that case `keys.size` is
+/// the room that they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Returns OK if the key has 1 to HOLDFAST_KEY_MAX bytes.
@@ -48,8 +48,8 @@ inline int check_seconds(const char* name, double seconds) noexcept {
 /// Returns OK if the number is not NaN.
 int check_timeout(double timeout) noexcept;
 
-/// Runs the body of a call of the C API, and returns its code, even if an exception is thrown inside. This costs
-/// nothing if nothing is thrown. scripts/lint finds calls without it.
+/// Runs the body of a call of the C API, and returns its code, even if the body throws. This takes no time if it does
+/// not throw. scripts/lint finds calls without this function.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {
@@ -59,7 +59,7 @@ int guarded(Call&& call) noexcept {
   }
 }
 
-/// Does the same for calls that return no code.
+/// Does the same for calls that do not return a code.
 template <class Result, class Call>
 Result guarded_or(Result failed, Call&& call) noexcept {
   try {

@@ -30,7 +30,7 @@ std::uint64_t deadline_after(double seconds) noexcept {
   return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
 }
 
-/// Releases the lease with `way`, and stores what is left of the lease.
+/// Releases the lease with `way`, and stores the lease as `way` has changed it.
 template <class Way>
 [[gnu::always_inline]] inline int release(Way&& way, Dictionary& dictionary, std::string_view key,
                                           holdfast_lease& lease) {

@@ -1,6 +1,8 @@
 // Calls for the versions of keys. Each checks its arguments, makes one call of the core, and maps the result.
 #include "dict/versions.h"
 
+#include <memory>
+
 #include "capi/handle.h"
 #include "capi/request.h"
 #include "capi/value.h"
@@ -25,6 +27,10 @@ int outcome_of_version(Code code, Dictionary& dictionary) noexcept {
   if (code == Code::unsupported) return fail(code, "the dictionary has no versions; open it with the option versions");
   return outcome(code, dictionary);
 }
+
+struct KeptVersions : holdfast_versions {
+  std::shared_ptr<const Segment> segment;  // keeps the words mapped
+};
 
 }  // namespace
 
@@ -53,6 +59,30 @@ int holdfast_get_changed(holdfast_dict* dict, const char* key, size_t key_length
 
 int holdfast_is_current(holdfast_dict* dict, int64_t number, uint32_t stripe, int64_t end) {
   return guarded_or(0, [&] { return unwrap(dict).is_current(version_in({number, stripe, 0, end})) ? 1 : 0; });
+}
+
+holdfast_versions* holdfast_keep_versions(holdfast_dict* dict) {
+  return guarded_or<holdfast_versions*>(nullptr, [&]() -> holdfast_versions* {
+    auto kept = std::make_unique<KeptVersions>();
+    kept->segment = unwrap(dict).keep_segment();
+    if (kept->segment == nullptr || !kept->segment->has_versions()) {
+      outcome_of_version(kept->segment == nullptr ? Code::removed : Code::unsupported, unwrap(dict));
+      return nullptr;
+    }
+    const Segment& segment = *kept->segment;
+    kept->words = reinterpret_cast<const volatile std::int64_t*>(segment.first_stripe());
+    kept->flushes = reinterpret_cast<const volatile std::int32_t*>(&segment.header().flush_epoch);
+    kept->retired = reinterpret_cast<const volatile std::int32_t*>(&segment.header().file.retired);
+    kept->base = static_cast<std::int64_t>(segment.base_version());
+    return kept.release();
+  });
+}
+
+void holdfast_release_versions(holdfast_versions* versions) {
+  guarded([&]() -> int {
+    const std::unique_ptr<KeptVersions> released(static_cast<KeptVersions*>(versions));
+    return HOLDFAST_OK;
+  });
 }
 
 int holdfast_store_unless_changed(holdfast_dict* dict, const char* key, size_t key_length,

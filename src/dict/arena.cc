@@ -61,7 +61,7 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
 }
 
 // Removes a block from its bin. The block's two sizes must agree, and its neighbours in the bin must point back at it.
-// So an overwritten word neither causes an entry's memory to be allocated nor leads into the middle of an entry.
+// So after a word was overwritten, no memory of an entry is allocated, and no link leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
@@ -98,8 +98,8 @@ std::uint32_t Arena::next_bin(std::uint32_t from) const noexcept {
   return kBins;
 }
 
-// Returns the first block of the bin that is long enough. Every block of a higher bin is; blocks of the request's own
-// bin may be shorter.
+// Returns the first block of the bin that is long enough. Every block of a higher bin is long enough, but blocks of the
+// request's own bin may be shorter.
 Arena::Run Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
   std::uint32_t block = header_.bins[bin].load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
@@ -131,7 +131,7 @@ Arena::Run Arena::find_run_or_settle(std::uint32_t count) noexcept {
 
 bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run_or_settle(count).block != 0; }
 
-// Keeps a new block behind the hand of the clock sweep, so that the sweep reaches it only after a complete lap.
+// Moves the hand of the clock sweep past a new block, so that the sweep reaches the block only after a complete lap.
 inline void Arena::step_over(std::uint32_t block, std::uint32_t count) noexcept {
   if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
 }

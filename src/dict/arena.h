@@ -2,18 +2,18 @@
 //
 // The first granule of a free block contains the block's size and its neighbours in its bin (size, next, previous). The
 // block's last word repeats the size. The free bits of the first and the last granule are set; all other free bits are
-// clear. So both neighbours of a released block are found in one step, and no two free blocks are adjacent.
+// clear. So a release finds both neighbours of a block in one step, and no two free blocks are adjacent.
 // ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block. It is not merged, is in no bin, and its free bits are clear.
-// Overwriting a hot string then alternates between two blocks, which halves the work. The spare block contains its size
-// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the
-// spare block. After a death, repair frees its memory, because no chain reaches it.
+// change of a value released becomes the spare block. It is not merged or in a bin, and its free bits are clear. A
+// string that is overwritten repeatedly alternates between two blocks, which halves the work. The spare block contains
+// its size twice, once inverted, and a 0 where an entry has its shape, so an overwritten word cannot turn an entry into
+// it. After a death, repair frees the spare block, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
 // to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
-// only if it has found a sufficient run (Reclaimer). So calls that are refused repeatedly cost other calls nothing.
+// only if it has found a sufficient run (Reclaimer). So calls that are refused repeatedly do not delay other calls.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -32,7 +32,7 @@ class Shortage {
   constexpr Shortage() noexcept = default;
   /// Makes a shortage for an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// Makes a shortage for an arena that cannot grow. `evict` says that even evicting live values did not help.
+  /// Makes a shortage for an arena that cannot grow. `evict`: even evicting live values did not help.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -54,11 +54,10 @@ class Arena {
  public:
   explicit Arena(const Shard& shard) noexcept : shard_(shard), header_(shard.header()) {}
 
-  /// Allocates a block of `count` granules with unspecified content. Returns 0 if there is no run that long, or on
-  /// damage.
+  /// Allocates a block of `count` granules with unspecified content. Returns 0 if there is no such run, or on damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
-  /// Does the same, but the block begins at a cache line if there is room for that.
+  /// Does the same, but the block begins at a cache line if possible.
   std::uint32_t allocate_lines(std::uint32_t count) noexcept;
 
   /// Returns whether allocate(count) would find a block.
@@ -68,7 +67,7 @@ class Arena {
   /// if the block is shorter, which means damage.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Releases a block. Announces the reuse first, so that a reader that is still reading the block starts again.
+  /// Releases a block. First advances the reuse epoch, so that a reader that is still reading the block starts again.
   /// Returns the beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the
   /// block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
@@ -87,14 +86,14 @@ class Arena {
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Does in one step what an allocate() that returns the spare block, and a keep() of another block of the same size,
-  /// would do. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Does in one step the same as an allocate() that returns the spare block and a keep() of another block of the same
+  /// size. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.
   void settle() noexcept;
 
-  /// Releases a block of a chain that was cut off. Returns the block after it.
+  /// Releases a block of a chain that was cut off. Returns the next block of the chain.
   template <class Fields>
   std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
 
@@ -119,8 +118,7 @@ class Arena {
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Returns whether memory was short while locks or permits were in use. Some of their memory may belong to dead
-  /// processes.
+  /// Returns whether memory was short while locks or permits were in use, of which some may belong to dead processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
@@ -194,7 +192,7 @@ inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noex
          words[SpareWords::kSeal].load(kRelaxed) == ~count && words[SpareWords::kShape].load(kRelaxed) == 0;
 }
 
-// Clear the type before releasing the block, so that a circular chain cannot release it twice.
+// Clears the type before releasing the block, so that a circular chain cannot release it twice.
 template <class Fields>
 std::uint32_t Arena::release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t next = fields.next.load(kRelaxed);

@@ -103,8 +103,8 @@ class Audit {
   bool foreign_ = false;  // an entry was cut off
 };
 
-// Checks a shard that is marked as unused. A shard that was used must not be mistaken for an unused one, because repair
-// counts only used shards.
+// Checks a shard that is marked as unused. A used shard must not be mistaken for an unused one, because repair counts
+// only used shards.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)
@@ -202,8 +202,8 @@ bool Audit::reach_holder(std::uint32_t block, const EntryView& view, EntryView& 
   return true;
 }
 
-// Checks the holders of an entry. Numbers that are not lost must descend. A shortcut must lead to the next holder that
-// has this shortcut.
+// Checks the holders of an entry. Fencing tokens that are not lost must descend. A shortcut must lead to the next
+// holder that has this shortcut.
 bool Audit::walk_holders(const EntryView& view) noexcept {
   const PermitFields& permits = view.permits();
   std::array<std::uint32_t, kShortcuts> next{};

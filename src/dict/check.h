@@ -2,7 +2,7 @@
 //
 // It copies each shard into private memory, and audits the copy (dict/repair.h). A copy may be torn while other
 // processes change the shard. So a fault counts only if nothing that the audit reads has changed during the copy.
-// Nothing has changed if the mutex was free before and after the copy, and the header is the same. Each change of the
+// Nothing has changed if the mutex was free before and after the copy, and the header is the same: each change of the
 // structure changes a count in the header.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace holdfast {
 
 namespace {
 
-// The number of granules that a cold pass moves before the sweep starts a warm pass: a multiple of the request, plus a
-// constant. The benchmark is "Hits".
+// How many granules a cold pass moves before the sweep starts a warm pass: a multiple of the request, plus a constant.
+// The benchmark is "Hits".
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -85,8 +85,8 @@ bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   return true;
 }
 
-// Returns how many granules the block may add to the window. The nodes of a list become free with the list, but this is
-// too rare to rely on in a cold pass.
+// Returns how many granules the block may add to the window. The nodes of a list become free with the list, but a cold
+// pass cannot rely on this, because it is too rare.
 std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
@@ -101,11 +101,11 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before anything is removed: whether a window fits at all, and before the next pinned block ---
+// --- before anything is removed: does a window fit at all, and does it fit before the next pinned block? ---
 
-// Returns whether any pass can clear a window. One case is that a run of removable neighbours is long enough. The other
-// case is that the entries between such runs can be moved: the smallest of them fits into a run, and there are enough
-// granules before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass can clear a window. It can if a run of removable neighbours is long enough. It also can if
+// the entries between such runs can be moved: the smallest of them fits into a run, and there are enough granules
+// before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -131,8 +131,8 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
 }
 
 // Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
-// is not a block. If the walk then ends inside the arena, or behind its end, it is repeated. A misled walk that reaches
-// the end anyway is only a wrong hint.
+// is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends there
+// all the same, the result is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;
@@ -197,7 +197,7 @@ void ClockSweep::visit(Block block) noexcept {
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
-    // Decide from a state that can no longer change.
+    // Decide only when the state can no longer change.
     block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }
@@ -234,11 +234,11 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   keep(block);
 }
 
-// Keeps the block: moves it to the left end of the window, or to a gap elsewhere, or starts a new window after it.
+// Keeps the block. Moves it to the left end of the window or to a gap elsewhere, or starts a new window after it.
 void ClockSweep::keep(const Block& block) noexcept {
   if (run_ != 0 && block.granules <= run_) {
     if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
-  } else if (run_ != 0 && block.granules < count_) {  // no gap is as long as `count`
+  } else if (run_ != 0 && block.granules < count_) {  // all gaps are shorter than `count`
     const std::uint32_t gap = arena_.allocate(block.granules);
     if (gap != 0 && move(block, gap)) return;
   }
@@ -291,7 +291,7 @@ void ClockSweep::remove(const Block& block) noexcept {
 }
 
 // Copies the block to `to`, which was allocated for it, and replaces the block with the copy by one store. Returns
-// false on damage; in that case no link leads to the block.
+// false on damage, when no link leads to the block.
 bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   // Only the owner of the mutex writes into either block.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
@@ -311,7 +311,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
     // Stamp the copy with the present epoch, because readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned) release_word(lock_at(to));  // only now that it is linked; the old lock stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // not before it is linked; the old lock stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;

@@ -3,14 +3,14 @@
 // visit. It keeps used entries, and moves them to the left end of the window or elsewhere, so that the free memory is
 // contiguous.
 //
-// So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3. A scan of all keys therefore
-// does not evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks form a
-// window. Held locks are moved but never removed. Holders, and entries with waiters, are not even moved, because
-// processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no such block ends
-// the window too soon. The key's own old value is removed last.
+// So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3, and a scan of all keys does not
+// evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks form a window.
+// Held locks are moved but never removed. Holders, and entries with waiters, are not even moved (they are *pinned*),
+// because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no pinned
+// block ends the window too soon. The key's own old value is removed last.
 //
-// Removing a block and moving it are one store each, to the link that leads to the block. So all other keys of the
-// shard are unchanged after every step.
+// Removing or moving a block is one store, to the link that leads to the block. So all other keys of the shard are
+// unchanged after every step.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -25,8 +25,8 @@ namespace holdfast {
 
 class ClockSweep {
  public:
-  /// Makes a sweep. `own` is the block of the key that needs the memory, or 0 if the key has none. This block is
-  /// removed only if nothing else helps.
+  /// Makes a sweep. `own`: the block of the key that needs the memory, or 0 if the key has none. It is removed only if
+  /// nothing else helps.
   ClockSweep(Reclaimer& reclaimer, Evict evict, std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
         shard_(reclaimer.shard()),
@@ -46,10 +46,9 @@ class ClockSweep {
   bool seemed_possible() const noexcept { return possible_; }
   /// Returns whether a live entry other than `own` was removed.
   bool evicted() const noexcept { return evicted_; }
-  /// Returns whether entries were removed or moved while locks, permits or waiters were in the way.
+  /// Returns whether entries were removed or moved although locks, permits or waiters were in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
-  /// Returns whether an incomplete grant was in the way. Such a grant is completed soon, and is then no longer in the
-  /// way.
+  /// Returns whether an incomplete grant was in the way. Such a grant is usually completed soon.
   bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
@@ -122,12 +121,12 @@ class ClockSweep {
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;
-  std::uint32_t at_ = 0;         // the hand, where a block begins
+  std::uint32_t at_ = 0;         // the hand: the beginning of a block
   std::uint32_t run_start_ = 0;  // beginning of the window so far: a free block that ends at the hand
-  std::uint32_t run_ = 0;        // its granules
+  std::uint32_t run_ = 0;        // the window's granules
   std::uint32_t seen_ = 0;       // no block from the hand to here is pinned; never left of the hand
   std::uint32_t ahead_ = 0;      // granules between the hand and seen_ that may become free
-  std::uint64_t walked_ = 0;     // granules, in this lap
+  std::uint64_t walked_ = 0;     // granules that were passed in this lap
   std::uint64_t moved_ = 0;      // granules
 };
 

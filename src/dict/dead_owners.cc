@@ -7,7 +7,7 @@
 
 namespace holdfast {
 
-// Adds the owner. If its slot has another token now, the owner is certainly dead. Keep this owner, not the slot's
+// Adds the owner. If its slot has another token by now, the owner is certainly dead, and is kept instead of the slot's
 // present token.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
@@ -17,7 +17,7 @@ void DeadOwners::add(Token token) noexcept {
   if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
-// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the size of the chain in
+// Adds the owners of a chain of waiters, watchers or holders that begins at `block`. Returns the size of the chain in
 // granules.
 std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
   std::uint32_t walked = 0;
@@ -53,8 +53,8 @@ bool DeadOwners::has_ended(const EntryView& view) const noexcept {
   return ended && !view.is_incomplete();
 }
 
-// Runs without the mutex, so it may see words of different moments. This is enough, because the result only decides
-// which processes to ask about, and whether to search with the mutex.
+// Runs without the mutex, so it may see words of different moments. This does no harm, because the result only decides
+// about which processes to ask, and whether to search with the mutex.
 DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {

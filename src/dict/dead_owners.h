@@ -1,12 +1,12 @@
-// Finds what a shard may reclaim: what dead processes held, their waiters, and locks and permits that ended without the
+// Finds what a shard may reclaim: grants and waiters of dead processes, and locks and permits that ended without the
 // shard's mutex.
 //
-// It keeps one owner for each process slot, the oldest. So each check finds some dead owners, however many there are.
-// After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full of
-// locks of living processes stays fast.
+// It keeps one owner for each process slot, the oldest, so that each check finds some dead owners, however many there
+// are. After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full
+// of locks of living processes stays fast.
 //
-// The kernel is asked here, without the shard's mutex. Later, with the mutex held, exactly the processes that were
-// found dead here count as dead. They stay dead, because a token is never reused.
+// The kernel is asked here, without the shard's mutex. Later, under the mutex, exactly the processes that were found
+// dead here count as dead. They stay dead, because a token is never reused.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class DeadOwners {
   const std::uint32_t flush_;
   const std::uint64_t now_ms_;
   std::uint32_t ended_ = 0;
-  std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
+  std::uint32_t last_owner_ = 0;  // the owner bits of the last lock (base/token.h)
   /// One owner of each slot, preferably a dead one. If several owners are dead, the next check finds the others.
   std::array<Token, kSlots> chosen_{};
 };

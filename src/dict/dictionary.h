@@ -1,10 +1,9 @@
 // The operations of a dictionary. Each operation becomes visible through one store (see the table in docs/design.md).
-// If a process is killed at any instruction, the key has its state from before or after the operation, never one in
-// between.
+// At whichever instruction a process is killed, the key is in the state before or after the operation.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
-// it finds the next dictionary of the same name, or returns `removed`. It keeps nothing of the removed dictionary,
-// which is freed when the last call of this process has left it (sync/epoch.h).
+// it finds the next dictionary with the same name, or returns `removed`. The memory of the removed dictionary is freed
+// when the last call of this process has left it (sync/epoch.h).
 #pragma once
 
 #include <atomic>
@@ -49,7 +48,7 @@ struct Version {
 
 class Dictionary {
  public:
-  /// Makes a handle. If `options` has the size 0, opens whatever exists under the name.
+  /// Makes a handle. If the size in `options` is 0, opens any existing dictionary with this name.
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
@@ -63,7 +62,7 @@ class Dictionary {
   Code get(std::string_view key, ValueOut& out) noexcept;
   /// Reads a value like get, but also returns an expired value that is still stored.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// Sets `seconds` to the time left: 0 if the value never ends, negative if it has expired and is still stored.
+  /// Sets `seconds` to the time left: 0 if the value never expires, negative if it has expired but is still stored.
   Code ttl(std::string_view key, double& seconds) noexcept;
   /// Returns at most `max` keys; 0 means all.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
@@ -75,13 +74,14 @@ class Dictionary {
   /// Returns the largest size, in bytes, that a key and its value may have together.
   std::uint64_t room_for_one() noexcept;
   /// Returns the size, in bytes, of the largest value that fits under a key of ordinary length.
-  /// value_max_if_asked_for() returns it for a dictionary of this size that is made for the largest possible values.
+  /// value_max_if_asked_for() returns the same for a dictionary of this size that is made for the largest possible
+  /// values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
-  /// Returns a key's version (dict/versions.h), or unsupported if the dictionary has none. Call it before reading the
-  /// value: the value is then of this version or a later one.
+  /// Returns a key's version (dict/versions.h), or unsupported if the dictionary has none. Call this before reading the
+  /// value, which then has this version or a later one.
   Code version(std::string_view key, Version& version) noexcept;
   /// Reads the key's value and version, unless the version is still `version.number`. Returns unchanged, or the codes
   /// of version() and get().
@@ -101,8 +101,8 @@ class Dictionary {
   /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
-  /// Stores `desired`, or deletes the key if it is null, if `version` is still the version of the key, and sets it to
-  /// the new version. Returns differs if it is not, and unsupported if the dictionary has no versions.
+  /// If `version` is still the key's version, stores `desired` (null: deletes the key), and sets `version` to the new
+  /// version. Otherwise returns differs, or unsupported if the dictionary has no versions.
   Code store_unless_changed(std::string_view key, Version& version, const ValueIn* desired, double exptime,
                             Effect& effect) noexcept;
   struct Initial {
@@ -119,11 +119,10 @@ class Dictionary {
 
   /// Adds an element. May return not_a_list, or no_memory, because adding to a list never evicts entries.
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
-  /// Removes an element. May return not_found, not_a_list, buffer (nothing was taken out).
+  /// Removes an element. May return not_found, not_a_list, buffer (the element stays in the list).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Returns the dictionary's gate, or its last gate if the dictionary was removed. Returns null for a plain
-  /// dictionary.
+  /// Returns the dictionary's gate, or its last gate if the dictionary was removed; null for a plain dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
   /// Returns whether the dictionary was removed because a part of its file was missing (platform/bus_guard.h).
@@ -153,20 +152,19 @@ class Dictionary {
     return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
-  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
-  /// either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
+  /// Takes the mutex of the key's shard, looks the key up, and runs `operation(Transaction&) -> Code`. The operation
+  /// must either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
   /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, or after
   /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory, at most
   /// kLooksMax times, after a search for memory of dead processes.
   ///
-  /// `granules` is the largest block that the operation may have to allocate, or 0 if it fits in any dictionary.
-  /// Returns too_large, without taking the mutex, if this block never fits. `unopened` says whether to open a shard
-  /// that was never used; if not, such a shard returns not_found. Other codes: removed, timeout, busy, system,
-  /// no_memory.
+  /// `granules`: the largest block that the operation may have to allocate, or 0 if it fits into any dictionary.
+  /// Returns too_large, without taking the mutex, if this block never fits. `unopened`: whether to open a shard that
+  /// was never used, or to return not_found for it. Other codes: removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// Does the same in that segment, removed or not, for an operation that already uses it.
+  /// Does the same in this segment, even if it was removed, for an operation that already uses it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
@@ -205,13 +203,13 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // the same grant, once its owner was found dead
     std::uint64_t end_ns = 0;             // when to give up waiting for the grant; 0: not waiting yet
   };
-  /// The obstacles to an attempt at an operation.
+  /// The reasons why an attempt of an operation did not succeed.
   struct Blockers {
     UnsettledGrant unsettled;
-    bool crowded = false;  // as the arena reports, here and below
+    bool crowded = false;  // as the arena reports; so is the next member
     Shortage shortage;
     int looks = 0;       // searches for memory of dead processes, in the whole call
-    bool found = false;  // whether the last search found any
+    bool found = false;  // the last search found any
 
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
@@ -249,8 +247,8 @@ class Dictionary {
   platform::LongMutex refreshing_;  // guards the next four members, which change only inside a ForkGuard
   DictionaryOptions options_;
   std::string gate_name_;             // of the last segment
-  std::shared_ptr<Segment> present_;  // null: it was removed
-  bool ended_with_world_ = false;     // if the segment was removed: whether the world's end was the reason
+  std::shared_ptr<Segment> present_;  // null: the dictionary was removed
+  bool ended_with_world_ = false;     // the segment was removed because its world ended
   std::string quoted_name_;
   LockPlaces lock_places_;
 };

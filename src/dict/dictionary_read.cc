@@ -1,5 +1,5 @@
-// The reads of a dictionary. They take no mutex, with two exceptions: after repeated torn reads, and if a holder of
-// permits is dead and other holders may live.
+// The reads of a dictionary. They do not take a mutex, with two exceptions: after many torn reads, and if a holder of
+// permits is dead but other holders may live.
 #include <algorithm>
 
 #include "base/failpoint.h"
@@ -20,7 +20,7 @@ namespace {
 /// The number of tries before a reader takes the mutex. No benchmark covers these two constants: where several
 /// processes write, the values are numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
-/// A copy of this many bytes counts as another try.
+/// Each copy of this many bytes counts as another try.
 constexpr std::size_t kBytesPerTry = 32768;
 /// The time to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
 /// kReadGivesUpNs.
@@ -32,9 +32,9 @@ constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// Returns the remaining time in seconds, rounded to whole milliseconds. A value that was stored just now has exactly
-// its exptime left. For a lease, the result is rounded down. It is never 0, which would mean "never ends". It is
-// negative exactly if `stale`, even if the end has passed since the read.
+// Returns the remaining time in seconds, rounded to whole milliseconds. A value that was just stored has exactly its
+// exptime left. For a lease, the result is rounded down. The result is never 0, which would mean "never ends". It is
+// negative if and only if `stale` is set, even if the end has passed since the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);
@@ -68,7 +68,7 @@ std::uint32_t count_free(const Shard& shard) noexcept {
 /// Limits the work of a reader that is disturbed repeatedly. Reads the clock only after kReadRounds rounds.
 class ReadLimit {
  public:
-  /// Returns whether the limit is reached. Call it before each round.
+  /// Returns whether the limit is reached. Call this before each round.
   bool over() noexcept {
     if (rounds_++ < kReadRounds) return false;
     const std::uint64_t now = platform::monotonic_ns();
@@ -88,7 +88,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
   if (is_whole(result)) return Code::ok;
-  repair(shard);  // no writer is active, so the chain is damaged
+  repair(shard);  // there is no active writer, so the chain is damaged
   result = shard.read(key, out);
   return Code::ok;
 }
@@ -104,9 +104,9 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return read_again(shard, key.copy(), out, result);
 }
 
-// Reads again after a torn read. Repeatedly torn reads mean that writers are active, so the mutex will become free. If
-// its owner was stopped instead, no process writes, and the next read is consistent. Apparent damage may be a block in
-// memory that was added to the arena during the read.
+// Reads again after a torn read. If reads are torn repeatedly, writers are active, so the mutex will become free. If
+// the owner of the mutex is stopped instead, no process writes, and the next read is consistent. Apparent damage may be
+// a block in memory that was added to the arena during the read.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadLimit limit; !limit.over();) {
@@ -169,9 +169,9 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// Reads again an entry that seems to have ended. A change may move the end of an entry between the load of the end and
-// the read of the clock. So an end has passed only if the next read finds the same end. If the end is moved each time,
-// and has passed each time, the last try decides.
+// Reads an entry again that seems to have ended. A change may move the end of an entry between the load of the end and
+// the read of the clock. So an end has passed only if the next read finds the same end. If the end was moved and has
+// passed each time, the last try decides.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;
@@ -195,8 +195,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// Returns the remainder of a division by kReadCounts - 1, for a 16-bit number, as every slot is. This takes half the
-// steps of a 32-bit division. The benchmark is "get, one number".
+// Returns the remainder of a division of a 16-bit number, such as a slot, by kReadCounts - 1. This takes half the steps
+// of a 32-bit division. The benchmark is "get, one number".
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
   constexpr int kShift = 22;
@@ -209,8 +209,8 @@ static_assert([] {
 }());
 
 // Counts a read. Reads need no identity: processes without one share the last count, and use atomic operations. All
-// others use a plain load and store. Two such processes share a count only if more than kReadCounts - 1 processes live,
-// and threads of one process may lose a few of each other's reads.
+// others use a plain load and store. Two processes with an identity share a count only if more than kReadCounts - 1
+// processes live. Threads of one process may lose a few of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const auto count_in = [&](std::uint32_t place) -> Word64& {
@@ -237,7 +237,7 @@ static_assert([] {
     else if (out.type == EntryType::list)
       code = Code::is_a_list;
   }
-  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // the caller asks again with a larger buffer
+  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // after `buffer`, the caller calls again
   return code;
 }
 
@@ -292,12 +292,12 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
     if (!guard.held()) continue;
     if (copy == Shard::Copy::damaged) repair(shard);
     if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) return Code::ok;
-    repair(shard);  // no writer is active, so the chain is damaged
+    repair(shard);  // there is no active writer, so the chain is damaged
   }
   return Code::timeout;
 }
 
-// Adds the keys of the buckets from `from` to `end`, until there are enough. Afterwards `from` is the next bucket.
+// Adds the keys of the buckets from `from` to `end` until there are enough. Sets `from` to the next bucket.
 Code Dictionary::keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough,
                               const KeyFilter& filter, PackedKeys& packed) noexcept {
   UsedBuckets used(shard, from, end);
@@ -324,8 +324,8 @@ Code Dictionary::keys(std::uint32_t max, PackedKeys& packed) noexcept {
   });
 }
 
-// An entry never leaves its bucket, so a walk over the buckets meets every entry that stays. The cursor is the number
-// of the next bucket, counted over all shards.
+// An entry never leaves its bucket, so a walk over the buckets meets every entry that exists throughout the walk. The
+// cursor is the number of the next bucket, counted over all shards.
 Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
                       PackedKeys& packed) noexcept {
   return in_segment([&](Segment& segment) {
@@ -337,7 +337,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
       Shard& shard = segment.shards()[at / buckets];
       const std::uint64_t first = at - at % buckets;
       if (!shard.open_if_used()) {
-        last = std::min(end, last + first + buckets - at);  // empty buckets cost nothing
+        last = std::min(end, last + first + buckets - at);  // empty buckets do not count
         at = first + buckets;
         continue;
       }
@@ -415,7 +415,7 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
     if (!segment.has_versions()) return Code::unsupported;
     const Key its(key, segment.seed());
     Shard& shard = segment.shard_of(its.hash);
-    // A stripe that belongs to nobody yet is not touched, because it has no memory.
+    // The stripe of an unused shard is not touched, because it has no memory.
     const Stripe& stripe = shard.open_if_used() ? shard.stripes().of(its.short_hash()) : kUnusedStripe;
     version.number = segment.settled_version_of(shard, stripe);
     version.stripe = segment.stripe_number(its.hash);

@@ -16,12 +16,12 @@ namespace holdfast {
 
 namespace {
 
-/// The time to wait for the mutex of a shard in order to reclaim the shard's memory. It is no longer than a lock
-/// attempt waits for the mutex.
+/// The time to wait for the mutex of a shard in order to reclaim the shard's memory. An attempt to take a lock waits at
+/// least as long for the mutex.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Checks how a run could be made. Other processes may change the shard during a scan, so the scan is repeated. No
-// benchmark covers kLooks, because none has a dictionary full of held locks.
+// Checks how a run could be made. Repeats the scan if other processes have changed the shard during it. No benchmark
+// covers kLooks, because none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -40,7 +40,7 @@ bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexc
   return count == 0 || words->load(kRelaxed) == load_tail(bytes, count);
 }
 
-/// Compares numbers as numbers: 0 equals -0, and NaN equals nothing, not even itself.
+/// Compares numbers as numbers: 0 equals -0, and NaN does not equal anything, not even itself.
 bool same_value(const EntryView& view, const ValueIn& value) noexcept {
   if (view.type != value.type) return false;
   switch (value.type) {
@@ -76,9 +76,9 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 
 }  // namespace
 
-// Does the same as transact() with the operation that `make()` returns. But before that, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. There is no
-// shortcut if the keys have versions. The rest is in a separate function, and works on copies that are made for it, so
+// Does the same as transact() with the operation that `make()` returns, but first tries `shortcut(Segment&, const
+// Shard&, const Key&)` under the mutex. If the shortcut returns true, nothing else has to be done. If the keys have
+// versions, there is no shortcut. Everything after the shortcut is in a separate function, which works on copies, so
 // that the short path needs few registers. The copies are passed by reference, because a second copy would wait for the
 // narrower stores of the first copy.
 template <class Shortcut, class Make>
@@ -152,8 +152,8 @@ Code Dictionary::store_unless_changed(std::string_view key, Version& version, co
   const auto operation = [&](Transaction& change) {
     Segment& segment = change.segment();
     if (!segment.has_versions()) return Code::unsupported;
-    // Load the number before the entry is filled. If the dictionary is flushed in the meantime, the version that is
-    // returned belongs to the flushed value.
+    // Load the version before the entry is filled. If the dictionary is flushed in the meantime, the returned version
+    // belongs to the flushed value.
     const Stripe& stripe = change.shard().stripes().of(change.key().short_hash());
     const std::uint64_t before = segment.version_of(stripe);
     if (before != version.number) return Code::differs;
@@ -251,8 +251,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
     const DeadOwners dead(shard, world_, segment.flush_epoch());
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Repair before the sweep, which must free nothing twice. An audit that finds a broken chain does not see all keys,
-    // so audit twice.
+    // Repair before the sweep, which must not free anything twice. An audit that finds a broken chain does not see all
+    // keys, so audit twice.
     for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
     Arena arena(shard);
     count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
@@ -261,8 +261,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
   return Code::ok;
 }
 
-// Runs after an operation that met an incomplete grant. Usually the grant's owner was preempted, and has completed the
-// grant by now, or it died. Returns false if the owner is stopped and the timeout is over. No benchmark covers
+// Runs after an operation that met an incomplete grant. Usually, the grant's owner was preempted and has completed the
+// grant by now, or has died. Returns false if the owner is stopped and the timeout is over. No benchmark covers
 // kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
@@ -296,7 +296,7 @@ std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code res
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
-// run again. If there is no memory, the operation must use the present arena.
+// run again. If memory cannot be reserved, the operation must use the present arena.
 bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
@@ -312,8 +312,8 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   const bool needed = result == Code::no_memory;
   const int looks = blockers.looks++;
   // Always run again after the first search, because other processes may have reclaimed memory after this operation
-  // failed. After that, run again only if the search found something, because other processes may have taken that
-  // memory, and died since then.
+  // failed. After a later search, run again only if it found something, because other processes may have taken that
+  // memory and then died.
   if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
   const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
@@ -321,12 +321,12 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   return std::nullopt;
 }
 
-// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns a code
-// other than ok if it does not get the mutex. Sets `found` to whether the operation may succeed now.
+// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns an error
+// if it does not get the mutex. Sets `found` to true if the operation may succeed now.
 //
 // A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
 // after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
-// fail still checks, without the mutex, whether a holder has died or a search would succeed.
+// otherwise fail checks, without the mutex, whether a holder has died or a search would succeed.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept {
   blockers.found = false;
   Arena arena(shard);
@@ -342,10 +342,10 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
     if (complete && !audit(shard, segment.seed())) repair(shard);
     const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
-    // Keep the recorded shortages, because without them each later call that succeeds would search with the mutex. But
-    // they may be over or overwritten, so check again, without the mutex.
+    // Keep the recorded shortages, because without them each later call would search with the mutex. But the shortages
+    // may be over or overwritten, so check again without the mutex.
     blockers.found = complete || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
-    reclaimer.note_asked(swept.dead != 0);  // more dead owners may be found
+    reclaimer.note_asked(swept.dead != 0);  // there may be more dead owners
   }
   HOLDFAST_FAILPOINT("reclaim.done");
   return Code::ok;
@@ -355,8 +355,8 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // permits that are free now. Takes the mutex only if a search is likely to succeed. If it is enough to remove a few
 // blocks, touches only these blocks.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // A full sweep is worth its time if it frees at least this fraction of the arena. No benchmark has that many locks,
-  // but reclaimer_test.cc does.
+  // A full sweep is worthwhile if it frees at least this fraction of the arena. No benchmark has that many locks, but
+  // reclaimer_test.cc does.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;

@@ -5,22 +5,23 @@
 //   bits 63..20  time of CLOCK_MONOTONIC in ms at which the entry ends; 0: never
 //   bits 19..0   flush epoch under which it was stored; in any other epoch of the dictionary it is flushed
 //
-// It is one word, so that one store changes it. A value is gone once its exptime has passed, so its end is rounded
-// down: to the millisecond or, for an exptime of a second or more, to the last tick of the clock. A lease never ends
-// early, so its end is rounded up. The end of a lease is compared with the system's clock. The end of a value is
+// The expiry is a single word, so that one store changes it. A value is gone once its exptime has passed, so its end is
+// rounded down: to the millisecond or, for an exptime of a second or more, to the last tick of the clock. A lease never
+// ends early, so its end is rounded up. The end of a lease is compared with the system's clock. The end of a value is
 // compared with the clock of the host's event loop, if the host has one.
 //
 // The end of a lease is counted from the exact clock. The only exception is a lease of ten seconds or more on the fast
-// path. It counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel promises no bound on
-// the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
+// path. It counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel does not promise a
+// limit for the lag of the coarse clock, so this second is an assumption; a margin of 0.05 s was too small by up to 0.2
+// s.
 //
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
-// a handler runs. So a value ends exactly when a timer of the same length fires that was set in the same handler.
+// a handler runs. So a value ends exactly when a timer of the same length that was set in the same handler fires.
 //
 // The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
 // would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value
-// for longer, by the loop's delay, as in ngx.shared. A loop whose time has not advanced for a minute is ignored, such
-// as the loop of a process forked off nginx.
+// for longer, by the loop's delay, as in ngx.shared. A loop is ignored if its time has not advanced for a minute, like
+// the loop of a process that was forked from nginx.
 //
 // Thread safety: any thread may make any call at any time.
 #pragma once
@@ -51,14 +52,14 @@ inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Sets the clock to follow. The default is null, which means no clock. REQUIRES: the word stays at its address until
-/// the process ends.
+/// Sets the clock to follow. The default is null: no clock. REQUIRES: the word stays at its address until the process
+/// ends.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// Returns the loop's time, or 0 if there is none to follow. A time that is ahead, for example because a clock was set,
-/// is not followed.
+/// Returns the loop's time, or 0 if there is none to follow. Does not follow a time that is ahead, for example because
+/// a clock was set.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
@@ -75,8 +76,8 @@ inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// The time for which a process that was refused memory does not ask again. So it does not ask a full file system at
-/// each call. No benchmark covers this constant, because none runs on a full file system.
+/// The time for which a process that was refused memory does not ask again, so that it does not ask a full file system
+/// at each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// Returns the time of a refusal that happens now. It is never 0, which means no refusal.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
@@ -156,8 +157,8 @@ inline bool value_passed(std::uint64_t ms) noexcept {
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
-/// Returns the end of a holder that belongs to an entry: the earlier of the two ends. A holder of another epoch than
-/// its entry's is flushed, because the entry's word was written later.
+/// Returns the end of a holder that belongs to an entry: the earlier of the two ends. If the holder's epoch differs
+/// from its entry's, the holder is flushed, because the entry's word was written later.
 constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
   if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
   return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;

@@ -19,16 +19,16 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept {
   return header.sequence.load(kRelaxed) / kFencingRange == range ? range : 0;
 }
 
-// Begins a new range. Several shards may run this at the same time. Each takes its own range and returns its first
-// token, which no other caller can return. The store into `range` begins the range. The count never decreases: it
-// leaves a range only for a higher range.
+// Begins a new range by the store into `range`. Several shards may run this at the same time. Each takes its own range
+// and returns the first token of the range, which no other caller can return. The count never decreases: it leaves a
+// range only for a higher one.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept {
   DictionaryHeader& header = segment.header();
   const FencingRanges ranges = segment.world().fencing();
   const std::uint64_t old = header.range.load(kRelaxed);
   // A count may be at the end of its range, or in a range that another process began. Any other count was overwritten,
   // or left by a process that was killed in this function. If other shards begin ranges at the same time, `old` may
-  // belong to a later range than the count. In that case any range is accepted that a dictionary can have had.
+  // belong to a later range than the count. In that case, accept any range that a dictionary can have had.
   const std::uint64_t of = last / kFencingRange;
   const bool possible =
       segment.geometry().shards == 1 ? of == old || of == old + 1 : of <= std::max(old, ranges.last()) + 1;

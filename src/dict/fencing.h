@@ -11,7 +11,7 @@
 //
 // A count that was set back within its range is detected by comparison with `given`, a second word with the last token
 // given out. `given` is written after the count. If there are several shards, it may be behind by the tokens that are
-// being given out at this moment. It is never ahead.
+// being given out at this moment. It is never ahead of the count.
 //
 // REQUIRES, to give out a token: the mutex of the shard that contains the entry.
 #pragma once
@@ -26,8 +26,8 @@ namespace holdfast {
 
 /// Gives the first range to a dictionary that is being created.
 void initialise_fencing(DictionaryHeader& header, const FencingRanges& ranges) noexcept;
-/// Begins a new range and returns its first token, which only this caller gets. The dictionary continues after that
-/// token. `last` is the count as it was found, and `given` is a token that was given out before.
+/// Begins a new range, and returns its first token, which only this caller gets. The dictionary continues after that
+/// token. `last`: the count as it was found. `given`: a token that was given out before.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept;
 /// Returns a range that was given to this dictionary, or 0 if none is known.
 std::uint64_t known_range(const DictionaryHeader& header) noexcept;
@@ -38,9 +38,10 @@ struct Numbers {
   std::uint64_t last;
 };
 
-/// Gives out `count` tokens, or fewer, which are larger than any token given out before in this dictionary. `before`
-/// is the last token of the entry, or 0; no count, however damaged, gives out that token again. If there is only one
-/// shard, the shard's mutex guards the count. This saves an atomic operation that takes as long as finding the lock.
+/// Gives out `count` tokens, or fewer, which are larger than any token given out before in this dictionary. `before`:
+/// the last token of the entry, or 0. However damaged the count is, this token is not given out again. If there is only
+/// one shard, the shard's mutex guards the count. This saves an atomic operation that takes as long as finding the
+/// lock.
 inline Numbers next_numbers(Segment& segment, std::uint64_t before, std::uint32_t count) noexcept {
   DictionaryHeader& header = segment.header();
   // The acquire order pairs with the release store below. Every token that was given out by then was counted before,

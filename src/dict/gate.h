@@ -1,6 +1,6 @@
 // The gate of a dictionary decides whether this machine may grant a lock that other machines also use.
 //
-// A plain dictionary has no gate, and gates cost it nothing. The only gate is in cluster/. A library that was built
+// A plain dictionary has no gate, and does not pay for gates. The only gate is in cluster/. A library that was built
 // without cluster/ cannot open a dictionary that has a gate.
 //
 // The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. The
@@ -45,18 +45,17 @@ struct Gate {
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
   /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
-  /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it continues. The code
-  /// unsupported ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's
-  /// mutex.
+  /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it may continue. unsupported
+  /// ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's mutex.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
   /// Tells the gate that a process wants the key with that hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
   /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to the time for
-  /// which the present grants are still valid. The message, which may be set even if the code is ok, is for a caller
-  /// whose wait failed.
+  /// which the present grants are still valid. The message, which may be set even if the code is ok, is for callers
+  /// whose wait has failed.
   Status (*state)(Dictionary& dictionary, double& seconds);
-  /// Returns whether the present grant is valid, for an observer, and writes nothing to shared memory. `revision`
-  /// receives the beginning of the grant's fencing token.
+  /// Returns, for an observer, whether the present grant is valid, without writing to shared memory. Sets `revision` to
+  /// the upper part of the grant's fencing token.
   bool (*is_seen_to_count)(const Segment& segment, const GateFields& fields, std::uint64_t& revision) noexcept;
   /// Forgets everything that was granted, because the dictionary comes from another world (runtime directory).
   void (*forget)(const Segment& segment) noexcept;
@@ -78,7 +77,7 @@ std::string_view gate_name(const GateHeader& header) noexcept;
 
 /// Returns ok if a dictionary with the gate `found` suits a process that has declared the gate `declared` in
 /// HOLDFAST_CLUSTER, otherwise mismatch. An empty name means no gate.
-// A dictionary that is declared to belong to a cluster is never used as a local dictionary, or as a dictionary of
+// A dictionary that is declared to belong to a cluster must never be used as a local dictionary, or as a dictionary of
 // another cluster.
 Status check_gate(const std::string& dictionary, const std::string& found, const std::string& declared);
 /// Chooses the gate for a caller that asks for `asked`, which may be empty. Fails with mismatch if a different gate is

@@ -26,8 +26,8 @@ static_assert(kShardMost / kGranule <= std::uint64_t{1} << 30, "the sum of two n
 static_assert(kSizeMax / kShardsMax / kGranule <= 1U << LockPlace::kBlockBits, "of a usual arena any lock is noted");
 static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "of a usual arena a unit is a page");
 
-// Few keys share a stripe, so few copies become outdated without need. Such a dictionary is a sixteenth larger. No
-// benchmark covers these two constants.
+// Few keys share a stripe, so few copies become outdated unnecessarily. Stripes make a dictionary larger by a
+// sixteenth. No benchmark covers these two constants.
 constexpr std::uint64_t kBytesPerStripe = 256;
 constexpr std::uint32_t kStripesMin = 4096;
 

@@ -1,5 +1,5 @@
-// Computes how a segment is divided, from its size and its number of shards. Always compute the division from these two
-// numbers, both on creation and on each attach. Never read any other part of it from shared memory.
+// Computes how a segment is divided, from its size and its number of shards. The division is always computed from these
+// two numbers, on creation and on each attach, and never read from shared memory.
 //
 // A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. For
 // larger values there are fewer, larger shards, down to one. A shard has at most 16 GB (2^30 granules), so that the sum
@@ -11,7 +11,7 @@
 namespace holdfast {
 
 struct Geometry {
-  std::uint64_t size;          // of the segment, in whole pages
+  std::uint64_t size;          // of the segment in bytes: whole pages
   std::uint32_t shards;        // power of two
   std::uint32_t buckets;       // per shard, power of two
   std::uint32_t granules;      // in the arena of each shard
@@ -32,7 +32,7 @@ struct Geometry {
   /// Returns whether a segment of this size may have that number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
-  /// Returns whether memory is reserved when it is first used (dict/reserved.h). If it is, a byte for each shard,
+  /// Returns whether memory is reserved when it is first used (dict/reserved.h). In this case, a byte for each shard,
   /// between the header page and the shards, says whether the shard was ever opened. A small dictionary, whose default
   /// number of shards is 1, is reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
@@ -49,7 +49,7 @@ struct Geometry {
   std::uint64_t value_max() const noexcept;
 };
 
-/// The length, in bytes, that hardly any key exceeds.
+/// A length, in bytes, that hardly any key exceeds.
 inline constexpr std::uint64_t kOrdinaryKey = 256;
 
 inline constexpr std::uint64_t kSizeMin = 12288;

@@ -20,8 +20,8 @@ class ShardGuard {
   /// the shortest change. REQUIRES: the shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
-    // This fence precedes all stores of this critical section. A reader that reads one of these stores, in memory that
-    // another process released earlier, also sees the epoch of that release (pairs with Shard::unchanged_since).
+    // This fence precedes all stores of this critical section. If a reader sees one of these stores in memory that
+    // another process released earlier, it also sees the epoch of that release (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died || !shard_.is_mark_known()) [[unlikely]]
       begin_slowly(shard, result_);
@@ -35,7 +35,7 @@ class ShardGuard {
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
 
-  /// Leaves the mutex held when this guard ends, for another guard. REQUIRES: the mutex is held.
+  /// Keeps the mutex when this guard ends, so that another guard can take it over. REQUIRES: the mutex is held.
   void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }

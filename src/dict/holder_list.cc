@@ -35,8 +35,8 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
 }
 
-// Sets the first holder's number to 0 if it is not smaller than a later number, because it was then overwritten. Only
-// the first holder can be checked. This is enough, because every holder was first once.
+// Sets the first holder's fencing token to 0 if it is not smaller than a later token, because it must have been
+// overwritten. Only the first holder can be checked, which is enough, because every holder was the first once.
 void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
   EntryView view{};
   if (!inspect(first, view) || holder_of(view).sequence.load(kRelaxed) < later) [[likely]]
@@ -71,9 +71,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Returns whether `sequence` was overwritten, as the token at `next` shows. That token is larger than `sequence`,
-// though smaller than the last token before it. If the token after it fits both, the larger of the two is in doubt,
-// and it is checked next.
+// Returns whether the token at `next` shows that `sequence` was overwritten: it is larger than `sequence`, but smaller
+// than the token before. If the token after it fits both, the larger of the two is in doubt, and is checked next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -157,7 +156,7 @@ void HolderList::Cursor::advance() noexcept {
   look();
 }
 
-// Records that the search passes this holder. The numbers that the search passes descend, so it terminates.
+// Records that the search passes this holder. The tokens that the search passes descend, so it terminates.
 inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
   if (number >= passed_) [[unlikely]] {
     set_damaged();
@@ -168,7 +167,7 @@ inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) 
   return true;
 }
 
-// Takes the shortcut of that level, if it skips only holders with larger tokens.
+// Takes the shortcut of this level if it skips only holders with larger tokens.
 bool HolderList::Cursor::hop(std::uint32_t level, std::uint64_t sequence) noexcept {
   const std::uint32_t block = links_[level]->load(kRelaxed);
   EntryView view{};
@@ -190,7 +189,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
     }
   if (holders.arena_.damaged()) [[unlikely]]
     return;
-  // Do not follow shortcuts here, because the next shortcut leads further.
+  // Do not follow shortcuts from here on, because the next one leads too far.
   for (look(); found(); links_[0] = &view_.entry->next, look()) {
     const std::uint64_t number = this->sequence();
     if (number == 0) [[unlikely]]  // lost
@@ -199,8 +198,8 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// Returns whether the absence of the token is certain. The search ended between two neighbours. It was misled if one
-// of their numbers was overwritten. In that case this number is out of order, and a search for it ends elsewhere.
+// Returns whether the absence of the token is certain. The search ended between two neighbours, and was misled if the
+// token of one of them was overwritten. Such a token is out of order, so that a search for it ends elsewhere.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;

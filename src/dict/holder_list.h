@@ -1,4 +1,4 @@
-// The holders of an entry are blocks in the shard's arena, chained to the entry.
+// The holders of an entry: a chain of blocks in the shard's arena, attached to the entry.
 //
 // In a permits entry, this chain alone determines who holds permits: each grant is a block in it. In a lock's entry,
 // the chain has at most one block, which contains the reason why the lock is held. The lock's owner word says which
@@ -10,9 +10,9 @@
 //
 // Each block is added at the front, and each fencing token is larger than all earlier tokens. So the tokens descend
 // along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
-// each, so the holder with a given token is found in a few dozen steps. A shortcut may skip only holders with larger
-// tokens than the token that is searched for. So an overwritten shortcut only costs time, or is detected. An
-// overwritten token misleads a search only where it is out of order.
+// each, so the holder with a given token is found in a few dozen steps. A search takes a shortcut only if it skips
+// holders with larger tokens than the one that is searched for, so an overwritten shortcut is detected, or only costs
+// time. An overwritten token misleads a search only where it is out of order.
 //
 // No function here trusts the fields that it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //
@@ -70,10 +70,10 @@ class HolderList {
 
   bool empty() const noexcept { return first_.load(kRelaxed) == 0; }
 
-  /// Allocates and fills a block that is in no chain. Returns 0 if there is no free run for it. REQUIRES: `reason` has
-  /// at most kReasonMax bytes.
+  /// Allocates and fills a block that is not in a chain yet. Returns 0 if there is no free run for it. REQUIRES:
+  /// `reason` has at most kReasonMax bytes.
   static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
-  /// Fills a block that is in no chain. REQUIRES: the block was allocated with granules() for the reason.
+  /// Fills a block that is not in a chain yet. REQUIRES: the block was allocated with granules() for the reason.
   static void fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept;
 
   /// Adds the block to the chain. REQUIRES: create() returned it, with a token larger than all tokens in the chain.
@@ -86,8 +86,8 @@ class HolderList {
   class Cursor {
    public:
     explicit Cursor(const HolderList& holders) noexcept;
-    /// Starts at the first holder with a number of at most `sequence`, ignoring lost numbers. REQUIRES: the chain
-    /// belongs to permits.
+    /// Starts at the first holder with a token of at most `sequence`, ignoring lost tokens. REQUIRES: the chain belongs
+    /// to permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
     /// Returns whether the cursor is on a block. Returns false at the end, and at an inconsistent block.
@@ -138,12 +138,12 @@ class HolderList {
   void clear() noexcept;
   /// Removes the blocks of dead owners. Returns how many it removed.
   std::uint32_t remove_dead(const DeadOwners& dead) noexcept;
-  /// Releases the blocks. REQUIRES: the entry is cut from its chain.
+  /// Releases the blocks. REQUIRES: the entry was cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// The result of repair(), which keeps the longest beginning of a permits entry's chain in which all blocks are
-  /// consistent. A token that is out of order was overwritten, and is set to 0. `occupy(block, granules) -> bool`
-  /// marks memory as occupied, or returns false if something else occupies it.
+  /// The result of repair(), which keeps a permits entry's chain up to the first inconsistent block. A token that is
+  /// out of order was overwritten, and is set to 0. `occupy(block, granules) -> bool` marks memory as occupied, or
+  /// returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
     std::uint32_t number = 0;  // how many holders were kept
@@ -189,8 +189,8 @@ inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// Does the work of Shard::inspect() and is_holder() in fewer steps, because each release of permits checks each holder
-// that it passes.
+// Does the same as Shard::inspect() and is_holder(), but in fewer steps, because each release of permits checks each
+// holder that it passes.
 inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
   if (!shard_.holds_header(block)) return false;
   Entry& e = shard_.entry(block);
@@ -217,7 +217,7 @@ HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
   Kept kept;
   Rebuild shortcuts(*this);
   Word32* link = &first_;
-  // Each step marks memory as occupied, so the walk ends where a circular chain meets itself.
+  // Each step marks memory as occupied, so the walk along a circular chain ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!inspect(block, view) || !occupy(block, view.granules)) {

@@ -1,4 +1,4 @@
-// A key to look up, with its hash, and its last bytes as the zero-padded word that entries store. This header also
+// A key to look up, with its hash, and with its last bytes as a zero-padded word, as in entries. This header also
 // copies keys and bytes to shared memory, zero-padded to whole words, and copies bytes back.
 #pragma once
 
@@ -22,8 +22,8 @@ inline std::uint64_t load_word(const char* from) noexcept {
   return word;
 }
 
-/// Returns the `count` (0 to 7) bytes at `from` as a zero-padded word. Makes no call, and reads nothing beyond these
-/// bytes.
+/// Returns the `count` (0 to 7) bytes at `from` as a zero-padded word. Does not call other functions or read beyond
+/// these bytes.
 inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   if (count >= 4) {
     std::uint32_t low = 0;
@@ -37,7 +37,7 @@ inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   return byte(0) | byte(count / 2) | byte(count - 1);
 }
 
-/// Stores 1 to 7 bytes of a word, as the reverse of load_tail.
+/// Stores 1 to 7 bytes of a word: the inverse of load_tail().
 inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept {
   if (count >= 4) {
     const auto low = static_cast<std::uint32_t>(word);
@@ -79,7 +79,7 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// Returns a copy for a call that happens rarely. It copies each member, because an object that is copied as a whole
+  /// Returns a copy for a call that happens rarely. Copies each member, because an object that is copied as a whole
   /// does not stay in registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 

@@ -1,11 +1,12 @@
-// The layout of a dictionary's segment. docs/format.md has the offsets and the geometry; change both files together.
+// The layout of a dictionary's segment. docs/format.md describes the offsets and the geometry; change both files
+// together.
 //
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h) | stripes
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
 // A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards. The
-// stripes (dict/versions.h) exist only in a dictionary with versions, the same number for each shard, in the order of
-// the shards.
+// stripes (dict/versions.h) exist only in a dictionary with versions. Each shard has the same number of them, and they
+// are in the order of the shards.
 //
 // The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
 // Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner
@@ -32,8 +33,9 @@ inline constexpr std::uint32_t kGranule = 16;
 /// The number of granules that share a use count. The benchmark is "Hits".
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page, so that up to kReadCounts - 1 processes do not write into the same cache line.
-/// A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the last record.
+/// Counts of reads, in the header page. Each is a cache line, so that up to kReadCounts - 1 processes do not disturb
+/// each other. A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the last
+/// record.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -72,8 +74,8 @@ static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHea
 /// 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size.
 /// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
-/// No block has 0 granules, so this bin contains the spare block (Arena::keep), if there is one. The map has no bit for
-/// this bin.
+/// No block has 0 granules, so this bin contains the spare block (Arena::keep), if there is one. The map does not have
+/// a bit for it.
 inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -85,8 +87,8 @@ struct ShardHeader {
   /// and in a shard that was never used. It is written with the mutex held, and each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
-  /// Counts how often memory that a chain once reached was released. A reader that finds the count unchanged has read
-  /// only memory that was reachable when the reader began.
+  /// Counts how often memory that a chain once reached was released. A reader that finds the count unchanged has only
+  /// read memory that was reachable when the read began.
   alignas(64) Word64 reuse_epoch;
   // Counts of events, shown to users. They are written with the mutex held, and only if a waiter is involved, because
   // they share the cache line of the epoch, which every reader loads.
@@ -158,9 +160,9 @@ constexpr bool has_key(EntryType type) noexcept {
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter, watcher or holder. The key follows the header, then the value, each padded with
-/// zero bytes to a multiple of 8. Everything except next and expiry is constant while a chain reaches the entry, with
-/// three exceptions: a number, the ends of a list, and the fields of a lock or of permits change by single stores to
-/// their words.
+/// zero bytes to a multiple of 8. As long as a chain reaches the entry, everything except next and expiry is constant,
+/// with three exceptions: a number, the ends of a list, and the fields of a lock or of permits change by single stores
+/// to their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
@@ -196,7 +198,7 @@ static_assert(sizeof(ListNode) == 24);
 
 /// The value of a list entry. It is one word, so that every change of the list is one store. The list consists of the
 /// first node and the nodes reached by `length` - 1 steps along `next`. The last node follows from these; Entry::flags
-/// contains its block, derived.
+/// contains its block (derived).
 struct ListFields {
   Word64 word;  // ListEnds: first, length
 };
@@ -221,7 +223,7 @@ struct QueueFields {
 };
 
 /// The value of a lock entry. dict/lock_word.h says which of its words may change when. The value is padded so that the
-/// entry fills whole cache lines. So processes with separate locks do not disturb each other.
+/// entry fills whole cache lines, and processes with different locks do not disturb each other.
 struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
@@ -265,7 +267,7 @@ inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 inline constexpr std::uint32_t kShortcuts = 2;
 
 /// Returns how many links besides `next` the holder with that fencing token has. The result is evenly distributed over
-/// consecutive numbers, and over every n-th number. Number 0 has none.
+/// consecutive tokens, and over every n-th token. Token 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;
   constexpr std::uint32_t kMask = (1U << kBits) - 1;
@@ -296,11 +298,11 @@ struct PermitFields {
 };
 static_assert(sizeof(PermitFields) == 48);
 
-/// The most bytes in a reason, which is the text that says why something is held.
+/// The most bytes of a reason: a text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
-/// follows the block. Along a chain of holders the fencing tokens descend, except for lost tokens.
+/// follows the block. Along a chain of holders, the fencing tokens descend, except for lost ones.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing token of the grant; 0: overwritten and lost
@@ -316,8 +318,8 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// The number of granules in a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`
-/// adds GateFields.
+/// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`:
+/// includes GateFields.
 constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
   const std::uint64_t fields = sizeof(LockFields) + (has_gate ? sizeof(GateFields) : 0);
@@ -325,7 +327,7 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
-/// More granules than any arena has. Other numbers of granules can be added to it without overflow.
+/// More granules than any arena has. Adding other numbers of granules to it does not overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// Returns the size, in granules, of a block with this key and value. REQUIRES, here and below: the value has at most

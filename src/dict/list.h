@@ -1,12 +1,12 @@
-// A list consists of nodes in the shard's arena, attached to an entry. Every change commits by one store to the entry's
-// word, or to the link that leads to a node that moves (dict/layout.h).
+// A list: nodes in the shard's arena, attached to an entry. Every change commits by one store to the entry's word, or
+// to the link that leads to a node that moves (dict/layout.h).
 //
 // `first`, `length`, and the `next` of all nodes but the last define the list. `last`, and the `previous` of all nodes
-// but the first, follow from these, and are correct whenever the mutex is free. The `next` of the last node and the
+// but the first, are derived, and are correct whenever the mutex is free. The `next` of the last node and the
 // `previous` of the first node are meaningless, so a push may write them before it commits.
 //
-// Nothing here trusts what it loads. A call that finds damage reports it and changes nothing. repair() leaves lists in
-// a state in which every call works.
+// Nothing here trusts what it loads. A call that finds damage only reports it. repair() leaves lists in a state in
+// which every call works.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,7 +30,7 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value. The node is in no list yet. Returns 0 if there is no free block for it.
+  /// Allocates a node with the value, which is not in a list yet. Returns 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
   /// Returns the value of a list that consists of this node.
   static ValueIn only(std::uint32_t node) noexcept {
@@ -46,21 +46,21 @@ class List {
   /// one element.
   bool pop(End end) noexcept;
 
-  /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
+  /// Releases all nodes. REQUIRES: the list's entry was cut from its chain.
   void release_nodes() noexcept;
 
-  /// Keeps, in a repair, the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
-  /// parts. `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else
-  /// occupies it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
+  /// Repairs the list: keeps it up to the first inconsistent node, and rebuilds the derived parts. `occupy(block,
+  /// granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies it. Returns the
+  /// number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
   std::uint32_t repair(Occupy&& occupy) noexcept;
 
   /// Replaces the node `from`, at any position of its list, with the copy at `to`, by one store. Returns false and
   /// changes nothing if the node's list cannot be found. REQUIRES: the two nodes do not overlap.
   ///
-  /// The deciding store is to the `next` of the previous node or, for the first node, to the entry's word. Only then
-  /// are the `previous` of the next node, and `last`, set to `to`. If the process dies in between, repair sets them,
-  /// and either copy is complete.
+  /// The deciding store is to the `next` of the previous node or, for the first node, to the entry's word. After it,
+  /// the `previous` of the next node, and `last`, are set to `to`. If the process dies in between, repair sets them;
+  /// each of the two copies is complete.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
@@ -73,8 +73,8 @@ class List {
   };
 
   ListEnds ends() const noexcept { return list_.list_ends(); }
-  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes that
-  /// store.
+  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes up for
+  /// it.
   void change(const ListEnds& then) noexcept {
     commit_change(shard_.stripes(), hash_, list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);
@@ -94,7 +94,7 @@ template <class Occupy>
 std::uint32_t List::repair(Occupy&& occupy) noexcept {
   const ListEnds old = ends();
   ListEnds kept{old.first, 0, 0};
-  // Each step marks memory as occupied, so a circular list ends where it meets itself.
+  // Each step marks memory as occupied, so the walk along a circular list ends where it meets itself.
   for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
     Node node{};
     if (!inspect(block, node) || !occupy(block, node.granules)) break;

@@ -20,7 +20,8 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept {
 }
 
 // Completes the grant unless its owner is about to do so. An owner that is about to complete its grant is inside a
-// section (lock/fast_path.cc). An owner that has left the section has completed the grant, so check the grant again.
+// section (lock/fast_path.cc). If it has left the section in the meantime, it has completed the grant, so the grant is
+// checked again.
 void mend_incomplete(World& world, LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   if (word.is_free() || is_complete(lock, word)) [[likely]]

@@ -11,11 +11,11 @@
 //   owner of the lock writes them; afterwards, only the owner of the mutex does. In between, the grant is incomplete:
 //   the lock is held, and its entry must not be moved or released unless the owner is dead.
 // - An entry is cut from its chain or moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
-//   stays MUTEX_OWNED. So a process that still uses that memory changes nothing there. FREE contains bits that other
-//   content is unlikely to have, in case the memory is reused at that very moment.
+//   stays MUTEX_OWNED. So a process that still uses that memory does not change anything there. FREE contains bits that
+//   other content is unlikely to have, in case the memory is reused at the same moment.
 //
 // Each store into a lock under the mutex comes after take_over(). The table says why the owner of the lock does not
-// write to the same word at the same time. The mutants violate most of these reasons.
+// write to the same word at the same time. tests/mutants violates most of these reasons.
 //
 //   store under the mutex                            | why the owner does not write to the same word
 //   -------------------------------------------------+------------------------------------------------------------
@@ -56,7 +56,7 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;  // a word that belongs to no grant, and names no process
+  static constexpr std::uint64_t kNone = 0;  // a word that does not belong to a grant, and does not name a process
   /// Owner bits of a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 
@@ -68,7 +68,8 @@ struct LockWord {
   constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
-  /// Returns whether the word names no process. An overwritten word may name no process without being FREE.
+  /// Returns whether the word does not name a process. This may be true of an overwritten word, too, even if it is not
+  /// FREE.
   constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
   constexpr bool operator==(const LockWord&) const = default;
 
@@ -101,8 +102,8 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
   return make_token(slot_of_owner(word.owner()), high << kOwnerSlotShift | generation_of_owner(word.owner()));
 }
 
-/// Returns the owner, or kNobody if the lock is free. If the grant is incomplete, returns the process that has the
-/// word's owner bits now.
+/// Returns the owner, or kNobody if the lock is free. If the grant is incomplete, returns the process that now has the
+/// owner bits of the word.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
 /// The most fencing tokens in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
@@ -152,7 +153,7 @@ inline LockWord take_over(LockFields& lock) noexcept {
   return word.is_mutex_owned() ? word : LockWord{lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)};
 }
 
-/// Completes a grant that no process will complete, because one of its words was overwritten. REQUIRES: the lock is
+/// Completes a grant that its owner will not complete, because one of its words was overwritten. REQUIRES: the lock is
 /// taken over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 

@@ -1,6 +1,6 @@
-// Makes the most frequent change: replaces a value with another of the same key, type and size. It does to shared
-// memory what a transaction would do, with half the instructions. It leaves anything unusual, especially damage, to a
-// transaction, and then changes nothing.
+// Makes the most frequent change: replaces a value with another of the same key, type and size. Has the same effect on
+// shared memory as a transaction, with half the instructions. Leaves anything unusual, especially damage, to a
+// transaction, without changing anything.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -29,7 +29,7 @@ struct Overwritable {
 /// Finds the key's entry, if the entry has this type and size, and is near the beginning of its chain.
 [[gnu::always_inline]] inline Overwritable find_overwritable(const Shard& shard, const Key& key, EntryType type,
                                                              std::size_t value_size) noexcept {
-  constexpr std::uint32_t kSteps = 16;  // Benchmark: set, 100k numbers
+  constexpr std::uint32_t kSteps = 16;  // benchmark: "set, 100k numbers"
   const std::uint32_t shape = Entry::make_shape(key.length, type);
   const std::uint32_t limit = shard.granules();
   Overwritable found;
@@ -69,8 +69,8 @@ struct Overwritable {
   return true;
 }
 
-/// Stores a string or a table in the spare block, if that block has the right size. Links that block instead of the old
-/// block, which becomes the spare block. `end_ms` is when the value ends.
+/// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
+/// block, which becomes the spare block. `end_ms`: when the value ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);

@@ -1,5 +1,5 @@
-// Keys for a caller of the C interface, in the caller's memory. Each key is a uint32_t length followed by the bytes.
-// Adding a key allocates nothing, so keys can be added with a mutex held.
+// A list of keys in the memory of a caller of the C interface. Each key is a uint32_t length followed by the bytes.
+// Adding a key does not allocate memory, so keys can be added while a mutex is held.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class PackedKeys {
     std::uint32_t count;
   };
   Mark mark() const noexcept { return {size_, count_}; }
-  /// Removes the keys that were added after that mark.
+  /// Removes the keys that were added after the mark.
   void back_to(Mark mark) noexcept {
     size_ = mark.size;
     count_ = mark.count;

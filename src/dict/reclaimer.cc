@@ -20,15 +20,15 @@ namespace holdfast {
 
 namespace {
 
-// A sweep reads every entry of the shard. If a sweep of at least kMany entries reclaimed less than a sixteenth of them,
-// the shard starts no other sweep for kRestMs. Otherwise, in a dictionary with many short exptimes, each set would scan
-// the whole shard. No benchmark covers these constants, because none is short of memory while values expire;
-// reclaimer_test.cc covers them.
+// A sweep reads every entry of the shard. If a sweep of at least kMany entries has reclaimed less than a sixteenth of
+// them, the shard does not start another sweep for kRestMs. Otherwise, in a dictionary with many short exptimes, each
+// set would scan the whole shard. No benchmark covers these constants, because none is short of memory while values
+// expire; reclaimer_test.cc covers them.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// The time for which a shard pauses after a search for dead owners has found none: a second for each MB, but at most a
+// How long a shard pauses after a search for dead owners that has found none: a second for each MB, but at most a
 // minute. The hints contain the lower 32 bits of a time in microseconds, which repeat after 71 minutes. No benchmark
 // covers these constants, because none has a shard full of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
@@ -44,8 +44,7 @@ std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::
 
 }  // namespace
 
-// Posts once to each process. The process then finds out by itself which of its watchers have lost their positions in
-// the queue.
+// Posts once to each process, which then finds out which of its watchers have lost their positions in the queue.
 void Reclaimer::wake_watchers(WaitQueue watchers) noexcept {
   std::bitset<kSlots> woken;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
@@ -79,8 +78,8 @@ bool Reclaimer::any_dead() const noexcept {
 }
 
 // Returns whether a sweep for free locks and permits is worthwhile. As long as the arena can grow, free locks and
-// permits keep their memory, because they are often taken again. If they are few, they are left to the clock sweep,
-// unless nothing may be evicted.
+// permits keep their memory, because they are often taken again. If there are only a few, they are left to the clock
+// sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
@@ -230,7 +229,7 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
   return cleared;
 }
 
-// Records a search that failed though it seemed possible, because it would fail again at each call.
+// Records a search that failed although it had seemed possible, because it would fail again at each call.
 void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
   if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us() | 1, kRelaxed);
 }

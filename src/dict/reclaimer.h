@@ -32,7 +32,7 @@ struct Prospect {
   Way way = Way::none;
   std::uint32_t entry = 0;  // for removal: the first entry of the run, if it has one, and its hash; only hints
   std::uint32_t hash = 0;
-  bool evictable = false;  // whether there were values that may be evicted, if eviction is allowed
+  bool evictable = false;  // if eviction is allowed: there were values that may be evicted
 };
 
 class Reclaimer {
@@ -48,16 +48,16 @@ class Reclaimer {
   /// the free memory is contiguous, then, with Evict::yes, removes the least used entries. Keeps locks and permits in
   /// use.
   ///
-  /// Updates `position`, which is the key's, because entries move. Sets `evicted` if a live entry other than the key's
-  /// own was removed; otherwise does not change it. Returns ok, no_memory, corrupt.
+  /// Updates `position`, the position of the key, because entries move. Sets `evicted` to true if a live entry other
+  /// than the key's own was removed; otherwise does not change it. Returns ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
-  /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, and holders.
-  /// Wakes the entry's waiters and watchers. Returns the beginning of the free block that now contains the entry's
-  /// block, or 0 on damage.
+  /// Releases the memory of an entry that was just cut from its chain: its block, its nodes if it is a list, and its
+  /// holders. Wakes the entry's waiters and watchers. Returns the beginning of the free block that now contains the
+  /// entry's block, or 0 on damage.
   std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
-  /// Wakes those who wait for a change of a key with that hash, which was evicted.
+  /// Wakes processes that wait for a change of a key with this hash, because such a key was evicted.
   void note_evicted(std::uint32_t hash) noexcept;
 
   struct Swept {
@@ -65,12 +65,12 @@ class Reclaimer {
     std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Removes dead entries, but at most `max` expired and flushed entries. Before that, ends the grants and waits of the
-  /// processes in `dead`.
+  /// Ends the grants and waits of the processes in `dead`. Then removes dead entries, but at most `max` expired and
+  /// flushed ones.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
-  /// Makes a free run of `count` granules where a scan found that this is possible without evicting anything. Returns
-  /// false if it is no longer possible.
+  /// Makes a free run of `count` granules at a place where, according to a scan, this is possible without evicting
+  /// anything. Returns false if it is no longer possible.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
   // The next calls use only hints, and need no mutex.

@@ -54,8 +54,8 @@ Registry& Registry::get() {
   return *registry;
 }
 
-// Create the registry when the library is loaded. Otherwise a child that is forked while another thread creates it
-// would wait for that thread forever.
+// Create the registry when the library is loaded. Otherwise, a child that is forked while another thread creates it
+// would wait forever for that thread.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
@@ -71,7 +71,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
 // Returns advice for the message about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
-  // In a dictionary of one shard, less than a tenth is used for anything except values.
+  // In a dictionary of one shard, less than a tenth of the memory is not available for values.
   return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
 }
 
@@ -100,8 +100,8 @@ static Expected<Declaration> find_declared(const std::string& name) {
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// Makes way for the declared dictionary: retires a kept dictionary that has another size, or is for smaller values,
-// unless a process uses it.
+// Makes way for the declared dictionary: retires a kept dictionary that has another size, or only accepts smaller
+// values, unless a process uses it.
 static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
   auto world = World::current();
@@ -124,7 +124,7 @@ static Status make_way(const std::string& name, const Declaration& declared) {
   return retired.code == Code::exists ? Status{} : retired;
 }
 
-// Chooses the size for a caller that asks for none. It is the size of the dictionary that exists or is declared, or
+// Chooses the size for a caller that does not ask for one: the size of the dictionary that exists or is declared, or
 // else the default. A declared dictionary ends with its world.
 Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
   auto declared = find_declared(name);
@@ -214,8 +214,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   }
   if (declared && declared->bytes >= kSizeMin && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
-  // Prefer a dictionary in use, whatever size the declaration says, because the process that created it may have known
-  // better.
+  // Prefer a dictionary in use, whatever size is declared, because the process that created it may have known better.
   auto existing = open_locked(name, {});
   if (existing) {
     if (Status wrong = check_declared(**existing, *gate); !wrong.ok()) return wrong;

@@ -1,5 +1,5 @@
-// The registry knows the dictionaries of a world (runtime directory) by name, and contains the handles of the
-// dictionaries that this process has open. The process has one handle for each name, until it exits.
+// The registry finds the dictionaries of a world (runtime directory) by name, and owns the handles of the dictionaries
+// that this process has open. The process has one handle for each name, until it exits.
 //
 // Thread safety: any thread may make any call.
 #pragma once
@@ -26,11 +26,12 @@ class Registry {
   static Registry& get();
 
   /// Opens the dictionary, or creates it if there is none. Returns mismatch if a dictionary with another size, mutex or
-  /// cluster exists, or if $HOLDFAST_CLUSTER names another cluster. If `options` names no cluster, uses the declared
-  /// cluster.
+  /// cluster exists, or if $HOLDFAST_CLUSTER names another cluster. If `options` does not name a cluster, uses the
+  /// declared cluster.
   Expected<Dictionary*> open(const std::string& name, DictionaryOptions options);
-  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS. Returns not_found
-  /// if there is none; mismatch if the dictionary does not belong to the cluster that $HOLDFAST_CLUSTER names.
+  /// Returns a dictionary that this process has open, that exists in the world, or that is declared in $HOLDFAST_DICTS.
+  /// Returns not_found if there is none, and mismatch if the dictionary does not belong to the cluster that
+  /// $HOLDFAST_CLUSTER names.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 

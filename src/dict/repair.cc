@@ -64,7 +64,7 @@ struct Census {
   std::uint32_t entries = 0;
   std::uint32_t perhaps_free = 0;
   std::uint32_t cuts = 0;
-  std::uint32_t dropped = 0;  // lists without any node left: cut, but still marked as occupied
+  std::uint32_t dropped = 0;  // lists without any node left; they are cut, but still marked as occupied
 };
 
 /// Repairs the list. Returns whether anything is left of it.
@@ -76,9 +76,9 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
   return list.length() != 0;
 }
 
-/// Keeps a lock's reason if the grant for which it was written still lasts. Returns the number of cuts. The reason of
-/// another grant does not count as a cut, because it is not damage: a process that died between releasing the lock and
-/// releasing the reason has left it behind.
+/// Keeps a lock's reason if the grant for which it was written still lasts. Returns the number of cuts. Removing the
+/// reason of another grant is not a cut, because such a reason is not damage: it was left behind by a process that died
+/// between releasing the lock and releasing the reason.
 template <class Occupy>
 std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& occupy) noexcept {
   LockFields& lock = view.lock();
@@ -164,7 +164,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
     const std::uint32_t gap = occupied.find(at, false);
     occupied.set(at, gap - at, false);
     if (gap == shard.granules()) break;
-    const std::uint32_t end = occupied.find(gap + 1, true);  // not from `gap`, whose part of the map may be overwritten
+    const std::uint32_t end = occupied.find(gap + 1, true);  // not from `gap`: that part may have been overwritten
     arena.add_free(gap, end - gap);
     at = end;
   }
@@ -174,7 +174,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
 
 std::uint32_t repair(const Shard& shard) noexcept {
   ShardHeader& header = shard.header();
-  // Memory that is about to be overwritten may have been reachable a moment ago, so use the same order as in
+  // The memory that will be overwritten may have been reachable a moment ago, so use the same order as in
   // Arena::release.
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
@@ -184,7 +184,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   Occupied occupied(shard);
   Census census = walk_all(shard, occupied);
   const std::uint32_t cuts = census.cuts;
-  if (census.dropped != 0) census = walk_all(shard, occupied);  // dropped lists are free now
+  if (census.dropped != 0) census = walk_all(shard, occupied);  // the memory of dropped lists is free now
   if (cuts != 0) {
     HOLDFAST_FAILPOINT("repair.cut");
     // Readers may still use the parts that were cut off.

@@ -2,10 +2,10 @@
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
 // inconsistent node. Then it frees all blocks that no chain reaches. It writes only derived state and the links that it
-// cuts. So it may be killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about
-// 20 ns for each entry.
+// cuts. So it may be killed and restarted at any point, and has no effect on a repaired shard. It takes about 20 ns for
+// each entry.
 //
-// It also turns zeros into a shard when the shard is first used.
+// It also initialises a shard, which consists of zeros, when the shard is first used.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -16,14 +16,14 @@
 
 namespace holdfast {
 
-/// Repairs the shard. Returns the number of chains and lists that were cut. This is 0 after a mere crash, and more only
-/// if memory was overwritten.
+/// Repairs the shard. Returns the number of chains and lists that were cut. After a crash this is 0, unless memory was
+/// overwritten.
 std::uint32_t repair(const Shard& shard) noexcept;
 
 /// Returns whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys match
-/// their hashes. Finds damage that no operation has found yet, such as an entry behind a lost link, a free block in no
-/// bin, or a wrong count. Cuts off every entry whose hash is not its key's hash. If audit() returns false, repair()
-/// makes it return true.
+/// their hashes. Finds damage that no operation has found yet, such as an entry behind a lost link, a free block that
+/// is not in a bin, or a wrong count. Cuts off every entry whose hash does not match its key. If audit() returns false,
+/// repair() makes it return true.
 ///
 /// Takes a bounded number of steps for each granule, whatever the shard contains.
 bool audit(const Shard& shard, std::uint64_t seed) noexcept;

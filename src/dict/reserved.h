@@ -1,4 +1,4 @@
-// Says how much of a shard's memory is reserved, which means allocated from the file system.
+// Records how much of a shard's memory is reserved, which means allocated from the file system.
 //
 // The file of a dictionary of several shards begins as a hole: only the part before the shards is reserved when it is
 // made. The first change of a key in a shard opens the shard: everything before its arena and the beginning of the
@@ -12,15 +12,15 @@
 //   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
 //   3. the new part becomes a free block            | nothing else
 //
-// The kernel is asked for memory without the mutex, because the request takes about a microsecond for each page. The
-// operation releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for
-// 100 ms. In the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. A
-// process that may no longer write to the file, because its user or group has changed, asks for each page. It has to,
-// because mincore() then reports all pages as present.
+// The kernel is asked for memory without the mutex, because this takes about a microsecond for each page. The operation
+// releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
+// the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. If a process may
+// no longer write to the file, because its user or group has changed, mincore() reports all pages as present. Such a
+// process has to ask for each page.
 //
-// The mark is a hint that is checked: a process touches only memory that it has found to exist
-// (platform::reserve_pages). A mark that was overwritten is repaired if it is invalid, or smaller than a mark that this
-// process knows. Reserved memory stays reserved.
+// The mark is only a hint: a process touches only memory that it has found to exist (platform::reserve_pages). A mark
+// that was overwritten is repaired if it is invalid, or smaller than a mark that this process knows. Reserved memory
+// stays reserved.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +30,9 @@
 
 namespace holdfast {
 
-/// The mark is a number of units of the arena, with check bits above it that most other words do not match. A unit is a
-/// page of 4 KB. A dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power
-/// of two with which the mark can count the whole arena.
+/// The mark is a number of units of the arena, below check bits that most other words do not match. A unit is a page of
+/// 4 KB. A dictionary for large values may have an arena of more than 64 MB. There, a unit is the smallest power of two
+/// with which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
@@ -59,7 +59,7 @@ struct ReservedMark {
 };
 
 /// The part of an arena that is reserved at first, and the most by which the arena grows in one step, unless a unit is
-/// larger or more is needed. A step doubles the arena. So a dictionary of few keys stays small, and one step takes a
+/// larger or more is needed. A step doubles the arena. So a dictionary of few keys stays small, and a step takes a
 /// fraction of a millisecond. The benchmark of both constants is "Opening a new dictionary".
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;

@@ -28,13 +28,13 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   name_gate(header.gate, options.gate);
 }
 
-/// Describes a dictionary. `size` is 0 if nobody asks for a size.
+/// Describes a dictionary. `size`: 0 if nobody has asked for a size.
 std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate, bool versions) {
   return (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex) +
          describe_gate(gate) + (versions ? " and versions" : "");
 }
 
-// Returns the error for a damaged dictionary. No process can open it now, and it may have to be kept.
+// Returns the error for a damaged dictionary, which no process can open any more, but which may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt,
@@ -120,7 +120,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
-  // A damaged file may have a hole where none is allowed. This is not checked if the file is reserved as a whole.
+  // A damaged file may have a hole where there must not be one. A file that is reserved as a whole is not checked.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
   auto segment =
@@ -131,7 +131,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   return segment;
 }
 
-// Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
+// Adopts a persistent dictionary of a world that no longer has a process. The owners are unknown in this world, so
 // locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing tokens cannot
 // wait for that, and are reset here. If this process is killed, the next process starts again.
 Status Segment::adopt(const OpenedFile& file) {
@@ -142,7 +142,7 @@ Status Segment::adopt(const OpenedFile& file) {
     repair(shard);
   }
   if (gate() != nullptr) gate()->forget(*this);
-  // Continue in a range of this world, above all numbers that the other world gave out in this dictionary.
+  // Continue in a range of this world, above all tokens that the other world gave out in this dictionary.
   number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
 }
@@ -155,7 +155,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   DictionaryHeader* header = nullptr;
   auto gate = find_gate(name, options.gate);
   if (!gate) return gate.status();
-  // The gate's record of who holds its locks ends with the processes that keep it.
+  // The gate's record of holders ends with the processes that keep it.
   const bool is_kept_behind_gate = options.persist == kKept && *gate != nullptr;
   const std::uint64_t stripes = options.versions ? stripe_bytes(geometry.shards, geometry.stripes()) : 0;
   const NewFile file{FileKind::dictionary,
@@ -167,15 +167,15 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        auto held = hold_new_name(world.directory(), file_name(name), inode);
                        if (!held) return held.status();
                        name_use = std::move(*held);
-                       // Do not take the range earlier. Otherwise a dictionary of this name that was made and removed
-                       // in between would have the larger tokens.
+                       // Do not take the range earlier, or a dictionary with the same name that was made and removed in
+                       // the meantime would have larger tokens.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },
                      geometry.size - geometry.reserved_at_first() + kStatisticsBytes + stripes,
                      kStatisticsBytes};
   // Everything else is zero, as in shards that were never used (ShardHeader::in_use), or a hole, if memory is reserved
-  // when it is first used. So it takes no time to make a dictionary of any size.
+  // when it is first used. So making a large dictionary takes no longer than making a small one.
   auto mapping = create_world_file(world.directory(), file_name(name), file, [&](std::byte* base) {
     header = reinterpret_cast<DictionaryHeader*>(base);
     initialise(*header, geometry, options);
@@ -196,8 +196,8 @@ Expected<std::uint64_t> Segment::present_size(World& world, const std::string& n
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
                                                  const DictionaryOptions& options) {
-  // After losing a race to create the segment, attach to the winner's segment. After losing a race against a removal,
-  // create one.
+  // If another process has created the segment in the meantime, attach to it. If another process has removed it, create
+  // one.
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto existing = attach(world, name);
     if (existing) {
@@ -232,8 +232,8 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
 
-// Makes the file last longer. If several processes open a dictionary, the longest requested lifetime counts. Relaxed is
-// enough, because the word is read from the file when no process uses the file any more.
+// Extends the lifetime of the file: if several processes open a dictionary, the longest requested lifetime counts.
+// Relaxed is enough, because the word is read from the file when no process uses the file any more.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
   if (persist == kKept && gate() != nullptr) return;

@@ -1,11 +1,10 @@
-// A dictionary's segment, mapped into this process. The class Segment creates or attaches it, and divides it into
-// shards.
+// A dictionary's segment, mapped into this process. Segment creates or attaches it, and divides it into shards.
 //
-// After the removal of its dictionary a segment stays valid until the last call of this process has left it
-// (sync/epoch.h). Until then it also stays shared with the other processes that still use it. So a call that began
-// before the removal has the effects of a call that ended before the removal. The values that it stores, the lists that
-// it changes and the locks that it releases belong to the removed dictionary. A grant is reported only if it was made
-// before the removal: was_removed_before_commit().
+// After the removal of its dictionary, a segment stays valid until the last call of this process has left it
+// (sync/epoch.h). Until then, it also stays shared with the other processes that still use it. So a call that began
+// before the removal has the same effects as a call that ended before the removal: the values that it stores, the lists
+// that it changes, and the locks that it releases belong to the removed dictionary. A grant is reported only if it was
+// made before the removal: was_removed_before_commit().
 #pragma once
 
 #include <bit>
@@ -35,20 +34,20 @@ struct DictionaryOptions {
   std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept means kTemporary
   std::uint32_t mode = 0600;
   std::string gate;                    // name of the gate; empty: none
-  bool any_size = false;               // the caller asks for no size: an existing dictionary may have any size
+  bool any_size = false;               // the caller does not ask for a size: an existing dictionary may have any size
   std::uint64_t largest = 0;           // bytes of the largest value that the dictionary must accept; 0: any
-  std::uint64_t declared_largest = 0;  // the same, from a declaration; used only when the dictionary is made
+  std::uint64_t declared_largest = 0;  // the same from a declaration, which counts only when the dictionary is made
   bool versions = false;               // the caller needs the versions of keys
 };
 
-/// Returns the size of the dictionary with that header, without its statistics and stripes. The result is nonsense if
-/// the header is damaged.
+/// Returns the size of the dictionary with that header, without its statistics and stripes. The result is meaningless
+/// if the header is damaged.
 inline std::uint64_t dictionary_size(const DictionaryHeader& header) noexcept {
   return header.file.size - kStatisticsBytes - stripe_bytes(header.shards, header.stripes);
 }
 
-/// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size` says
-/// that no caller has asked for its size.
+/// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size`: no
+/// caller has asked for this size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
@@ -60,8 +59,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Returns the size of the existing segment, whether or not it may be used, or 0 if there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
   /// Attaches to the segment, or creates it if there is none. Returns mismatch if the segment has another size or
-  /// mutex, unless it is kept and not in use; such a segment is made again. If no caller has asked for the segment's
-  /// size, it serves all callers that ask for at most that size.
+  /// mutex, unless it is kept but not in use: such a segment is made again. If no caller has asked for the segment's
+  /// size, the segment serves all callers that ask for at most this size.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -80,21 +79,25 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Returns whether the keys have versions (dict/versions.h).
   bool has_versions() const noexcept { return static_cast<bool>(shard_array_->stripes()); }
   /// Returns the version of the keys of a stripe. The base differs for each dictionary, so a version of a removed
-  /// dictionary is hardly ever one of its successor. Acquire: what was changed before the version is visible.
+  /// dictionary is very unlikely to occur in its successor. Acquire: everything that was changed before the version is
+  /// visible.
   std::uint64_t version_of(const Stripe& stripe) const noexcept {
     const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
-    return ((traits_.seed >> 19 & ~std::uint64_t{1}) + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
+    return (base_version() + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
+  std::uint64_t base_version() const noexcept { return traits_.seed >> 19 & ~std::uint64_t{1}; }
+  /// Returns the first of all stripes, which follow each other. REQUIRES: has_versions().
+  const Stripe* first_stripe() const noexcept { return shard_array_->stripes().begin(); }
   /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
-  /// has died, repairs the shard. The result is odd only if that process is stopped or preempted.
+  /// has died, repairs the shard. The result is odd only if this process is stopped or preempted.
   std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
     const std::uint64_t version = version_of(stripe);
     return is_settled_version(version) ? version : settle(shard, stripe);
   }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
-  /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
-  /// it returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES:
-  /// since the commit, or as the commit, the thread has done an atomic read-modify-write of shared memory.
+  /// Returns whether the segment may have been removed before the last commit of this thread took effect. If this
+  /// returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES: the
+  /// commit was an atomic read-modify-write of shared memory, or the thread has done one since then.
   // On x86 that operation is a full barrier. The barrier orders the commit before the load, and pairs with the
   // sequentially consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {
@@ -105,7 +108,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
   std::uint32_t index_of(std::uint64_t hash) const noexcept { return (hash >> 32) & (traits_.geometry.shards - 1); }
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
-  /// Returns the number of the stripe of the keys with that hash. REQUIRES: there are stripes.
+  /// Returns the number of the stripe for keys with this hash. REQUIRES: there are stripes.
   std::uint32_t stripe_number(std::uint64_t hash) const noexcept {
     const std::uint32_t each = shard_array_->stripes().count();  // faster than geometry().stripes()
     return index_of(hash) * each + (static_cast<std::uint32_t>(hash) & (each - 1));
@@ -116,7 +119,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   }
   /// Returns the stripe with that number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
   Stripe& stripe_at(std::uint32_t number) noexcept {
-    return shard_array_[0].stripes().begin()[number];  // those of all shards follow each other
+    return shard_array_[0].stripes().begin()[number];  // the stripes of all shards are contiguous
   }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
@@ -130,8 +133,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Releases the name for the next dictionary. REQUIRES: the segment is retired.
   void release_name() noexcept { name_use_.reset(); }
 
-  /// Checks that the dictionary matches these options, and returns mismatch if it does not. Otherwise makes the
-  /// dictionary last as long as the options say, if that is longer.
+  /// Checks that the dictionary matches these options, and returns mismatch if it does not. Otherwise extends the
+  /// dictionary's lifetime if the options ask for a longer one.
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
@@ -139,7 +142,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   bool has_size(const DictionaryOptions& options) const noexcept;
   bool has_traits(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Returns whether an open with other options may replace the dictionary while nobody uses it. It may if nobody has
+  /// Returns whether an open with other options may replace the dictionary while nobody uses it: only if nobody has
   /// asked to keep the dictionary permanently.
   bool gives_way() const noexcept;
   struct MappedFile {
@@ -169,7 +172,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   Traits traits_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
-  Shard* shard_array_;  // of shards_, for finding the shard of a hash without a division
+  Shard* shard_array_;  // in shards_; finds the shard of a hash without a division
   Statistics statistics_;
 };
 

@@ -15,16 +15,16 @@ namespace holdfast {
 
 namespace {
 
-/// The size, in bytes, from which it pays to check whether a copy is consistent although the epoch has changed. No
-/// benchmark covers these two constants: where several processes write, the values are numbers, which are overwritten
-/// in place.
+/// From this size on, in bytes, it is worthwhile to check whether a copy is consistent although the epoch has changed.
+/// No benchmark covers these two constants: where several processes write, the values are numbers, which are
+/// overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
-/// A second check takes a fraction of a microsecond. So after a few tries it fits between two changes by other
+/// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes by other
 /// processes.
 constexpr int kLookBackTries = 64;
 /// The epochs that a stamp of 32 bits can distinguish.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
-/// An invalid mark. With it, the first owner of the mutex in each process checks in detail.
+/// An invalid mark, which makes the first owner of the mutex in each process check the real one in detail.
 constexpr std::uint32_t kUnknownMark = 0xD3C0FFEE;
 static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
@@ -63,8 +63,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// Copies the holder of a lock. A lock that changes all the time is reported as about to be taken by the owner of the
-// word, which was true at that moment. No benchmark covers kLooks, because none reads such a lock.
+// Copies the holder of a lock. If a lock changes all the time, reports that the owner of the word is about to take the
+// lock, which was true at one moment. No benchmark covers kLooks, because none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
@@ -103,10 +103,10 @@ std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequenc
 }
 
 // Copies the first holder. All words of a holder except its expiry and its count are constant while the chain reaches
-// it. Its end is not later than the entry's end. If only one of the two is flushed, it is the holder
+// it. The end of a holder is not later than the entry's end. If only one of the two is flushed, it is the holder
 // (src/lock/permits.h).
 Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
-  out.flags = 0;  // the flags of the entry are not the user's
+  out.flags = 0;  // the flags of this entry do not belong to the user
   const std::uint32_t first = view.permits().holders.load(kAcquire);
   if (out.wanted != 0) {
     const Read read = copy_holder(view, first, link_before(view, out.wanted), out.wanted, out);
@@ -115,7 +115,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first matching holder, from `block` on. Does not continue beyond the token `least`.
+// Copies the first matching holder from `block` on, but does not search beyond the token `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
@@ -139,7 +139,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports anything inconsistent as damaged. The epoch then says whether it is damage or a torn read.
+// Reports anything inconsistent as damaged. The epoch then shows whether this is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;
@@ -168,7 +168,7 @@ Word32* Shard::link_to(const Entry* sought, std::uint32_t hash, std::memory_orde
 }
 
 // Returns whether a copy is consistent although memory elsewhere was released in the meantime. If the entry is still in
-// its chain, and was filled before `epoch`, its memory was never released during the copy. (docs/design.md has the
+// its chain, and was filled before `epoch`, its memory was not released during the copy. (docs/design.md has the
 // proof.)
 bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
@@ -179,7 +179,7 @@ bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch
     const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
     const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
     if (!unchanged_since(now)) continue;
-    // An age of 0 means that the entry was filled in this very epoch, so perhaps after the epoch began.
+    // An age of 0 means that the entry was filled in the present epoch, and perhaps after the read began.
     return reached && same && age - 1 < kStampRange;
   }
   return false;
@@ -229,8 +229,9 @@ void Shard::note_opened() noexcept {
 
 bool Shard::catch_up() noexcept {
   if (opened_ == nullptr) return false;
-  // Acquire: pairs with the release in add_reserved(). A reader may have followed a link of a later critical section,
-  // beyond the memory that it knows. Such a reader sees the mark that was written before that link.
+  // Acquire: pairs with the release in add_reserved(). A reader may have followed a link that was written in a later
+  // critical section, beyond the memory that the reader knows. Such a reader sees the mark that was written before the
+  // link.
   const std::uint32_t end = ReservedMark::granules_of(header_->reserved().load(kAcquire), all_granules_);
   return end > granules() && reserve_to(end);
 }
@@ -253,7 +254,7 @@ void Shard::put_mark_right() noexcept {
   if (opened_ != nullptr && !is_unused &&
       (word == 0 || ReservedMark::granules_of(word, all_granules_) == 0 ||
        ReservedMark::granules_of(word, all_granules_) > granules())) {
-    // Reserved memory still exists, so it is enough to continue until memory is exhausted.
+    // Reserved memory still exists, so it is enough to reserve until memory is exhausted.
     for (std::uint32_t end = granules(); end < all_granules_ && reserve_to(end);)
       end = next_reserved(end, 1, all_granules_);
   }

@@ -1,8 +1,8 @@
-// One shard, with its addresses in this process, range checks and chains. A Shard owns nothing.
+// A view of one shard, with the shard's addresses in this process, range checks and chains.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
-// is dead or stopped. The same is true of touch(), and of every call that only reads, if its caller tolerates the
-// changes of other processes. Every other call REQUIRES the shard's mutex.
+// is dead or stopped. The same is true of touch(), and of every call that only reads, if the caller tolerates changes
+// by other processes. Every other call REQUIRES the shard's mutex.
 //
 // Nothing here trusts what it loads. A link or a length that points outside the arena counts as damage, and repair()
 // (dict/repair.h) cuts it off.
@@ -35,7 +35,7 @@ struct ValueOut {
   std::uint64_t bits;      // boolean, number, list: the word; lock, permits: the token of a holder
   bool incomplete;         // lock: the owner is about to complete its grant; `bits` are the owner's bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing token of that holder's grant
-  std::uint64_t wanted;    // in: for permits, the fencing token of the grant to find; 0: any grant that has not expired
+  std::uint64_t wanted;    // in: for permits: the fencing token of the grant to find; 0: any grant that has not expired
   bool shared;             // permits: there are other holders
   char* buffer;            // in: the place for the bytes of a string or table
   std::size_t capacity;    // in
@@ -52,8 +52,8 @@ struct ValueIn {
   std::size_t size;    // bytes that the value takes in the entry
 };
 
-/// A view of an entry whose lengths were loaded once and were inside the arena. All access uses these copies. So
-/// whatever another process writes into the entry afterwards, no access leaves the arena.
+/// A view of an entry whose lengths were loaded once and were inside the arena. All accesses use these copies, so that
+/// no access leaves the arena, whatever another process writes into the entry afterwards.
 struct EntryView {
   Entry* entry;
   EntryType type;
@@ -111,7 +111,7 @@ struct KeyFilter {
   Listed listed = Listed::live;
 };
 
-/// A word that belongs to this process and is shared by its threads. It must not be copied once threads share it.
+/// A word that the threads of this process share. It must not be copied once threads share it.
 class ProcessWord {
  public:
   explicit ProcessWord(std::uint32_t value) noexcept : word_(value) {}
@@ -130,8 +130,7 @@ class ProcessWord {
 
 class Shard {
  public:
-  /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved when it is first used, otherwise
-  /// null.
+  /// Makes the view of a shard. `opened`: the shard's byte if memory is reserved when it is first used, otherwise null.
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr,
         Stripes stripes = {}) noexcept;
 
@@ -141,8 +140,8 @@ class Shard {
   /// Sets that name. REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// Returns how many granules of the arena may be touched: the reserved granules that this process knows of. The
-  /// number never decreases. With the mutex held, it is the number of granules in the arena.
+  /// Returns how many granules of the arena may be touched: the reserved granules that this process knows. The number
+  /// never decreases. Under the mutex, it is the number of granules in the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
   /// Returns the number of granules to which the arena may grow.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
@@ -155,10 +154,11 @@ class Shard {
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
   /// Opens the shard to this process. Returns not_found if no process has opened the shard and `unopened` says to leave
-  /// it so, or no_memory. REQUIRES: the thread holds no shmtx. (The same is true whenever memory is reserved, unless
-  /// something was overwritten.)
+  /// it unopened, or no_memory. REQUIRES: the thread holds no shmtx. (This is true of every reservation of memory,
+  /// unless something was overwritten.)
   Code open(Unopened unopened) noexcept;
-  /// Opens the shard to this process if any process has opened it. Otherwise the shard is all zero.
+  /// Opens the shard to this process if any process has opened it. If this returns false, all bytes of the shard are
+  /// zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
 
   /// Writes the shard's byte again, in case it was overwritten.
@@ -169,7 +169,7 @@ class Shard {
   /// Updates this process's view from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
   void follow_mark() noexcept;
   /// Updates this process's view from the mark, without the mutex. Returns whether more memory may be touched now. This
-  /// is for readers that found a link into memory that this process does not know.
+  /// is for readers that have found a link into memory that this process does not know.
   bool catch_up() noexcept;
 
   /// Returns whether the arena can grow, as far as this process knows.
@@ -179,7 +179,7 @@ class Shard {
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
   /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;
-  /// Returns the stripes, which say when a key's value has changed. There are none if the keys have no versions.
+  /// Returns the stripes, which show that a key's value has changed. There are none if the keys have no versions.
   const Stripes& stripes() const noexcept { return stripes_; }
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
@@ -211,7 +211,7 @@ class Shard {
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// in the meantime, because the count is only a hint, and its memory has no other use.
+  /// in the meantime: the count is only a hint, and its memory is not used for anything else.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
@@ -223,8 +223,8 @@ class Shard {
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Returns whether the entry is live. It is not live if it has expired, was flushed, or is a lock or permits without
-  /// a holder.
+  /// Returns whether the entry is live: it has not expired, was not flushed, and is not a lock or permits without a
+  /// holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
   /// Returns whether the entry is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
@@ -234,11 +234,11 @@ class Shard {
   enum class Walk { stopped, end, damaged };
   /// The value that `at` returns to stop the walk.
   static constexpr std::uint32_t kStop = 0;
-  /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly that hash. at() returns how many
-  /// granules the walk has passed there, or kStop. Afterwards `link` leads to the block at which the walk ended.
+  /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly this hash; at() returns how many
+  /// granules the walk has passed there, or kStop. Afterwards, `link` leads to the block at which the walk ended.
   ///
   /// The walk always ends, whatever the words contain: all entries of a chain belong to its bucket and are distinct, so
-  /// together they take no more granules than the arena has. `most` may be a smaller limit.
+  /// together they take no more granules than the arena has. `most`: a smaller limit.
   template <class At>
   Walk walk_chain(std::uint32_t hash, std::uint32_t most, std::memory_order order, Word32*& link,
                   At&& at) const noexcept;
@@ -248,16 +248,16 @@ class Shard {
   /// Finds the key's position. Returns false on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// Returns the link in the chain of that hash that now leads to the entry, or null if there is none. `order` is as in
+  /// Returns the link in the chain of this hash that leads to the entry, or null if there is none. `order` is as in
   /// walk_chain().
   Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
 
   /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
-  /// is in no chain yet.
+  /// is not in a chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  /// The result of a read. torn: memory was released in the meantime, so a writer is active; try again. damaged:
-  /// nothing was released, and what was read is inconsistent, so the shard must be repaired.
+  /// The result of a read. torn: memory was released in the meantime, so a writer is active; try again. damaged: no
+  /// memory was released, but the words that were read are inconsistent, so the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
@@ -265,9 +265,9 @@ class Shard {
   Read read_inline(const Key& key, ValueOut& out) const noexcept;
 
   /// Looks up the key's lock without the mutex. Returns its block, or 0 if the lock does not exist or was not found.
-  /// The block was in its chain if unchanged_since() then returns true for an epoch() that was loaded before.
+  /// The block was in its chain if unchanged_since() returns true afterwards for an epoch() that was loaded before.
   std::uint32_t find_lock_block(const Key& key) const noexcept;
-  /// Returns whether the block is a lock with this key. Trusts nothing.
+  /// Returns whether the block is a lock with this key, whatever the block contains.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
   /// Returns the fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
@@ -310,8 +310,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with that token may begin, which is far along the chain but not behind that
-  /// holder.
+  /// Returns where a search for the holder with this token may begin: far along the chain, but not behind the holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
@@ -331,14 +330,15 @@ class Shard {
   std::uint32_t all_granules_;
   Stripes stripes_;
   Shmtx mutex_;
-  Word8* opened_;           // null: all of the shard is reserved
+  Word8* opened_;           // null: the whole shard is reserved
   ProcessWord refused_ms_;  // when a request for memory was last refused (lower half); 0: never
   const char* name_ = "";
 };
 
 // --- inline: on the path of every operation ---
 
-/// The sizes of values of a type: from `least` to `least + more`. An unknown type has a size that no arena can hold.
+/// The sizes of values of a type: from `least` to `least + more`. The size of an unknown type does not fit into any
+/// arena.
 struct Sizes {
   std::uint32_t least = ~0U;
   std::uint32_t more = 0;
@@ -432,9 +432,9 @@ template <class At>
   return block == 0 ? Walk::end : Walk::damaged;
 }
 
-// This runs for every lock and unlock. So it only compares the entry with what a lock's entry must be, and does not
-// interpret entries of other types. The key is compared after the walk, which then needs fewer registers. The price is
-// that another key of the same hash and length hides the lock.
+// This runs for every lock and unlock, so it only compares the entry with what the entry of a lock must contain, and
+// does not interpret entries of other types. The key is compared after the walk, which then needs fewer registers. The
+// price is that another key with the same hash and length hides the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;

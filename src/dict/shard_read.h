@@ -8,7 +8,7 @@
 
 namespace holdfast {
 
-/// The number of entries that a chain hardly ever exceeds. The benchmark is "get, 100k numbers".
+/// Hardly any chain has more entries than this. The benchmark is "get, 100k numbers".
 inline constexpr std::uint32_t kPlainSteps = 16;
 
 // Copies the value of an entry. REQUIRES: the entry has a key.

@@ -37,7 +37,7 @@ struct KeptKey {
   }
 };
 
-/// Makes sure that the record contains the text of the key.
+/// Corrects the record if it does not contain the text of the key.
 void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noexcept {
   const KeptKey kept(key);
   const std::uint32_t shape = kept.length | static_cast<std::uint32_t>(kind) << 16;
@@ -104,7 +104,7 @@ bool Statistics::reserve(const void* place) noexcept {
   return true;
 }
 
-// Returns whether the word can be read. The header may be wrong, so asks the kernel before the first access.
+// Returns whether the word can be read. Asks the kernel before the first access, because the header may be wrong.
 bool Statistics::is_there(const void* place) noexcept {
   const std::uint32_t unit = unit_of(place);
   const std::uint32_t bit = 1U << unit;
@@ -144,15 +144,15 @@ void Statistics::note_look() noexcept {
   if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
-// Returns whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants,
-// because a hold must be classified in the same way whether it is drawn or not.
+// Returns whether the coarse clock has ticked twice since the grant. Only this clock decides, because a hold must be
+// classified in the same way whether it is drawn or not.
 bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
 }
 
-// Counts the end of a hold. Ignores a time in the future, which was overwritten. The same clock reads both ends of a
-// hold, so its lag matters little.
+// Counts the end of a hold. Ignores a time in the future, because it was overwritten. Both ends of a hold are read from
+// the same clock, so its lag matters little.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
   note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();
@@ -177,7 +177,7 @@ void Statistics::read(HeldKind kind, TimeKind time, Histogram& histogram) noexce
 
 // --- contention ---
 
-// Returns the key's record, or the record with the least weight, which the key takes over.
+// Returns the key's record, or else the record with the least weight, which the key takes over.
 ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
   auto& set = fields_->contended[(hash >> 32) % kContendedSets];
   if (!reserve(&set)) return nullptr;
@@ -215,8 +215,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// Counts a refusal. A refusal takes less time than a wait, and is more frequent, so it compares the text less often.
-// The benchmark of kTrusted is "lock of a held key, refused".
+// Counts a refusal. Refusals take less time than waits, and are more frequent, so they compare the text less often. The
+// benchmark of kTrusted is "lock of a held key, refused".
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

@@ -2,29 +2,30 @@
 // to users.
 //
 // Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
-// time, perhaps only one counts. A lock without contention is taken and released in less time than two clock reads
-// take, and without a store for which other processes would have to wait. So holds are counted in three ways, and a
-// grant determines when it begins which of the three apply to it:
+// time, perhaps only one of them counts. A lock without contention is taken and released in less time than two clock
+// reads take, and without a store for which other processes would have to wait. So holds are counted in three ways.
+// When a grant begins, it is decided which of the three apply to it:
 //
-// - A grant is measured, and counts once, if its process has measured no grant of the dictionary in this way for 4 ms.
+// - A grant is measured, and counts once, if its process has not measured a grant of the dictionary in this way for 4
+//   ms.
 // - One in 256 of the other grants is drawn at random, is measured, and counts 256 times.
-// - Long holds count once, drawn or not. A release finds them by reading the coarse clock: a hold is long if that clock
-//   has ticked twice since it began. Each release makes this check, unless a process makes millions of grants in a
-//   second. Such a process spends about a hundredth of its time on the checks.
+// - A long hold counts once, whether it is drawn or not. A release finds it by reading the coarse clock: a hold is long
+//   if this clock has ticked twice since the hold began. Each release makes this check, except in a process that makes
+//   millions of grants in a second. Such a process spends about a hundredth of its time on checks.
 //
 // So each grant counts once on average, whatever the order of short and long holds, and each long hold counts exactly
 // once.
 //
 // The counts are in the dictionary's file, after the shards, in 68 KB that are a hole until something is counted. So
-// they are removed and adopted with the file, and share its world, its permissions, and its mapping in forked children.
-// Two alternatives were rejected: histograms for each process (35 KB each, and lost with the process), and reading the
-// coarse clock at each release (5 ns of about 35).
+// they are removed and adopted with the file, have its permissions, and are mapped in forked children like the rest of
+// the file. Two alternatives were rejected: histograms for each process (35 KB each, and lost with the process), and
+// reading the coarse clock at each release (5 ns of about 35).
 //
 // Keys are found by the space-saving algorithm: if there is no room for another key, the key with the least weight in
 // its set loses its record. The new key continues from that weight, so that it is not the next key to be dropped.
 //
-// Thread and process safety: any thread may make any call. Any call may be killed at any instruction. A count may then
-// be off by one, or a record may have the text of another key, which its next user detects.
+// Thread and process safety: any thread may make any call. A process may be killed at any instruction of a call. A
+// count may then be off by one, or a record may have the text of another key, which its next user detects.
 #pragma once
 
 #include <atomic>
@@ -56,13 +57,13 @@ struct Contended {
 
 class Statistics {
  public:
-  /// Makes the view. `base` is the mapped kStatisticsBytes, and `units` is DictionaryHeader::counted_units.
+  /// Makes the view. `base`: the mapped kStatisticsBytes. `units`: DictionaryHeader::counted_units.
   Statistics(std::byte* base, Word32& units) noexcept;
 
   // --- holds ---
 
-  /// Returns the word for a grant that is made now, at a time of either clock. `number` is its fencing token, or the
-  /// lower half of that token.
+  /// Returns the word for a grant that is made now, at a time of either clock. `number`: its fencing token, or the
+  /// lower half of the token.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);
@@ -97,14 +98,14 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// The time for which a process measures no other hold, except drawn and long holds. The benchmark of this constant
-  /// and the next is "lock + unlock, same object".
+  /// The time for which a process does not measure another hold, except drawn and long ones. The benchmark of this
+  /// constant and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// The most checks of the end of a hold in that time. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
-  // Returns whether the grant is drawn. It is not simply every 256th, because holds may alternate between short and
-  // long.
+  // Returns whether the grant is drawn. Does not simply draw every 256th grant, because short and long holds may
+  // alternate.
   static bool is_drawn(std::uint32_t number) noexcept {
     return (number * 0x9E3779B1U) >> 24 == 0;
     static_assert(kDrawnOf == 1U << (32 - 24));
@@ -120,7 +121,7 @@ class Statistics {
   }
   /// Returns whether the word at `place`, and the rest of its unit, can be touched. Reserves the unit.
   bool reserve(const void* place) noexcept;
-  /// Returns the same for a reader, but reserves no unit in which nothing was ever counted.
+  /// Returns the same for a reader, but does not reserve a unit in which nothing was ever counted.
   bool is_there(const void* place) noexcept;
   bool reserve_unit(std::uint32_t unit) noexcept;
   std::uint32_t unit_of(const void* place) const noexcept;
@@ -131,8 +132,8 @@ class Statistics {
   StatisticsFields* fields_;
   Word32& units_;
   const std::uint64_t tick_ns_;
-  // When the grant began that this process last measured after a pause. Since::kLong is added if the ends of present
-  // grants are checked.
+  // The beginning of the grant that this process last measured after a pause. Since::kLong is added if the ends of
+  // present grants are checked.
   Word64 measured_{0};
   Word32 looks_{0};       // checks since that grant
   Word32 known_{0};       // units that this process has found reserved

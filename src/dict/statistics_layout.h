@@ -1,6 +1,6 @@
-// The part of a dictionary after its shards, which counts how long locks and permits were waited for and held. Nothing
-// depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts; change both files
-// together.
+// The layout of the statistics after the shards of a dictionary, which count how long locks and permits were waited for
+// and held. Nothing depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts;
+// change both files together.
 //
 // This part of the file is a hole until something is counted. A word of the header page says which units of 4096 bytes
 // were ever reserved (DictionaryHeader::counted_units). The other units count as zero, and are not touched.
@@ -93,7 +93,7 @@ inline constexpr std::uint64_t kStatisticsBytes = sizeof(StatisticsFields);
 static_assert(kStatisticsBytes == 17 * kCountedUnit && offsetof(StatisticsFields, contended) == 9 * kCountedUnit);
 
 /// The word of a grant that says when the hold began, as a time of CLOCK_MONOTONIC in ns. Its lower four bits say how
-/// the hold counts. If none of them is set, it does not count.
+/// the hold counts. If none of them is set, the hold does not count.
 struct Since {
   std::uint64_t bits;
 

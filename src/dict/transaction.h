@@ -1,8 +1,8 @@
-// A transaction changes one key with its shard's mutex held. It contains the key's entry, and provides the operations
-// on that entry. Dictionary::transact() makes a transaction and runs an operation on it.
+// A transaction changes one key while the mutex of its shard is held. It refers to the key's entry, and provides the
+// operations on this entry. Dictionary::transact() makes a transaction and runs an operation on it.
 //
-// An operation commits by one store, or returns before it has changed anything. Code::corrupt means that the operation
-// found damage and changed nothing.
+// An operation commits by one store, or returns before it has changed anything, for example Code::corrupt when it has
+// found damage.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Transaction {
   void end() noexcept {
     if (is(EntryType::lock) && segment_.gate() == nullptr) release_word(view().lock());
   }
-  /// Names an incomplete grant whose owner is dead. find() then ends this grant.
+  /// Names an incomplete grant whose owner is dead, so that find() ends the grant.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
   /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was none.
   LockWord in_the_way() const noexcept { return in_the_way_; }
@@ -68,8 +68,9 @@ class Transaction {
   /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds an entry, or replaces the existing entry. A lock or permits keep the waiters of those that they replace.
-  /// Afterwards the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, timeout (in_the_way()).
+  /// Adds an entry, or replaces the existing entry. If a lock or permits are replaced by a lock or permits, the waiters
+  /// stay. Afterwards, the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, timeout
+  /// (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Does the same as put(), but overwrites a number with a number, or a boolean with a boolean, by one store to its
   /// word.
@@ -89,9 +90,9 @@ class Transaction {
   /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
-  /// Returns whether the key's entry may be released, or changed by a process other than its lock's owner. It may not
-  /// while the owner is about to write into it. If this returns false, the operation must return timeout: in_the_way().
-  /// Waits briefly.
+  /// Returns whether the key's entry may be released, or changed by a process other than its lock's owner. Waits
+  /// briefly while the owner is about to write into the entry. If this returns false, the operation must return
+  /// timeout: in_the_way().
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:
@@ -114,7 +115,7 @@ class Transaction {
   LockWord in_the_way_{LockWord::kNone};
 };
 
-// --- inline: all the code that sets a number over a number ---
+// --- inline: the whole path of overwriting a number with a number ---
 
 /// Returns whether storing the value would change only the word of a number or a boolean in this entry.
 inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {

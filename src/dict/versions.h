@@ -1,18 +1,18 @@
-// The versions of keys. A key's version is a number that changes whenever the key's value changes: it is set, deleted,
-// evicted or flushed, or its expiry changes. A value that expires does not change its version, because everybody who
-// has read the value knows when it ends.
+// The versions of keys. A key's version is a number that changes whenever the key's value is set, deleted, evicted or
+// flushed, or its expiry changes. The version does not change when the value expires, because everybody who has read
+// the value knows when it ends.
 //
 // Only a dictionary that was made with versions has them. Several keys share a version: a key's hash selects one of the
-// stripes. So a version may change although the key has not changed, but never the other way round.
+// *stripes*. So a version may change although the key has not changed, but not the other way round.
 //
-// A change makes the stripe's word odd, commits, and makes the word even again, one higher. All three steps happen in
-// one critical section. So
+// A change makes the stripe's word odd, commits, and makes the word even again, one higher, all in one critical
+// section. So
 //
-//   - who sees the new value also sees that the word is no longer what it was (release of commit(), acquire of
-//   readers),
-//   - who loads an even word before it reads a value reads that value or a newer one (release of the second step),
-//   - a word that stays odd belongs to a process that died or was stopped in a change, and matches no known version.
-//     The next owner of the mutex repairs the shard, which gives every stripe a new version.
+//   - a process that sees the new value also sees that the word has changed (release of commit(), acquire of readers),
+//   - a process that loads an even word before it reads a value reads the value of that version or a newer one (release
+//     of the third step),
+//   - a word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
+//     version. After a death, the next owner of the mutex repairs the shard, which gives every stripe a new version.
 //
 // A copy of a value is therefore current exactly as long as the word is even and has the value that it had before the
 // copy was made. Nobody has to send or receive anything for this.
@@ -81,12 +81,13 @@ class Stripes {
   void end_changes() const noexcept {
     for (Stripe& stripe : *this) end_change(stripe);
   }
-  /// Makes the word odd. The commit that follows is a release, so who sees it sees an odd word or a later one.
+  /// Makes the word odd. The commit that follows is a release, so a process that sees the commit sees the odd word or a
+  /// later one.
   static void begin_change(Stripe& stripe) noexcept {
     stripe.version.store(stripe.version.load(kRelaxed) | 1, kRelaxed);
     crash_order();
   }
-  // Release: pairs with the acquire load of a reader, who then finds the change.
+  // Release: pairs with the acquire load of a reader, which then finds the change.
   static void end_change(Stripe& stripe) noexcept { commit(stripe.version, (stripe.version.load(kRelaxed) | 1) + 1); }
 
  private:

@@ -22,8 +22,8 @@ constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
 constexpr std::uint32_t kDelayShift = 3;
-// Version 0.2.0 sets this bit and does not read it: its waiters want the kind that is held. Without the bit, the next
-// two bits are the kind, which 0.2.0 takes for some microseconds of the delay.
+// Version 0.2.0 sets this bit but does not read it: its waiters want the kind that is held. If the bit is clear, the
+// next two bits are the kind, which 0.2.0 takes for some microseconds of the delay.
 constexpr std::uint32_t kAnyKind = 8;
 constexpr std::uint32_t kKindShift = 4;
 constexpr std::uint32_t kKindMask = 3;
@@ -40,14 +40,14 @@ constexpr HeldKind kind_in(std::uint32_t traits, HeldKind held) noexcept {
 constexpr bool is_upgrade(HeldKind kind, std::uint32_t want) noexcept {
   return kind == HeldKind::rwlock && want == kAllButOwn;
 }
-// A lock has no permits, so there the number only says what the waiter requested.
+// A lock does not have permits, so the number then only says what the waiter requested.
 constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want) noexcept {
   return held == HeldKind::lock || held == kind ? want : kAllPermits;
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
   return std::min(ns_of(traits >> kDelayShift & ((traits & kAnyKind) != 0 ? ~1U : ~7U)), kDelayMaxNs);
 }
-// 0.2.0 computes the delay so. It may be wrong by some microseconds.
+// 0.2.0 reads the delay in this way, so it may be wrong by some microseconds there.
 constexpr bool is_read_by_0_2_0(std::uint64_t delay_ns, HeldKind kind) noexcept {
   const std::uint64_t seen = std::min(ns_of(traits_of({.kind = kind, .delay_ns = delay_ns}) >> 3 & ~1U), kDelayMaxNs);
   return seen + 1024 >= delay_ns && seen <= delay_ns + 16 * 1024;
@@ -60,8 +60,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// Returns when to remove a waiter that no longer checks. A stopped waiter keeps its position no longer than it would
-// have waited.
+// Returns when to remove a waiter that no longer checks, so that a stopped waiter keeps its position no longer than it
+// would have waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
   const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;
@@ -80,7 +80,8 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
 }
 
 // Returns whether the waiter is at its position. An old position is never mistaken for a present one: unlink() clears
-// the owner of each block that it removes, and each repair, which drops the queues without reading them, is counted.
+// the owner of each block that it removes, and the position contains the number of repairs, which drop the queues
+// without reading them.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&
@@ -88,7 +89,8 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
-// Drops a queue that leads to a block that is not a waiter. The shard is then repaired, which frees the blocks.
+// Drops a queue in which a link leads to a block that is not a waiter. The shard is then repaired, which frees the
+// blocks.
 std::uint32_t WaitQueue::give_up() noexcept {
   ends_.head.store(0, kRelaxed);
   ends_.tail.store(0, kRelaxed);
@@ -143,8 +145,8 @@ void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t af
 
 std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   if (is_here(waiter)) return refresh(waiter);
-  // Most waiters arrive last. A waiter that queues again because another was faster keeps its position, which is near
-  // the head.
+  // Most waiters belong at the end. A waiter that queues again because another was faster keeps its position, which is
+  // near the head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
@@ -253,7 +255,7 @@ bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // This waiter had a position and has lost it, though not by a repair. So the waiter was removed after it was woken.
+  // This waiter had a position and has lost it, but not by a repair, so it was removed after it was woken.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);

@@ -1,15 +1,15 @@
 // The wait queue of an entry contains its waiters in order of arrival, as blocks of the shard's arena that are attached
 // to the entry. Waiters for a lock, for an rwlock and for a semaphore share the queue, because a key is only one of
-// these at a time. When it becomes another, Transaction::put() moves the queue to the new entry. A reader that waits to
-// become the writer is before all others, because no other waiter for the write lock can get it earlier.
+// these at a time. When a key changes its kind, Transaction::put() moves the queue to the new entry. A reader that
+// waits to become the writer is before all others, because no other waiter can get the write lock earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
 // queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
 // kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
 // it rests.
 //
-// There are two kinds of queue. The queue of waiters is for those that want the lock or permits; the queue of watchers
-// is for those that wait for a grant to end (lock/watchers.h). Comments apply to both kinds unless they name one.
+// There are two kinds of queue. Waiters, which want the lock or permits, are in one; watchers, which wait for a grant
+// to end (lock/watchers.h), are in the other. Comments apply to both kinds unless they name one.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
@@ -29,13 +29,13 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The same limit for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
-/// respond in time is removed from the queue, until it queues again. Benchmarks of both limits: 2 x 50 coroutines;
-/// Fairness among eight.
+/// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
+/// coroutines", "Fairness among eight".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
-/// The longest delay that is recorded for a waiter, and the shortest. 0 means unknown.
+/// The longest and the shortest delay that is recorded for a waiter. 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 inline constexpr std::uint64_t kDelayMinNs = 4'096;
 inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
@@ -46,13 +46,13 @@ struct Waiter {
   std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
   std::uint64_t place = 0;    // as returned by add(): the block, and above it the shard's number of repairs; 0: none
   HeldKind kind = HeldKind::lock;  // what it wants
-  std::uint32_t want = 1;          // permits; of another kind than its own, it wants all
+  std::uint32_t want = 1;          // number of permits; if the key has another kind, it wants all of them
   bool fair = false;
   bool rests = false;             // it rarely tries again, because its process checks on its behalf
   bool present = false;           // its thread spins for a moment, to see the next release
   bool is_new = false;            // its wait begins with this step
   bool upgrades = false;          // it is a reader that waits to become the writer, and is before all others
-  bool tries = false;             // for a cluster's lock: waits only until it is known which machine has the lock
+  bool tries = false;             // for a lock of a cluster: it waits only until it is known which machine has the lock
   std::uint64_t delay_ns = 0;     // how long its loop takes to react to a wake-up; 0: unknown
   std::uint64_t deadline_ms = 0;  // when its wait ends at the latest (CLOCK_MONOTONIC); 0: unknown
 };
@@ -81,10 +81,10 @@ struct Glimpse {
 /// `held` is the kind of the queue's entry.
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept;
 
-/// Returns how many of an entry's permits the waiter in this block wants. `held` is the kind of the entry.
+/// Returns how many of an entry's permits this waiter wants. `held`: the kind of the entry.
 std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept;
 
-/// Returns whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
+/// Returns whether a waiter of this process still has its position (Waiter::place), as seen without the mutex.
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
 
 /// The first waiter of a queue, or the first waiter for which the earlier waiters stand aside.
@@ -101,7 +101,7 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// Makes the view of a queue. `kind` is waiter or watcher. `held` is the kind of the entry.
+  /// Makes the view of a queue. `kind`: waiter or watcher. `held`: the kind of the entry.
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter,
             HeldKind held = HeldKind::lock) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind), held_(held) {}
@@ -109,14 +109,14 @@ class WaitQueue {
   /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
   /// Adds the waiter at its position, or refreshes it if it is still in the queue. The waiter has responded, so it no
-  /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns the waiter's position, or 0 if
-  /// there is no memory.
+  /// longer counts as woken. `overtakes`, here and below: the count in the entry. Returns the waiter's position, or 0
+  /// if there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   /// Adds a watcher at the end, or refreshes it. `grant` is the fencing token of the grant that it watches. Returns
   /// its position, as add() does.
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
   /// Returns whether the first watcher watches a grant other than `current`. A `current` of 0 means that there is no
-  /// grant now.
+  /// present grant.
   bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`. Returns false
   /// if there are more than `max`.
@@ -124,7 +124,7 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// Does the same. Sets `kind` to what the waiter wanted, if it was in the queue.
+  /// Does the same. If the waiter was in the queue, sets `kind` to what it wanted.
   bool remove(const Waiter& waiter, HeldKind& kind) noexcept;
   /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
   /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in
@@ -135,8 +135,8 @@ class WaitQueue {
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// Makes it the first waiter from now on, unless it already is. This is for a waiter for which the earlier waiters
-  /// stand aside.
+  /// Makes this waiter count as the first from now on, unless it already does. This is for a waiter for which the
+  /// earlier waiters stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   /// Returns how long the waiter, which has responded, took after it was woken. Returns 0 if it was not woken, or
   /// kMissed if it was removed in the meantime, so that the time is unknown.
@@ -145,8 +145,8 @@ class WaitQueue {
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Removes the waiters of dead processes. Returns how many it removed.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Removes and returns the first waiter of a process that still has its slot. The number is 0 if there is none. A
-  /// watcher of the grant `kept`, and all watchers after it, stay.
+  /// Removes and returns the first waiter whose process still has its slot; its number is 0 if there is none. A watcher
+  /// of the grant `kept`, and all watchers after it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:

@@ -9,10 +9,10 @@
 
 namespace holdfast {
 
-/// Finds the non-empty buckets of a range, in order. It prefetches the entries of many buckets together, because in a
-/// large dictionary a walk mostly waits for memory.
+/// Finds the non-empty buckets of a range, in order. Prefetches the entries of many buckets together, because a walk in
+/// a large dictionary mostly waits for memory.
 ///
-/// A skipped bucket was empty at some moment. The other buckets may have become empty.
+/// A bucket that is skipped was empty at some moment. A bucket that is returned may have become empty.
 class UsedBuckets {
  public:
   /// Begins at the bucket `from`. REQUIRES: from <= end <= shard.buckets(), and the shard is open.
@@ -39,7 +39,7 @@ class UsedBuckets {
   }
 
  private:
-  /// The number of buckets in a batch. A processor fetches about two batches at the same time. The benchmark is
+  /// The number of buckets in a batch. A processor can fetch about two batches at the same time. The benchmark is
   /// "get_keys, per key".
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
@@ -51,8 +51,8 @@ class UsedBuckets {
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
   Batch& next_batch() noexcept { return batches_[now_ ^ 1]; }
 
-  // Fetches the first entries of a batch while the previous batch is used. Also fetches what follows these entries once
-  // they have arrived.
+  // Fetches the first entries of a batch while the previous batch is used and, once they have arrived, the entries that
+  // follow them.
   void turn() noexcept {
     now_ ^= 1;
     at_ = 0;
@@ -62,8 +62,7 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
-  // All variables that change are local, so that the loop over the buckets runs in registers. Most of the buckets may
-  // be empty.
+  // Only changes local variables, so that the loop over the buckets, of which most may be empty, runs in registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
@@ -73,7 +72,7 @@ class UsedBuckets {
       const std::uint32_t block = heads[ahead].load(kRelaxed);
       batch.buckets[count] = ahead;
       batch.blocks[count] = block;
-      count += block != 0 ? 1 : 0;  // without a branch, which would be mispredicted half of the time
+      count += block != 0 ? 1 : 0;  // not a branch, which would be mispredicted half of the time
     }
     ahead_ = ahead;
     batch.count = count;
@@ -88,7 +87,7 @@ class UsedBuckets {
   std::array<Batch, 2> batches_;
 };
 
-/// The function that a walk calls for each entry that has a key. It returns the granules of other blocks that it
+/// The function that a walk calls for each entry that has a key. It returns how many granules of other blocks it has
 /// walked.
 template <class Visit>
 concept EntryVisit = requires(Visit visit, const EntryView& view) {
@@ -96,8 +95,8 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 };
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
-/// shard, it sees words of different moments, may miss entries and may visit blocks that are no longer entries. It
-/// always ends, because it walks no more granules than the arena has. (No block is met twice, except on damage or
+/// shard, it sees words of different moments, and may miss entries or visit blocks that are no longer entries. It
+/// always ends, because it does not walk more granules than the arena has. (It meets a block twice only on damage or
 /// during a change.)
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {

@@ -35,7 +35,7 @@ Code attempt(Dictionary& dictionary, std::string_view key, const Contender& cont
   return code;
 }
 
-/// The second attempt: a spin of a length that the caller's host can afford, if spinning has recently paid off.
+/// The second attempt: a spin, if spins have succeeded recently. Its length is what the caller's host can afford.
 class LockSpin {
  public:
   explicit LockSpin(const Request& request) noexcept
@@ -50,7 +50,7 @@ class LockSpin {
     LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
     Polled polled = Polled::open;
     Code code = Code::locked;
-    // An attempt that fails for another reason may have waited for the mutex. Do not repeat it here.
+    // If an attempt fails for another reason, it may have waited for the mutex, so do not repeat it here.
     while (polled == Polled::open && code == Code::locked) {
       polled = spin_for_lock(dictionary, key, contender, polls, lease);
       if (polled == Polled::open && has_other_tasks_) break;
@@ -77,7 +77,7 @@ class LockSpin {
   bool is_to_be_noted_ = false;
 };
 
-// Makes the second attempt of a thread that blocks while it waits, and does not need a parker yet.
+// Makes the second attempt of a thread that blocks while it waits. Does not need a parker yet.
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
@@ -90,8 +90,8 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
 }
 
 // Returns whether the result of the fast path is final, because a live process has the lock. If the thread blocks, does
-// not ask the kernel about the holder here: that takes longer than a short section, and the wait asks before it sleeps.
-// Clears the lease, which names the holder that the fast path has found.
+// not ask the kernel about the holder, because asking takes longer than a short section, and the wait asks before it
+// sleeps. Clears the lease, which names the holder that the fast path has found.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Lease& lease) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
@@ -153,10 +153,10 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter while another process is entering. No benchmark covers this constant,
-/// because children enter before the measurement.
+/// How soon a forked child tries again to enter the world while another process is entering. No benchmark covers this
+/// constant, because children enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
-/// The time for which the gate is asked for a caller that does not wait.
+/// How long to ask the gate on behalf of a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
 /// The calling thread as a waiter for one key.
@@ -190,7 +190,7 @@ class WaitingThread {
   bool queued_ = false;
 };
 
-/// Returns whether a forked child's attempt failed only because another process is entering the world.
+/// Returns whether the attempt of a forked child failed only because another process is entering the world.
 bool is_held_up_at_the_entrance(World& world, Code code) noexcept {
   return code == Code::system && world.known_token() == kNobody && World::last_failure_code() == Code::busy;
 }
@@ -200,7 +200,7 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// Returns the code of a wait that did not succeed. If a process of this machine holds the lock, the code is locked,
+/// Returns the code of a wait that did not succeed. This is locked if a process of this machine holds the lock,
 /// whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;
@@ -214,7 +214,7 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
                 std::vector<std::string>& cycle) {
   WaitingThread thread(dictionary, key);
   for (std::uint64_t now_ns = platform::monotonic_ns();;) {
-    // A wait without end reports no timeout to other processes.
+    // Other processes see a timeout of 0 for a wait without end.
     request.timeout = deadline_ns == kNever ? 0 : static_cast<double>(deadline_ns - now_ns) / 1e9;
     const Code code = thread.step(request, lease);
     if (code == Code::deadlock) cycle = thread.deadlock_keys();

@@ -6,12 +6,12 @@
 //    whenever the lock's word cannot decide: the key has no lock, the holder's lease has ended, or the holder may be
 //    dead.
 // 2. spin: polls a held lock without the mutex, and takes the lock if it becomes free soon (sync/spin.h). If others
-//    already wait for the lock, the mutex decides. Permits are not polled, because holders usually keep permits for
-//    longer than a spin.
+//    already wait for the lock, an attempt with the mutex decides. Permits are not polled, because holders usually keep
+//    permits for longer than a spin.
 // 3. queued: takes the mutex, then takes what has become free in the meantime, or else puts the waiter into the queue.
 //    No release can get lost between this attempt and the sleep.
 //
-// A woken waiter continues at attempt 2. An attempt with the mutex names the processes that blocked it. It is repeated
+// A woken waiter continues at attempt 2. An attempt with the mutex names the processes that blocked it, and is repeated
 // only if one of these processes is found dead (lock/wait_step.h).
 #pragma once
 
@@ -38,17 +38,18 @@ inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Requ
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-// A request from upgrade_of() makes a reader of an rwlock the writer. `lease` is then the reader's lease, which stays
-// as it is. More codes are returned: not_owner; unsupported, also if the lease holds a lock or permits of a semaphore;
-// and deadlock, in any call, if another reader is already waiting to become the writer. The waiter is then not queued.
+// A request from upgrade_of() makes a reader of an rwlock the writer. `lease` is then the reader's lease, which does
+// not change. In this case there are more codes: not_owner; unsupported, also if the lease holds a lock or permits of a
+// semaphore; and deadlock, in any call, if another reader is already waiting to become the writer, so that the waiter
+// is not queued.
 
 /// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
 /// not block, and a timeout of more than kLongest has no limit.
 ///
 /// Returns the codes of acquire_try() and acquire_wait(). After the timeout, returns the code of the last attempt,
-/// locked or timeout. Behind a gate it may also return unavailable, which means that nothing can be granted. The gate
-/// is asked for up to a second even if the caller does not wait; the code is elsewhere if another machine has the lock.
-/// On deadlock, `cycle` receives the keys of the cycle of waits.
+/// locked or timeout. Behind a gate it may also return unavailable, which means that nothing can be granted, or
+/// elsewhere, which means that another machine has the lock. Even if the caller does not wait, it asks the gate for up
+/// to a second. On deadlock, `cycle` receives the keys of the cycle of waits.
 ///
 /// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
 /// std::bad_alloc, and std::runtime_error if the process has too many waiters. If it throws, nothing is taken.
@@ -65,8 +66,7 @@ Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request&
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                     Lease& lease) noexcept;
 
-/// Does the same as acquire_try() for a lock. `make() -> Request` makes the request, and is called only if the request
-/// is needed.
+/// Does the same as acquire_try() for a lock. Calls `make() -> Request` only if the slow path needs the request.
 template <class Make>
 inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
                      Lease& lease, Make&& make) noexcept {

@@ -1,5 +1,6 @@
-// A waiter of a thread that blocks while it waits. Its parker is on the thread's stack, and exists only for this wait.
-// So threads share nothing here, a thread that exits leaves nothing behind, and a forked child inherits nothing.
+// The waiter of a thread that blocks while it waits. Its parker is on the thread's stack, and exists only for this
+// wait. So threads do not share anything here, a thread that exits leaves nothing behind, and a forked child inherits
+// nothing.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 namespace holdfast {
 
-/// Returns the end of a timeout that begins now (CLOCK_MONOTONIC, ns).
+/// Returns when a timeout that begins now will end (CLOCK_MONOTONIC, ns).
 inline std::uint64_t deadline_of(double timeout) noexcept {
   if (timeout > kLongest) return kNever;
   return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(std::max(timeout, 0.0) * 1e9));

@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// Says that this process watches the stripe. Call it before comparing the version.
+/// Marks this process as a watcher of the stripe. Call this before comparing the version.
 void announce(const Stripe& stripe, Token self) noexcept {
   const std::uint64_t bit = std::uint64_t{1} << slot_of(self) % 64;
   if ((stripe.watchers.load(kRelaxed) & bit) == 0) stripe.watchers.fetch_or(bit, kRelaxed);
@@ -21,12 +21,14 @@ void announce(const Stripe& stripe, Token self) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Checks the version for a waiter. The process may have received a post, which has taken its bit, so sets it again.
+// Checks the version for a waiter. If this process has received a post, its bit in the stripe is gone, so sets the bit
+// again.
 WatchState peek_version(const Watch& watch, LivenessCache& /*liveness*/, const WaiterId& waiter) noexcept {
   const auto& stripe = *static_cast<const Stripe*>(watch.fields);
   announce(stripe, waiter.self);
   const std::uint64_t version = watch.segment->version_of(stripe);
-  // The process that has left the version odd may have died after its commit, so the next step settles the version.
+  // If the version is odd, the process that made it odd may have died after its commit, so the next step settles the
+  // version.
   const bool same = version == watch.grant && is_settled_version(version) && !watch.segment->retired();
   return same ? WatchState::held : WatchState::granted;
 }
@@ -59,7 +61,7 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   HOLDFAST_FAILPOINT("watch.kept");
   announce(stripe, waiter.owner);
   const std::uint64_t now = segment->settled_version_of(shard, stripe);
-  // A wait that deaths end has only one step, because the second step does not know its reason.
+  // If deaths end the wait, it sleeps only once, because the next step cannot tell why it was woken.
   const bool goes_on = waiter.is_new || !version.deaths;
   if (now == version.number && goes_on) return Code::locked;
   version.number = now;

@@ -1,4 +1,4 @@
-// Waits until a key has changed (dict/versions.h). The waiter stands in no queue: its process is posted to.
+// Waits until a key has changed (dict/versions.h). The waiter is not in a queue: a change posts to its process instead.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace holdfast {
 
-/// Takes one step of a wait. Returns ok, with the new version, if the key's version is no longer `version.number`. With
-/// `version.deaths`, also returns ok in the second step, which follows the death of a process or comes earlier. After
-/// unchanged: sleep for at most `sleep` seconds, then call again, or end the wait with Parker::end(). Other codes end
-/// the wait: unsupported (the dictionary has no versions), removed, no_memory, system, invalid (there is no such
+/// Takes one step of a wait. Returns ok, with the new version, if the key's version is no longer `version.number`. If
+/// `version.deaths` is set, the second step always returns ok: it follows the death of a process, or comes earlier.
+/// After unchanged: sleep for at most `sleep` seconds, then call again, or end the wait with Parker::end(). Other codes
+/// end the wait: unsupported (the dictionary has no versions), removed, no_memory, system, invalid (there is no such
 /// waiter).
 Code watch_changes(Dictionary& dictionary, std::string_view key, const WaitStep& step, Version& version) noexcept;
 

@@ -15,8 +15,8 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Rare calls take a copy(), so that the original stays in registers.
-/// REQUIRES, while it is used: an EpochGuard that began before it was found.
+/// A lock that was found without the mutex. Rarely used calls get a copy(), so that the original stays in registers.
+/// REQUIRES, as long as this is used: an EpochGuard that began before the lock was found.
 struct LockRef {
   Segment* segment;
   const Shard* shard;
@@ -28,8 +28,8 @@ struct LockRef {
 
   [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
-  // Reads the word before the epoch is compared again, so the entry was in its chain at that moment. If the entry is
-  // cut or moved later, the lock is taken over first, and a compare-and-swap from this word fails.
+  // Reads the word before comparing the epoch again, so the entry was in its chain when the word was read. If the entry
+  // is cut or moved later, the lock is taken over first, and then a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of release_word().
@@ -53,7 +53,7 @@ struct LockRef {
   return found;
 }
 
-// Does the same as find(), but is not inlined. Callers that rarely need it then use fewer registers.
+// Does the same as find(), but is not inlined, so that callers that rarely need it use fewer registers.
 [[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
 
 // Does the same as find(), but without a hash and a walk if no memory was released since try_lock_fast() remembered the
@@ -76,15 +76,15 @@ struct LockRef {
 }
 
 // Returns whether the key leads to the lock with the word that was just stored. This must be checked if memory of the
-// shard was released since the lock was found. The position alone is not enough, because the same key may have another
-// lock there now.
+// shard was released after the lock was found. Comparing the position is not enough, because the same key may have
+// another lock there now.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
 // Returns the process whose grant has not ended, or kNobody if there certainly is none. For a lock behind a gate, only
-// the gate knows.
+// the gate knows this.
 [[gnu::noinline]] Token holder_of(LockRef found) noexcept {
   SeenGrant seen{};
   const bool held = found.block != 0 && found.segment->gate() == nullptr &&
@@ -95,14 +95,15 @@ struct LockRef {
 }
 
 // Reverts our compare-and-swap, which may have hit reused memory. Returns false if another process has changed the
-// word. In that case the word belongs to a lock that the owner of the mutex has taken over.
+// word. In this case, the word belongs to a lock that the owner of the mutex has taken over.
 bool put_back(LockRef found, std::uint64_t mine) noexcept {
   std::uint64_t expected = mine;
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant whose lock another process took over before the grant could be put back. So the word belongs to a lock.
-// The grant may count as complete now, so its turn is used up: no other grant may have this token.
+// Ends a grant whose lock another process took over before the grant could be put back, which means that the word
+// really belongs to a lock. The grant may count as complete by now, so its turn is used up: no other grant may have the
+// same token.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
@@ -134,7 +135,8 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
 }
 
 /// The present time, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
-/// is read in a fifth of the time, plus the largest lag of that clock. So the lease may end later, but never earlier.
+/// is five times faster to read, plus the largest lag of that clock. So the lease may end a little later, but never
+/// earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
@@ -163,7 +165,7 @@ struct LeaseTimes {
 
 }  // namespace
 
-// Takes the lock if its word says that it is free. REQUIRES: the thread is in no section, and has an EpochGuard that
+// Takes the lock if its word says that it is free. REQUIRES: the thread is not in a section, and has an EpochGuard that
 // began before the lock was found.
 [[gnu::always_inline]] static inline Fast take(Dictionary& dictionary, const LockRef& found, std::string_view key,
                                                Token self, double exptime, std::uint32_t holder_task,
@@ -185,7 +187,7 @@ struct LeaseTimes {
     // leaves the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
     HOLDFAST_FAILPOINT("fast_path.taken");
-    // A dictionary that was removed before this moment grants nothing.
+    // A grant in a dictionary that was removed before this moment does not count.
     const bool counts = !found.segment->was_removed_before_commit();
     if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
       // Read this before the grant is complete. After that it may expire, and the next grant may have another upper
@@ -230,7 +232,7 @@ constinit SpinInterval spin_interval;
 
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept {
-  constexpr int kLeastIntervals = 2;  // the intervals may be longer than the budget; no benchmark covers this
+  constexpr int kLeastIntervals = 2;  // intervals may be longer than the budget; no benchmark covers this constant
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   LockRef found = find_cold(dictionary.segment(), key);
@@ -238,18 +240,18 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
   for (;; ++polls.intervals) {
     if (found.block == 0) return Polled::over;
     const LockWord word = found.word;
-    // Do not wait for a holder in this process: it may be a task that waits for this thread.
+    // Do not wait for a holder in this process, because it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
-    // A fair request overtakes no waiter, so it belongs in the queue.
+    // A fair request must not overtake a waiter, so it belongs in the queue.
     if (contender.request.fair && word.is_mutex_owned() && needs_mutex(*found.lock)) return Polled::over;
     if (word.is_free() && word.is_mutex_owned()) {
-      // An operation under the mutex ends soon. But waiters and other reasons for MUTEX_OWNED stay, and so does a gate.
+      // An operation under the mutex ends soon, but waiters and other reasons for MUTEX_OWNED remain, and so does a
+      // gate.
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
     } else if (word.is_free()) {
-      // Take the lock without delay. During another search for the lock, for example, its last owner could take it
-      // again.
+      // Take the lock immediately. If we searched for it again, its last owner could take it in the meantime.
       if (take_cold(dictionary, found, key, contender.self, contender.request, lease) == Fast::taken)
         return Polled::taken;
       lease = {};  // the holder's token, if another process was faster
@@ -289,10 +291,10 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
     return false;
-  // Read this now, because the next grant has another value.
+  // Read this now, because the next grant overwrites it.
   const Since since{lock.since.load(kRelaxed)};
   HOLDFAST_FAILPOINT("fast_path.checked");
-  // Release: the next owner sees what was done inside.
+  // Release: the next owner sees what was done while the lock was held.
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("fast_path.released");

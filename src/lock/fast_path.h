@@ -2,7 +2,7 @@
 // dict/lock_word.h.
 //
 // A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
-// of the shard changed in the meantime. The call has then changed nothing, and the slow path takes the mutex.
+// of the shard changed in the meantime. In this case it has not changed anything, and the slow path takes the mutex.
 #pragma once
 
 #include <string_view>

@@ -14,7 +14,7 @@ namespace {
 
 std::uint32_t overtakes_of(const LockEntry& lock) noexcept { return lock.fields.overtakes.load(kRelaxed); }
 
-// Chooses the waiter to wake, and records that it is woken. Chooses none if the waiter was already woken.
+// Chooses the waiter to wake, and records that it has been woken. Does not choose a waiter that was already woken.
 WakeTarget choose(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
   if (head.block == 0 || head.woken) return {};
   lock.queue().note_woken(head, now_ns);
@@ -27,8 +27,8 @@ WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
   return choose(lock, turn.first, turn.now_ns);
 }
 
-// Sums up how long locks were granted to waiters that had not responded yet, to show it to users. Whole milliseconds
-// are enough: a grant begins at a random time within a millisecond, so the sum of many is correct.
+// Adds up, for users, how long locks were granted to waiters that had not responded yet. Whole milliseconds are enough:
+// a grant begins at a random time within a millisecond, so the errors of many grants cancel out.
 void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
   const std::uint64_t since_ms = Since{lock.fields.since.load(kRelaxed)}.ms();
@@ -37,7 +37,7 @@ void note_reserved_time(const LockEntry& lock) noexcept {
   sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs, false) / 1'000'000), kRelaxed);
 }
 
-// Removes the waiter from the queue. The next waiter is the first from now on, and not only from the next release on.
+// Removes the waiter from the queue. The next waiter counts as the first from now on, not only from the next release.
 void remove_from_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
   if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }

@@ -6,22 +6,22 @@
 // critical section would cost a wake-up, which takes longer than many sections.
 //
 // Later requests can overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
-// kOvertakeNs. Then the lock is granted to this waiter, which must claim the lock within claim_ns(). So a waiter that
-// finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If the lock is
-// held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.
+// kOvertakeNs. After that, a release grants the lock to this waiter, which must claim the lock within claim_ns(). So a
+// waiter that finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If
+// the lock is held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.
 //
 // A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
 // the order is strict.
 //
-// A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above are for prompt
-// waiters. A waiter stands aside if its event loop is known to take longer than kPromptNs to respond
+// A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above apply to prompt
+// waiters. A waiter *stands aside* if its event loop is known to take longer than kPromptNs to respond
 // (wait/promptness.h). Such a waiter is woken and keeps its position, but others overtake it, and the lock goes to the
 // first waiter behind it that does not stand aside. A waiter that stands aside gets the lock in one of two ways:
-// - After it has responded: it is present, polls briefly for the next release, and is then granted the lock.
-// - Before it responds: the lock is granted to it once it has been first for kShare times as long as its response still
-//   takes, so that at most one part in kShare of the time is lost. No waiter stands aside for a fair request, and a
-//   fair waiter does not stand aside. This idle time is the price of strict order. A waiter of an unknown loop counts
-//   as prompt, but has only kFirstClaimNs to respond.
+// - After it has responded, it is *present*: it polls briefly for the next release, which grants the lock to it.
+// - Before it responds, the lock is granted to it once it has been first for kShare times as long as its response still
+//   takes, so that the lock is idle for at most 1 / kShare of the time. No waiter stands aside for a fair request, and
+//   a fair waiter does not stand aside: the idle time is the price of strict order. A waiter whose loop is not known
+//   yet counts as prompt, but has only kFirstClaimNs to respond.
 #pragma once
 
 #include <algorithm>
@@ -40,16 +40,17 @@ namespace holdfast {
 // --- order: locks and permits ---
 
 // The limit is small, but large enough that, with sections of a microsecond, the wake-ups cost no more than the
-// sections. Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
+// sections. Benchmarks of this constant and the next: "contended_lock", "Short critical sections", "Fairness among
+// eight".
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // This is enough time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
 // This is longer than a thread takes to wake up, and shorter than a loop with other work takes to respond. No benchmark
 // covers this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
-// handoff_test.cc bounds all three.
+// handoff_test.cc tests the limits of all three.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
-// A release checks at most this many waiters that stand aside. The waiters behind them find a free lock by themselves.
+// A release checks at most this many waiters that stand aside. Waiters behind them find a free lock by themselves.
 inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
@@ -61,13 +62,13 @@ inline std::uint64_t expected_ns(const Head& head) noexcept {
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Returns whether this waiter leaves the lock to later waiters for now.
+/// Returns whether this waiter stands aside for later waiters at the moment.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
 
-/// Returns whether a later request may overtake `first`. `overtakes` is the entry's count of how often the first waiter
-/// of this queue has been overtaken.
+/// Returns whether a later request may overtake `first`. `overtakes`: how often the first waiter of this queue has been
+/// overtaken, as counted in the entry.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);
@@ -105,7 +106,7 @@ inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& cho
 struct Turn {
   std::uint64_t now_ns = 0;
   Head first;  // the waiter that is next
-  Head aside;  // the first waiter that stands aside for it
+  Head aside;  // the first of the waiters that stand aside for `first`
 };
 
 /// Finds the waiters that are next, as of now. `may_stand_aside(const Waiter&) -> bool` says whether later waiters may
@@ -132,8 +133,7 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// Finds the waiters that are next, as of now. `fair` is for a request that overtakes no waiter, and for which no
-/// waiter stands aside.
+/// Finds the waiters that are next, as of now. `fair`: on behalf of a fair request, for which no waiter stands aside.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
@@ -141,12 +141,11 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 /// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first waiter
 /// that stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
-/// Returns whether the contender may take the lock now. If not, grants the lock to the first waiter; wake `chosen`
+/// Returns whether the contender may take the lock now. If not, grants the lock to the first waiter. Wake `chosen`
 /// afterwards.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
-/// Records that the first waiter, if there is one, is overtaken once. If this is not allowed, returns false and records
-/// nothing.
+/// Records that the first waiter, if there is one, is overtaken once. If this is not allowed, only returns false.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
 /// Ends a grant, whether a holder has claimed it or it is reserved for a waiter that did not respond. REQUIRES: the
 /// lock is granted.

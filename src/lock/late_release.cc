@@ -14,15 +14,15 @@ namespace holdfast {
 
 namespace {
 
-/// The pause between two rounds in which a release was refused. Most of a round is the wait for the mutex. No benchmark
-/// covers this constant, because none stops a process. late_release_test.cc stops one.
+/// The pause between two rounds in which a release was refused. Most of the time in a round is spent waiting for the
+/// mutex. No benchmark covers this constant, because only late_release_test.cc stops a process.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
 constinit thread_local bool is_inside{false};
 static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
 
-// Returns whether nothing is left to do. A process that has lost its identity can no longer give anything back.
+// Returns whether the release is over. A process that has lost its identity can no longer give anything back.
 bool is_over(World& world, Code code) noexcept {
   return code == Code::ok || code == Code::not_owner || code == Code::removed || world.lost();
 }
@@ -35,8 +35,8 @@ LateReleases& LateReleases::get() noexcept {
   return *releases;
 }
 
-// Make the object when the library is loaded. Otherwise a child that is forked while another thread makes it would wait
-// for that thread forever.
+// Create the object when the library is loaded. Otherwise, a child that is forked while another thread creates the
+// object would wait forever for that thread.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
 // Runs change() on the list. Returns false if this thread is already inside.
@@ -87,7 +87,7 @@ bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
     at = over ? mine.erase(at) : std::next(at);
   }
   if (mine.empty()) return any_over;
-  // In the meantime the thread may have found the list empty, and ended.
+  // The thread may have found the list empty in the meantime, and ended.
   change_list([&] {
     pending_.splice(pending_.begin(), mine);
     see_to_thread();

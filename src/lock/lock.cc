@@ -11,7 +11,7 @@ namespace holdfast {
 
 namespace {
 
-// Checks the lock for a waiter. A flush, and the removal of the dictionary, end every lease.
+// Checks the lock for a waiter. A flush ends every lease, and so does the removal of the dictionary.
 WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
@@ -24,7 +24,8 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// Checks a lock behind a gate. While the gate is closed, a waiter treats the lock as held, and tries again by itself.
+// Checks a lock behind a gate. As long as the gate is closed, a waiter treats the lock as held, and tries again by
+// itself.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -37,8 +38,8 @@ Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Makes a lock if the key has none. Refuses if the key has a value. A lock without all its fields was overwritten.
-// REQUIRES: clear_permits() returned ok if the key has permits.
+// Makes a lock if the key does not have one. Refuses if the key has a value. A lock that does not have all its fields
+// was overwritten. REQUIRES: clear_permits() returned ok if the key has permits.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
   blocked_by.place = 0;
@@ -51,8 +52,8 @@ Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
 struct Result {
   Lease& lease;
   BlockedBy& blocked_by;
-  Chosen chosen;           // wake them after releasing the mutex
-  bool is_wanted = false;  // tell the gate
+  Chosen chosen;           // wake these waiters after releasing the mutex
+  bool is_wanted = false;  // tell the gate that the lock is wanted
   CheckState long_check = CheckState::none;
 };
 
@@ -148,7 +149,7 @@ Code make_free_lock(Transaction& change) noexcept {
 }
 
 // Returns the holder of the watched lock. A reserved grant has no task yet, and neither has an incomplete grant. A
-// holder whose grant is no longer valid blocks nobody.
+// holder whose grant is no longer valid does not block anybody.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
@@ -172,7 +173,7 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
 }
 
 // Makes room for a waiter. If the waiter had no position in the queue, the gate would not ask for the lock, so values
-// are evicted if necessary. This may evict the lock itself, because nobody holds it, so the room must suffice for both.
+// are evicted if necessary. Because nobody holds the lock, it may be evicted itself, so there must be room for both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;
@@ -195,7 +196,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         key,
         [&](Transaction& change) {
           segment = &change.segment();
-          wake(world, result.chosen);  // chosen by a first run, which found no memory
+          wake(world, result.chosen);  // chosen in the first run, which did not find memory
           result.chosen.first = result.chosen.aside = {};
           const Code made = find_or_make_lock(change, contender, dead, result);
           if (made != Code::ok) return made;
@@ -207,7 +208,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         kAttemptPatienceNs, granules_for(key.size(), lock_size(key.size(), has_gate)));
     if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // the grant belongs to no dictionary: try again in the next dictionary, if there is one
+      lease = {};  // the dictionary was removed: try again in the next one, if there is one
       continue;
     }
     if (code == Code::ok) trace_acquire(dictionary, key, lease);

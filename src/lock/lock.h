@@ -1,10 +1,10 @@
-// Named locks, which are entries of a dictionary. This header declares one attempt to take a lock, and what the lock's
+// Named locks, which are entries of a dictionary. This header declares an attempt to take a lock, and what the lock's
 // waiters watch.
 //
-// A lock entry, once created, stays until its memory is needed. The owner takes the lock with one store and releases it
-// with another. Owner and fencing token together prove a lease, so a lease that expired or was taken over cannot
-// release or renew what another process holds now. A dead process loses its locks: a process that wants such a lock
-// asks the kernel, outside the mutex, and replaces exactly the owner that it found dead.
+// Once created, a lock entry stays until its memory is needed. The owner takes the lock with one store and releases it
+// with another. Owner and fencing token together prove a lease, so a lease that has expired or was taken over cannot
+// release or renew the grant of another process. A dead process loses its locks: a process that wants such a lock asks
+// the kernel, outside the mutex, and replaces exactly the owner that it found dead.
 //
 // Waiters queue in order of arrival; lock/handoff.h says which waiter gets a lock that becomes free.
 #pragma once

@@ -1,4 +1,4 @@
-// The entry of a lock, with the single stores that grant the lock and end a grant.
+// The entry of a lock: each operation commits with a single store, which grants the lock or ends a grant.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -50,7 +50,7 @@ inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_si
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Returns whether the gate allows the lock to be granted now; always true in a plain dictionary. `fields` comes from
+/// Returns whether the gate allows a grant of the lock now; always true in a plain dictionary. `fields`: from
 /// gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
@@ -89,8 +89,8 @@ struct LockEntry {
   bool is_free() const noexcept { return word().is_free(); }
   /// Returns the fencing token of the present grant, or of the last grant if the lock is free.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is a time soon after
-  /// now, at which to check again.
+  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is then a time soon
+  /// after now, when the caller must check again.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
                                        : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
@@ -107,14 +107,14 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Changes when the lease ends. `flush` is the flush epoch in which the lease was found live; a later flush still
-  /// ends it.
+  /// Changes when the lease ends. `flush`: the flush epoch in which the lease was found live. A later flush still ends
+  /// the lease.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
 
-  /// Grants the free lock to `owner`, and returns the fencing token of the grant. `reserved` is the number of the
-  /// waiter that must claim the lock, or 0 if the lock is claimed already.
+  /// Grants the free lock to `owner`, and returns the fencing token of the grant. `reserved`: the number of the waiter
+  /// that must claim the lock, or 0 if the lock is already claimed.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
   // held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
@@ -136,8 +136,8 @@ struct LockEntry {
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
     // The limit is stored after the word. If the process dies in between, the turn is beyond the limit, and the next
-    // grant takes another block. In the other order, a new limit with the old turn would seem to leave tokens, but
-    // these belong to other locks.
+    // grant takes another block. In the other order, a new limit with the old turn would seem to leave tokens that in
+    // fact belong to other locks.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
   }
@@ -156,7 +156,7 @@ struct LockEntry {
  private:
   struct NextNumber {
     std::uint64_t sequence;
-    std::uint32_t limit;  // the last turn of its block
+    std::uint32_t limit;  // the last turn of the number's block
   };
   // Sets the limit so that the fast path has no numbers left.
   NextNumber next_number_of_gate() const noexcept {

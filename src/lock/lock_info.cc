@@ -18,7 +18,7 @@ namespace {
 void read_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
-  // Nobody may use a lease before its grant is complete, so report only the process.
+  // A lease must not be used before its grant is complete, so report only the process.
   if (!wait_until_complete(lock.fields)) {
     holder.lease.owner = lock.owner();
     holder.since_ns = platform::monotonic_ns();
@@ -34,8 +34,7 @@ void read_lock(Transaction& change, HolderInfo& holder) noexcept {
     at.copy_reason(holder.reason.data(), kReasonMax);
 }
 
-// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
-// grants.
+// Reads the holders of permits. The chain begins with the youngest grant. If not all fit, keeps the oldest grants.
 void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
@@ -58,8 +57,8 @@ void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint3
   }
 }
 
-/// Writes `reason` for the lease. Returns not_owner if the lease was not found, or no_memory if there is no free run
-/// now.
+/// Writes `reason` for the lease. Returns not_owner if the lease was not found, or no_memory if the arena has no free
+/// run at the moment.
 Code write_reason(Transaction& change, const Lease& lease, std::string_view reason) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
   const EntryView& view = change.view();
@@ -146,7 +145,7 @@ Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, s
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   return dictionary.transact(key, [&](Transaction& change) {
-    // Search again after making room, because that takes time, and the lease may have ended.
+    // Search again after making room, because the lease may have ended in the meantime.
     for (int tries = 0;; ++tries) {
       if (!change.found()) return Code::not_owner;
       const Code code = write_reason(change, lease, reason);

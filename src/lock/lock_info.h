@@ -21,9 +21,10 @@ struct HolderInfo {
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 means never
   std::uint32_t permits = 1;                  // kAllPermits: an rwlock's writer
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
-  std::uint64_t revision = 0;                 // in a cluster: the store's revision at which this machine got the lock
+  std::uint64_t revision = 0;  // in a cluster: the revision of the store at which this machine got the lock
 
-  // The fields below describe the holder's process. If another process has its slot by now, only `liveness` is known.
+  // The fields below describe the holder's process. If the slot already belongs to another process, only `liveness` is
+  // known.
   Liveness liveness = Liveness::dead;
   std::uint32_t pid = 0;
   std::uint32_t worker = 0;
@@ -44,25 +45,26 @@ struct WaiterInfo {
   Token owner = kNobody;         // the waiting process, which may be dead
   std::uint64_t arrival_ns = 0;  // when the wait began
   std::uint32_t want = 0;        // permits that the waiter wants; 1 for a lock
-  bool watches = false;          // whether it waits for the end of the grant, and does not want the lock
+  bool watches = false;          // it only waits for the end of the grant, and does not want the lock
 };
 
 /// Writes, without the mutex, as many holders and waiters as fit: the holders that have held longest, the oldest first;
-/// the waiters in the order of their queue, then the watchers. `liveness` is unknown, because the kernel is not asked.
-/// Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt, removed.
+/// the waiters in the order of their queue; and then the watchers. `liveness` is unknown, because the kernel is not
+/// asked. Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt, removed.
 // Holders are read like values (dict/shard.h), so the call either sees them as of one moment or fails. Queues are
-// hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong position.
+// hints: a waiter that comes or leaves at that moment may be missed, or appear in the wrong position.
 Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   std::span<WaiterInfo> waiters, HolderCount& count) noexcept;
 
-/// Sorts the holders, the oldest grant first. `count` grants were written into a ring, from the youngest to the oldest.
+/// Sorts the holders, the oldest grant first. REQUIRES: `count` grants were written into `holders` as a ring, from the
+/// youngest to the oldest.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
 
 /// Fills in the description of the holder's process from its slot, if the slot still belongs to that process.
 void describe_process(World& world, HolderInfo& holder) noexcept;
 
-/// Stores the reason why the lease is held; an empty text removes the reason. Returns ok, not_owner, no_memory (nothing
-/// changed), timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
+/// Stores the reason why the lease is held; an empty text removes the reason. Returns ok, not_owner, no_memory (the old
+/// reason stays), timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
 Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept;
 
 }  // namespace holdfast

@@ -40,7 +40,7 @@ class Peek {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
     const bool sense = read_key();
-    // Half of a change may look like damage; in that case a process has the mutex. Acquire: if the mutex is free,
+    // A half-finished change may look like damage. In that case a process has the mutex. Acquire: if the mutex is free,
     // everything that was done with it is visible, including the epoch.
     const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
     if (!settled || !shard_.unchanged_since(start)) return Seen::torn;
@@ -69,7 +69,8 @@ class Peek {
   HolderCount count_;
 };
 
-// Finds the entry. Returns false on damage, unless the epoch says otherwise; the same is true below.
+// Finds the entry. Returns false on apparent damage, which is real only if the epoch has not changed. The same is true
+// of the functions below.
 bool Peek::find(EntryView& view, bool& found) const noexcept {
   const std::uint32_t hash = key_.short_hash();
   std::uint32_t walked = 0;
@@ -105,7 +106,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   for (int i = 0; i < kTries && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
   if (seen.word.is_free()) return sense;
   if (!whole || !seen.complete) {
-    // The owner of the word is about to complete its grant. Nobody may use the lease before that.
+    // The owner of the word is about to complete its grant, and the lease must not be used before.
     holder = {};
     holder.lease.owner = segment_.world().token_of(seen.word.owner());
     holder.since_ns = platform::monotonic_ns();
@@ -146,8 +147,7 @@ bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& hold
   return true;
 }
 
-// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
-// grants.
+// Reads the holders of permits. The chain begins with the youngest grant. If not all fit, keeps the oldest grants.
 bool Peek::read_permits(const EntryView& view) noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t flush = segment_.flush_epoch();
@@ -179,9 +179,9 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
              record.value_size - sizeof(HolderFields));
 }
 
-// Reads the waiters of a queue. A block that is not a waiter ends the walk. Either the queue was changed in the
-// meantime, or a process died while it changed the queue. `held` is the kind of the entry. A reader that waits to
-// become the writer wants all permits, and already has one.
+// Reads the waiters of a queue. A block that is not a waiter ends the walk: either the queue was changed in the
+// meantime, or a process died while it changed the queue. `held`: the kind of the entry. A reader that waits to become
+// the writer wants all permits, of which it already has one.
 void Peek::read_queue(const QueueFields& queue, EntryType type, HeldKind held) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};

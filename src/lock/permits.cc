@@ -16,18 +16,18 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes at most this many waiters at the same time, whatever they want, because it must check each of
-/// them. No benchmark covers these two constants, because none waits for permits.
+/// The most waiters that an attempt overtakes at the same time, whatever they want, because it must check each of them.
+/// No benchmark covers these two constants, because none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// A check without the mutex reads at most this many holder records.
+/// The most holder records that a check without the mutex reads.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// A refused attempt asks about this many holders if there are many and no check of all of them is due. The benchmark
-/// is "Many holders of one key", row "refused try".
+/// If there are many holders, and a check of all of them is not due, a refused attempt asks the kernel about this many.
+/// The benchmark is "Many holders of one key", row "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter checks ---
 
-// Returns whether one of the first holder records is no longer valid. An attempt would then find more permits than
+// Returns whether one of the first holder records is no longer valid, so that an attempt would find more permits than
 // there seem to be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
@@ -42,9 +42,9 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
   return false;
 }
 
-// Checks the permits for a waiter. Only the first waiter of the queue must learn that it may continue, because it wakes
-// the next waiter. But if the first waiter is late or dead, or a holder record is no longer valid, the waiters behind
-// it must try instead.
+// Checks the permits for a waiter. Usually, only the first waiter in the queue must learn that it may continue, because
+// it wakes the next waiter. But if the first waiter is late or dead, or a holder record is no longer valid, the waiters
+// behind it must try, too.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (!watch.is_same_entry() || watch.segment->retired() ||
@@ -61,8 +61,8 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
 }
 
 /// The link to a holder record, and the record, as seen without the mutex. The owner and the fencing token of a record
-/// are constant, and the number is never reused. So if the link and the number are the same before and after,
-/// everything in between was read from that record, and the link led to it.
+/// are constant, and the number is never reused. So if the link and the fencing token are the same before and after a
+/// read, everything in between was read from that record, and the link led to it.
 class SeenRecord {
  public:
   SeenRecord(const Watch& watch, const Word32& link) noexcept : link_(link), block_(link.load(kAcquire)) {
@@ -84,7 +84,7 @@ class SeenRecord {
   std::uint64_t sequence_ = 0;
 };
 
-// Returns the blocker, which is the only holder of an rwlock besides the waiter, if it leaves too few permits. Permits
+// Returns the blocker: the only holder of an rwlock besides the waiter, if this holder leaves too few permits. Permits
 // of a semaphore may be given back by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
@@ -129,7 +129,7 @@ constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_pe
 
 // --- an attempt ---
 
-/// One attempt to acquire permits, with the shard's mutex held.
+/// One attempt to take permits while the shard's mutex is held.
 class PermitsAttempt {
  public:
   PermitsAttempt(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
@@ -143,8 +143,8 @@ class PermitsAttempt {
         want_(contender.request.want) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
-    // Make room for all memory together, because nothing may move after the holder record is filled. Check again after
-    // making room, because that takes time, and an existing entry may have ended.
+    // Make room for everything at once, because nothing may move after the holder record is filled. Then check again,
+    // because an existing entry may have ended in the meantime.
     bool exists = false;
     std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
@@ -171,7 +171,7 @@ class PermitsAttempt {
   }
 
   /// Turns the reader that has the lease into the writer. Sets `rival` to the owner of another reader that waits to
-  /// become it.
+  /// become the writer.
   Code try_upgrade(const Lease& lease, Chosen& chosen, Token& rival) noexcept {
     rival = kNobody;
     if (lease.owner != contender_.self && !contender_.request.any_owner) return Code::not_owner;
@@ -206,8 +206,8 @@ class PermitsAttempt {
            change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
-  // Returns, for a key without permits of this kind, ok if permits may replace its entry. Otherwise queues the waiter,
-  // unless a value is in the way.
+  // Clears a key that does not have permits of this kind. Returns ok if permits may replace its entry. Otherwise,
+  // queues the waiter, unless a value is in the way.
   Code clear_way(Chosen& chosen) noexcept {
     if (change_.is(EntryType::permits)) return clear(chosen);
     if (change_.is(EntryType::lock)) {
@@ -228,14 +228,14 @@ class PermitsAttempt {
     return lock.held_by(lease) && lock.live(flush_);
   }
 
-  // Queues the reader before all waiters. If a reader is there already, neither of the two can become the writer while
-  // both wait.
+  // Queues the reader before all waiters. If another reader is already first, neither of the two can become the writer
+  // as long as both wait.
   Code wait_for_readers(const PermitsEntry& permits, const Lease& lease, std::uint64_t end_ms, Chosen& chosen,
                         Token& rival) noexcept {
     const Head first = first_of(permits);
     if (first.block != 0 && first.waiter.upgrades && !is_own(first)) {
       rival = first.waiter.owner;
-      blocked_by_.holders.clear();  // there must be room
+      blocked_by_.holders.clear();  // to make room for the rival
       blocked_by_.holders.add(rival);
       chosen = stand_back();
       return Code::locked;
@@ -278,7 +278,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Checks the holders if there are too few permits, or seem to be.
+  // Checks the holders if there are, or seem to be, too few permits.
   void check(const PermitsEntry& permits, const Head& first) noexcept {
     const bool understated = permits.is_understated();
     if (understated) change_.world().fencing().count_corruption_repaired();
@@ -324,7 +324,7 @@ class PermitsAttempt {
     return overtakes_;
   }
 
-  // Inline, because a call would keep the whole object in memory, also for requests that are granted.
+  // Inlined, because a call would force the whole object into memory, even for requests that are granted.
   [[gnu::always_inline]] void refuse(const PermitsEntry& permits, const Head& first) noexcept {
     if (!checked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
@@ -333,14 +333,14 @@ class PermitsAttempt {
     blocked_by_.place = 0;
     if (contender_.waiter != nullptr) {
       Waiter waiter = *contender_.waiter;
-      waiter.rests = false;  // its checks do not see everything
+      waiter.rests = false;  // its checks do not find everything
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, want_);
   }
 
-  // Gives up for now. The permits are idle until the first waiter responds, or its time to respond is over. The waiter
-  // tries again then.
+  // Gives up for now. The permits are idle until the first waiter responds or its time is over; then this waiter tries
+  // again.
   void give_up_on(const Head& first) noexcept {
     const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
     const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);
@@ -400,9 +400,9 @@ class PermitsAttempt {
   BlockedBy& blocked_by_;
   CheckState& long_check_;
   const std::uint32_t flush_;
-  std::uint32_t want_;                     // what it needs of the permits that are there
+  std::uint32_t want_;                     // how many permits must be free
   std::uint64_t next_end_ = kExpiryNever;  // when the next known holder ends (ms)
-  bool checked_ = false;                   // all holders were checked, and their owners are named
+  bool checked_ = false;                   // all holders were checked, and their owners named
   bool overtakes_ = false;
 };
 
@@ -410,9 +410,10 @@ class PermitsAttempt {
 
 /// The number of holders that are checked in one section of the mutex, which takes some microseconds. No benchmark
 /// covers these two constants, because in "Many holders of one key" hardly any try makes a check; permits_many_test.cc
-/// has such tries.
+/// has tries that do.
 constexpr std::uint32_t kHoldersPerSection = 256;
-/// One in this many checks is made in one section, to count again. This corrects counts that were overwritten.
+/// One in this many checks is made in a single section, and recounts the permits, which corrects counts that were
+/// overwritten.
 constexpr std::uint32_t kChecksPerRecount = 64;
 
 void name_owners(const HolderCheck& check, TokenSet& owners) noexcept {
@@ -442,11 +443,11 @@ Code check_part(Transaction& change, const TokenSet& dead, bool recount, HolderC
   return Code::ok;
 }
 
-/// The numbers of permits by owner.
+/// The number of permits of each owner.
 struct Shares {
   TokenSet owners;
   std::array<std::uint64_t, TokenSet::kMax> counts{};  // in the order of the owners
-  std::uint64_t others = 0;                            // permits of owners without room in the set
+  std::uint64_t others = 0;                            // permits of owners that do not fit into the set
 
   void add(Token owner, std::uint32_t count) noexcept {
     owners.add(owner);
@@ -472,7 +473,7 @@ bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet&
   HolderCheck check;
   Chosen chosen;
   Code code = Code::ok;
-  // The numbers descend, so the loop terminates.
+  // The fencing tokens descend, so the loop terminates.
   while (check.next != 0 && code == Code::ok) {
     code = dictionary.transact(
         key, [&](Transaction& change) { return check_part(change, dead, recount, check, chosen); }, kAttemptPatienceNs);
@@ -488,8 +489,8 @@ bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet&
 namespace {
 
 /// Runs `attempt(PermitsAttempt&&, Chosen&) -> Code`. If it is refused and a check of many holders is due, makes the
-/// check and runs it again. `granted` is the lease that the attempt fills, if any. Inline, because this is the path of
-/// every request for permits.
+/// check and runs the attempt again. `granted`: the lease that the attempt fills, if any. Inlined, because this is the
+/// path of every request for permits.
 template <class Attempt>
 [[gnu::always_inline]] inline Code attempt_and_check(Dictionary& dictionary, std::string_view key,
                                                      const Contender& contender, const TokenSet& dead, Lease& granted,
@@ -504,7 +505,7 @@ template <class Attempt>
         key,
         [&](Transaction& change) {
           segment = &change.segment();
-          wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
+          wake(dictionary.world(), std::exchange(chosen, {}));  // chosen in the first run, which did not find memory
           return attempt(PermitsAttempt(change, contender, dead, blocked_by, long_check), chosen);
         },
         kAttemptPatienceNs, granules_for(key.size(), sizeof(PermitFields)) + HolderList::granules(0));
@@ -539,7 +540,7 @@ Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contend
       dictionary, key, contender, dead, none, blocked_by,
       [&lease, &rival](PermitsAttempt&& attempt, Chosen& chosen) { return attempt.try_upgrade(lease, chosen, rival); });
   if (code != Code::locked || rival == kNobody) return code;
-  // If the rival is dead, the next attempt takes it out of the queue.
+  // If the rival is dead, the next attempt removes it from the queue.
   const bool waits = rival == contender.self || !dictionary.world().is_dead(rival);
   return waits ? Code::deadlock : Code::locked;
 }

@@ -1,27 +1,26 @@
-// Counted permits are the basis of rwlocks and semaphores.
+// Counted permits, which are the basis of rwlocks and semaphores.
 //
 // A permits entry has a total, and a chain of holder records. Each record says how many permits a process has. A
 // semaphore grants one or more permits at a time. An rwlock has kAllPermits permits: a reader takes one, and a writer
 // takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
 //
-// A reader that is alone becomes the writer by one store to its record. It keeps its fencing token, which is larger
-// than the tokens of all earlier writers, because nobody could write while it read.
+// If there is only one reader, it can become the writer by one store to its record. It keeps its fencing token, which
+// is larger than the tokens of all earlier writers, because nobody could write while it read.
 //
 // The owner and the fencing token prove a holder record, just as they prove a lease of a lock. A dead process loses
 // its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
-// readers cannot keep a writer waiting forever, and writers cannot keep a reader waiting forever. If there are enough,
-// but the woken waiter has not responded yet, others overtake it as they overtake the first waiter of a lock
-// (lock/handoff.h). A waiter that gets permits wakes the next waiter if there are enough for that waiter as well. So
-// each grant costs one wake-up.
+// neither readers nor writers wait forever. If there are enough, but the woken waiter has not responded yet, others may
+// overtake it, as they may overtake the first waiter of a lock (lock/handoff.h). A waiter that gets permits wakes the
+// next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
 // (dict/holder_list.h). The same is usually true of a refused attempt, because among many holders it names only some.
 //
-// When a check of all holders is due, one attempt among all processes makes it. It checks some holders at a time, and
-// releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which to
-// ask the kernel. So the attempts that need permits find dead holders and leases that have ended. With n holders, an
+// When a check of all holders is due, one attempt of one process makes it. It checks some holders at a time, and
+// releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which the
+// kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n holders, an
 // ended lease is found up to n / 1024 ms late, and a death up to n / 64 ms late. Neither is found more than 1 s late,
 // plus the time until the next attempt.
 #pragma once
@@ -50,9 +49,9 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Returns ok if it is the turn of the contender, which requests something other than these permits, and nobody has
-/// any. The contender may then replace them. Otherwise returns locked, and queues the contender's waiter as a waiter
-/// for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and the
+/// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests
+/// something else, may then replace them. Otherwise returns locked, and queues the contender's waiter as a waiter for
+/// all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and the
 /// transaction found permits.
 Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
                    CheckState& long_check, Chosen& chosen) noexcept;
@@ -61,15 +60,15 @@ Code clear_permits(Transaction& change, const Contender& contender, const TokenS
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;
 
 struct PermitsCount {
-  std::uint32_t used = 0;  // by live processes
+  std::uint32_t used = 0;  // permits of live processes
   std::uint32_t waiters = 0;
 };
-/// Counts the used permits and the waiters. Both counts are 0 if there is no entry. Returns ok, locked (the key has a
-/// live entry of another type), timeout, busy, removed.
+/// Counts the used permits and the waiters; both are 0 if there is no entry. Returns ok, locked (the key has a live
+/// entry of another type), timeout, busy, removed.
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept;
 
 /// Checks all holders of the key. `dead` contains owners that were found dead. Names the owners of the other holders in
-/// `blocked_by`; if there are too many, names different owners each time. Returns whether the check removed any record.
+/// `blocked_by`, or different ones each time if there are too many. Returns whether the check has removed any record.
 /// REQUIRES: the caller has claimed the check (PermitsEntry::claim_check) and does not hold the shard's mutex.
 bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept;
 

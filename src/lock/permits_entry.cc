@@ -12,9 +12,9 @@ namespace holdfast {
 
 namespace {
 
-// For many holders, a check takes a few dozen nanoseconds for each holder. So checks take a few hundredths of the time
-// if leases end, and a few thousandths if none does. The benchmark is "Many holders of one key", row "refused try",
-// where no lease ends; no benchmark has leases that end.
+// For many holders, a check takes a few dozen nanoseconds for each holder. So checks take a few per cent of the time if
+// leases end, and a few per mille if none does. The benchmark is "Many holders of one key", row "refused try", where no
+// lease ends; no benchmark has leases that end.
 constexpr std::uint32_t kHoldersPerMs = 1024;
 constexpr std::uint32_t kHoldersPerMsIdle = 64;
 constexpr std::uint32_t kRestMaxMs = 1000;
@@ -36,8 +36,8 @@ Code PermitsEntry::judge_holder(const HolderList::Cursor& at) const noexcept {
   return at.found() && is_live_holder(at, segment.flush_epoch()) ? Code::ok : Code::not_owner;
 }
 
-// Returns whether any holder lives. Checks only a few holders: if these have ended but there are many others, assumes
-// that another holder lives.
+// Returns whether any holder is live. Checks only a few holders: if these have ended but there are many others, assumes
+// that one of the others is live.
 bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at(chain);
@@ -95,7 +95,7 @@ bool PermitsEntry::claim_check(bool at_once) const noexcept {
       !(rested_for_ends && time_passed(fields.next_end.load(kRelaxed))))
     return false;
   fields.looked.store(static_cast<std::uint32_t>(now), kRelaxed);
-  // Otherwise leave it unchanged, because no end that the check finds is earlier.
+  // Otherwise leave the time unchanged, because the check cannot find an earlier end.
   if (time_passed(fields.next_end.load(kRelaxed))) fields.next_end.store(kNever, kRelaxed);
   return true;
 }
@@ -109,7 +109,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   HolderList::Cursor at =
       check.next == HolderCheck::kFirst ? HolderList::Cursor(chain) : HolderList::Cursor(chain, check.next);
-  // Continue with a holder whose number is not lost, because only such a holder can be found again.
+  // Stop only at a holder whose fencing token was not lost, because only such a holder can be found again.
   for (std::uint32_t seen = 0; at.found() && (seen < max || at.sequence() == 0); ++seen) {
     if (!check_one(at, flush, dead, check.next_end)) {
       check.removed = true;
@@ -156,8 +156,8 @@ std::uint64_t PermitsEntry::newest_grant(std::uint32_t flush, const TokenSet& de
   return 0;
 }
 
-// Extends the entry's life if necessary. The entry must not end before its holder records, nor belong to an older flush
-// epoch.
+// Extends the life of the entry if necessary. The entry must not end before its holder records, and must not belong to
+// an older flush epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
   if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
@@ -199,7 +199,7 @@ Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
-  // A record that has expired but was not purged yet still counts as held; a flushed record does not.
+  // A record that has expired but was not purged yet still counts as held, but a flushed record does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   since.bits = at.fields().since.load(kRelaxed);
@@ -222,7 +222,8 @@ Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept 
   return Code::ok;
 }
 
-// The words that are derived from the chain may have been overwritten, so only the chain says who holds permits.
+// Gives the lease all permits. Relies only on the chain of records, because the words derived from it may have been
+// overwritten.
 Code PermitsEntry::upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept {
   const HolderList chain = holders();
   const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);

@@ -1,8 +1,9 @@
-// The permits entry, and the single stores that grant permits and give them back.
+// The permits entry. Each operation on it commits with a single store, which grants permits or gives them back.
 //
-// The chain of holder records is the truth. `used`, the sum of their counts, is derived from it. A walk along the chain
-// takes time for each holder, so a grant relies on `used` if possible. Only if there seem to be too few permits does an
-// attempt check the chain, and remove the records that have expired, were flushed or belong to a dead process.
+// Only the chain of holder records is authoritative. `used`, the sum of their counts, is derived from it. A walk along
+// the chain takes time for each holder, so a grant relies on `used` if possible. Only if there seem to be too few
+// permits does an attempt check the chain, and remove the records that have expired, were flushed, or belong to a dead
+// process.
 //
 // If there are few holders, each such attempt checks all of them with purge(). If there are many, it checks only some,
 // until a full check is due: when a holder's lease ends, or after some time. One attempt claims the full check, checks
@@ -30,17 +31,17 @@ namespace holdfast {
 
 class World;
 
-/// Up to this many holders are checked in one section. The benchmark is "Many holders of one key", which measures few
-/// and many holders.
+/// Up to this many holders are checked in a single section. The benchmark is "Many holders of one key", which measures
+/// few and many holders.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
 /// The progress of a check of many holders.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
-  std::uint64_t next = kFirst;  // the check continues at the holder with this fencing token; 0: it is over
+  std::uint64_t next = kFirst;  // where the check continues: the fencing token of a holder; 0: the check is over
   std::uint64_t next_end = kNever;
   bool removed = false;                // some records were no longer valid
-  std::array<Token, kSlots> owners{};  // by slot, one of the owners seen
+  std::array<Token, kSlots> owners{};  // by slot: one of the owners seen
 
   void see(Token owner) noexcept {
     if (slot_of(owner) < kSlots) owners[slot_of(owner)] = owner;
@@ -56,8 +57,8 @@ inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
-/// Returns whether that many permits are free, by `used`. All of them are free if none is used, whatever their total
-/// is: a request of another kind asks a semaphore for all, too.
+/// Returns whether, according to `used`, `want` permits are free. If none is used, all are free, whatever the total is,
+/// because a request of another kind also asks a semaphore for all permits.
 inline bool are_enough(const PermitFields& fields, std::uint32_t want) noexcept {
   const std::uint64_t used = fields.used.load(kRelaxed);
   return want == kAllPermits ? used == 0 : used + want <= fields.total.load(kRelaxed);
@@ -70,7 +71,7 @@ struct PermitsEntry {
   Entry& entry;
   PermitFields& fields;
 
-  /// Makes the entry that the transaction found. REQUIRES: it found permits.
+  /// Wraps the entry that the transaction found. REQUIRES: it found permits.
   explicit PermitsEntry(Transaction& change) noexcept
       : segment(change.segment()),
         shard(change.shard()),
@@ -84,9 +85,8 @@ struct PermitsEntry {
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
   bool has(std::uint32_t want) const noexcept { return are_enough(fields, want); }
 
-  /// Returns whether `used` is less than the count of the first holder record, which means that it was overwritten.
-  /// While a writer holds, this detects every decrease. While readers hold, it detects a `used` of 0, which would admit
-  /// a writer.
+  /// Returns whether `used` is less than the count of the first holder record, which means that `used` was overwritten.
+  /// With a writer, this detects every decrease. With readers, it detects a `used` of 0, which would admit a writer.
   bool is_understated() const noexcept {
     const HolderList chain = holders();
     if (chain.empty()) return false;
@@ -98,18 +98,19 @@ struct PermitsEntry {
 
   bool has_few_holders() const noexcept { return fields.number.load(kRelaxed) <= kFewHolders; }
 
-  /// Removes the records that are no longer valid, and collects the owners of the others, as many as fit. Returns when
-  /// the next record expires (ms), or kExpiryNever if none does.
+  /// Removes the records that are no longer valid, and collects as many of the other owners as fit. Returns when the
+  /// next record expires (ms), or kExpiryNever if none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Returns, for many holders, whether all holders must be checked now, because a check is due or `at_once` is set. If
-  /// it returns true, the caller must check them with check_some(); no other attempt does so in the meantime.
+  /// Returns, if there are many holders, whether all of them must be checked now, because a check is due or `at_once`
+  /// is set. If this returns true, the caller must check them with check_some(), and no other attempt does so in the
+  /// meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
   /// Returns when an attempt may check all of many holders because a lease has expired (ms), or kExpiryNever if no
   /// lease expires.
   std::uint64_t next_check_ms() const noexcept;
-  /// Collects the owners of the holders, but of at most `max` holders.
+  /// Collects the owners of the first `max` holders.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
   /// Returns whether there is a valid record with this fencing token or a smaller one.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;

@@ -29,8 +29,8 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// Does the same for an operation that changes the grant of `lease`. Runs `on_lock` only if that is the present grant
-// and is complete; otherwise returns the code of judge_grant().
+// Does the same for an operation that changes the grant of `lease`. Runs `on_lock` only if this grant is the present
+// one and is complete; otherwise returns the code of judge_grant().
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
                 OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -47,14 +47,13 @@ Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease
       patience_ns);
 }
 
-// Returns the code for a lease that this process does not have. It is system if the process's identity was lost with
-// the process table.
+// Returns the code for a lease that this process does not have: system if the identity of this process was lost with
+// the process table, otherwise not_owner.
 Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Returns whether it is unknown if one of the holders lives. If so, a dead process may hold the lock or permits that
-// were waited for.
+// Returns whether it is unknown if one of the holders lives, so that a dead process may hold the lock or the permits.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -69,7 +68,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
   TokenSet holders;
-  bool queued = false;  // it did not only watch
+  bool queued = false;  // it was in the queue, and did not only watch
   HeldKind kind = HeldKind::lock;
   const Code code = with_entry(
       dictionary, key,
@@ -78,7 +77,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
         holders.add(lock.owner());
         queued = lock.queue().remove(waiter, kind);
         lock.watchers().remove(waiter);
-        // The waiter may have been woken to take what is still free, or to wake other watchers. Do that on its behalf.
+        // The waiter may have been woken to take the lock, which is still free, or to wake other watchers. Do this on
+        // its behalf.
         if (lock.is_free()) next = offer(lock, dictionary.world());
         next.watchers = has_watchers_to_wake(lock);
         return Code::ok;
@@ -86,7 +86,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
       [&](const PermitsEntry& permits) {
         queued = permits.queue().remove(waiter, kind);
         permits.collect_owners(holders);
-        // A waiter that wants fewer permits than this waiter may be next now.
+        // The next waiter may want fewer permits than this one.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },
@@ -99,8 +99,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 
 namespace {
 
-// Releases a lease of any process. The lease's owner releases the lock's word without the mutex, but not while the
-// owner of the mutex has the word, as here.
+// Releases a lease of any process. The owner of the lease may release the lock's word without the mutex, but not as
+// long as the owner of the mutex has the word, as it has here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
@@ -159,7 +159,7 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
-  bool waiters_misled = false;  // their checks and sleeps are planned for a later end
+  bool waiters_misled = false;  // their checks and sleeps assume a later end
   const Code code = with_grant(
       dictionary, key, lease,
       [&](const LockEntry& lock) {
@@ -194,7 +194,7 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   return code == Code::not_found ? Code::not_owner : code;
 }
 
-// Returns how long the grant lasts. The gate gives no exact answer without the mutex.
+// Sets `seconds` to how long the grant lasts. Takes the mutex, because the gate cannot give an exact answer without it.
 static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                   double& seconds) noexcept {
   const auto on_lock = [&](const LockEntry& lock) {

@@ -1,11 +1,11 @@
-// Ends and changes holds of locks and permits (unlock, break, renew, adopt), and ends waits for them (leave). Also
-// makes late releases.
+// Ends or changes holds of locks and permits (unlock, break, renew, adopt), and ends waits for them (leave). Also makes
+// late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
 // shard. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread retries until each
-// lease is given back or lost, and then ends. If no thread can be started, the next call that finds something held
-// retries these leases. A forked child inherits the records of its parent's leases, and drops each record at the first
-// attempt, which is refused with not_owner.
+// lease is given back or lost, and then ends. If a thread cannot be started, the next call that finds something held
+// retries these leases. A forked child inherits the list of its parent, and drops each lease at the first attempt,
+// which is refused with not_owner.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 
 namespace holdfast {
 
-/// Ends a wait: removes the waiter from the queue, and passes on a grant that was reserved for it. The code system
-/// means that the wait has ended, but that it is unknown whether one of the holders lives.
+/// Ends a wait: removes the waiter from the queue, and passes on a grant that was reserved for it. After system, the
+/// wait has ended, but it is unknown whether one of the holders lives.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. After ok, not_owner and removed, the lease is cleared; after timeout, busy and system, it is
@@ -40,7 +40,7 @@ Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lea
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 /// Changes when the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
-/// Makes `task` the holder from now on; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
+/// Makes `task` the holder; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
 /// Sets `seconds` to the time until the lease ends, or to 0 if it never ends. Returns ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
@@ -83,7 +83,7 @@ class LateReleases {
   static void* run(void* argument) noexcept;
   bool run_round(std::uint64_t patience_ns) noexcept;
   void see_to_thread() noexcept;
-  /// Returns whether nothing is left to do; the thread then ends.
+  /// Returns whether nothing is left to do, so that the thread ends.
   bool is_done() noexcept;
   template <class Change>
   bool change_list(Change&& change) noexcept;

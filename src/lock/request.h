@@ -18,7 +18,7 @@ class Parker;
 /// The time within which a prompt waiter must claim what a release has granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
-/// The timeout of one attempt. Callers have their own timeouts, so an attempt should fail soon, and not block on a
+/// The timeout of one attempt. Callers have their own timeouts, so an attempt should fail soon instead of blocking on a
 /// mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
@@ -34,16 +34,16 @@ struct Request {
   std::uint32_t holder_task = 0;           // the task that becomes the holder; 0: none
   std::uint32_t task = 0;                  // the task that waits; 0: unknown
   bool fair = false;                       // overtakes no waiter, and is not overtaken
-  double timeout = 0;                      // seconds after which it stops waiting; 0: unknown
+  double timeout = 0;                      // seconds after which it will stop waiting; 0: unknown
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
-  bool may_hold_it = false;                // a wait of the task for itself is a deadlock, too
-  bool tries = false;                      // its wait ends when the lock is found to be on another machine
+  bool may_hold_it = false;                // if the task waits for itself, this is a deadlock, too
+  bool tries = false;                      // its wait ends when another machine is found to have the lock
   bool waits_next = false;                 // a wait follows this attempt if it is refused
-  bool blocks = false;                     // its thread blocks while it waits: the first attempts may spin
-  bool any_owner = false;                  // an upgrade: the lease may be another process's
+  bool blocks = false;                     // its thread blocks while it waits, so the first attempts may spin
+  bool any_owner = false;                  // an upgrade: the lease may belong to another process
   HeldKind kind = HeldKind::lock;
   std::uint32_t want = 1;   // permits
-  std::uint32_t total = 1;  // permits of the entry; the latest request sets it
+  std::uint32_t total = 1;  // permits of the entry, as set by the latest request
 };
 
 /// Makes the request by which a reader of an rwlock becomes its writer. The request is fair, because no other reader
@@ -70,12 +70,12 @@ struct Contender {
 struct WaitStep {
   Parker& parker;
   std::uint32_t waiter;
-  double& sleep;  // out: seconds until its next step, if nothing wakes it earlier
+  double& sleep;  // out: seconds until the next step, if nothing wakes the waiter earlier
 };
 
 // --- statistics. REQUIRES: the thread holds no shmtx. ---
 
-/// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait ended without success.
+/// Counts the end of a wait that began at `arrival_ns`. `in_vain`: the wait ended without success.
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept;
 /// Counts an attempt that did not wait and was refused because the key was held.
@@ -84,7 +84,7 @@ void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) 
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 
 // --- probes. They run on the path of every lock. So each probe only loads a word in which tracers count themselves (a
-// USDT semaphore), and computes its arguments only if that word is not 0. ---
+// USDT semaphore), and computes its arguments only if this word is not 0. ---
 
 #if HOLDFAST_PROBES
 

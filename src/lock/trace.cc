@@ -1,4 +1,4 @@
-// This code has a separate file, because every static probe in the file has a semaphore.
+// This code has a separate file, because every static probe in a file with this macro has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

@@ -20,10 +20,10 @@ static_assert(1e3 * kRest < kRestingPatienceMs);
 // thread listens for it, because no wake thread could be started. No benchmark covers these two constants, because none
 // has such waiters.
 constexpr double kSleepPolling = 0.01;
-// The more pollers there are, the more rarely each of them tries. Together they find a free lock within about 0.2 ms.
+// The more pollers there are, the less often each of them tries. Together they find a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
-// The time for which a present waiter polls until it is next, and the interval between its polls. No benchmark covers
-// these constants, because only a waiter of a slow loop polls.
+// How long a present waiter polls until it is next, and the interval between its polls. No benchmark covers these
+// constants, because only a waiter of a slow loop polls.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kPollNs = 20'000;
 
@@ -65,7 +65,7 @@ bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) n
   return !is_prompt(waiter);
 }
 
-// Do not poll for a release by this process, because the holder may be a task that waits for this very thread.
+// Does not poll for a release by this process, because the holder may be a task that waits for this thread.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept {
   const Watch& watch = blocked_by.watch;
   if (watch.kind == nullptr || blocked_by.place == 0 || blocked_by.holders.has(waiter.owner)) return;
@@ -88,7 +88,7 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
     return code;
   }
   if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
-    step.sleep = kSleepMax;  // the waiter still has its position, and what it watches
+    step.sleep = kSleepMax;  // the waiter still has its position and its watch
     return code;
   }
   parker.promptness().note_step(platform::monotonic_ns());

@@ -1,12 +1,13 @@
-// One step of a wait, for locks and for permits: makes attempts that get past dead owners, and tells the parker (the
+// One step of a wait for a lock or for permits: makes attempts that get past dead owners, and tells the parker (the
 // object on which an event loop sleeps) what to do afterwards.
 //
-// An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
+// An attempt holds a shard's mutex, and must not ask the kernel whether a process lives while it does. So it names the
 // owners that block it. The caller asks the kernel about them, and passes the dead owners to a second attempt, which
 // treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead.
 //
-// If it is unknown whether a holder lives, nothing is taken from it. In that case an attempt that does not wait ends
-// with `system`. A wait continues, because the holder may still release, and ends with `system` if there is no release.
+// If it is unknown whether a holder lives, nothing is taken from this holder. In this case, an attempt that does not
+// wait ends with `system`. A wait continues, because the holder may still release, and only ends with `system` if it
+// does not.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct BlockedBy {
   Watch watch;
   std::uint64_t delay_ns = 0;  // the result of WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  Parker* parker = nullptr;    // parker of the waiter, which keeps the watched segment; null: nobody waits
+  Parker* parker = nullptr;    // the waiter's parker, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
 
@@ -51,11 +52,11 @@ inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
 /// Asks the kernel about the holders, and adds dead holders to `dead`. Returns whether it added any.
 bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;
 
-/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`. Repeats it as long as this gets past dead
-/// owners.
+/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`. Repeats the attempt as long as it gets past
+/// dead owners.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
-  constexpr int kAttempts = 3;  // a third owner lives, or lived a moment ago
+  constexpr int kAttempts = 3;  // the third owner lives, or did a moment ago
   TokenSet dead;
   for (int i = 1;; ++i) {
     blocked_by.holders.clear();
@@ -69,15 +70,16 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
 
-/// Concludes a step of a wait: either ends the wait, or gives the parker its watch. Sets `sleep` to the seconds until
-/// the next step.
+/// Concludes a step of a wait: ends the wait, or gives the parker its watch. Sets `sleep` to the seconds until the next
+/// step.
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
-/// Records how long the waiter took to respond, as reported by WaitQueue::delay_of(). Returns whether this is the first
-/// known delay of the waiter's loop, and the loop is slow. If so, records this in `waiter`.
+/// Records how long the waiter took to respond, as reported by WaitQueue::delay_of(). Returns true, and records this in
+/// `waiter`, if this is the first known delay of the waiter's loop and shows that the loop is slow.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
-/// Returns whether a slow loop's waiter may poll briefly until it is next, and so be present (lock/handoff.h).
+/// Returns whether the waiter of a slow loop may poll briefly until it is next, which makes it present
+/// (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Polls until an attempt may succeed, or until a short time is over.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
@@ -102,7 +104,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   blocked_by.parker = &parker;
   const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
-  // The waiter was queued when its loop's delay was unknown. Now the delay is known.
+  // The waiter was queued when the delay of its loop was unknown. Try again now that the delay is known.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
     code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {
@@ -113,7 +115,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   return conclude_wait(step, waiter, code, blocked_by);
 }
 
-/// Searches for a deadlock; call it after each step of a wait. Returns `code`, or `deadlock` if the wait would never
+/// Searches for a deadlock. Call this after each step of a wait. Returns `code`, or `deadlock` if the wait would never
 /// end.
 Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept;
 

@@ -38,7 +38,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
 
 constexpr WatchKind kGrantWatch{&peek_grant, &blocker_of_grant, &end_of_lock, true, true};
 
-/// One attempt, with the shard's mutex held, to find the grant ended.
+/// Checks once, while the shard's mutex is held, whether the grant has ended.
 struct WatchAttempt {
   World& world;
   const Waiter* waiter;  // null: queue no waiter
@@ -46,7 +46,7 @@ struct WatchAttempt {
   std::uint64_t& grant;
   BlockedBy& blocked_by;
   Chosen chosen;
-  bool check_is_due = false;  // for many holders of permits
+  bool check_is_due = false;  // of many holders of permits
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;

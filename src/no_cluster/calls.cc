@@ -1,4 +1,4 @@
-// The header's cluster calls for a library that is built without cluster/: no dictionary belongs to one.
+// The header's calls for clusters, in a library that is built without cluster/: no dictionary belongs to a cluster.
 #include "capi/handle.h"
 
 using namespace holdfast;
@@ -28,7 +28,7 @@ int holdfast_answer(int, char*, size_t*) {
   return guarded([&]() -> int { return fail(Code::unavailable, "this library was built without cluster support"); });
 }
 
-// A lock that a process of this machine holds is held: there is no other machine to ask.
+// Only checks the lease, because there is no other machine that could have the lock.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease, double) {
   double left = 0;
   return holdfast_lock_remaining(dict, key, key_length, lease, &left);

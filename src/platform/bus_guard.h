@@ -1,12 +1,12 @@
-// The bus guard protects the process when the file behind a mapping is truncated. The kernel then answers an access
-// beyond the end of the file with SIGBUS. It also does so if a page was taken away and there is no memory for a new
-// page.
+// The bus guard protects the process when the file behind a mapping is truncated. After that, the kernel answers an
+// access beyond the end of the file with SIGBUS. It does the same if a page was taken away and there is no memory for a
+// new page.
 //
 // With the guard installed, a signal handler replaces the whole mapping with private memory in one step. This memory
-// contains zeros, and a mark for the mapping's users. The access is then repeated there. Without the guard the process
-// dies.
+// contains zeros, and a mark for the mapping's users. The access is then repeated there. Without the guard, the process
+// would die.
 //
-// The handler reads the list of mappings. So the list consists of atomic words and has no locks, and its memory is
+// Because the handler reads the list of mappings, the list consists of atomic words without locks, and its memory is
 // never freed.
 #pragma once
 
@@ -23,11 +23,11 @@ struct LossMark {
   bool for_all = false;    // also set the bits in the file, if that page still exists
 };
 
-/// Registers the mapping with the guard. Returns false if there is no memory for this.
+/// Registers the mapping with the guard. Returns false if there is not enough memory.
 bool note_mapping(const void* data, std::size_t size, const LossMark& mark) noexcept;
 void forget_mapping(const void* data) noexcept;
-/// Sets `word` to 0 before the mapping is replaced, and again after it. REQUIRES: the word lives as long as the
-/// process.
+/// Makes the guard set `word` to 0 before it replaces the mapping, and again afterwards. REQUIRES: the word lives as
+/// long as the process.
 void clear_when_lost(const void* data, std::atomic<std::uint64_t>& word) noexcept;
 
 /// Installs the handler once for the process; later calls do nothing. The handler passes signals that do not concern

@@ -1,4 +1,4 @@
-// A list that grows in chunks, without a lock, and never shrinks. So signal handlers may read it.
+// A list that grows in chunks, without a lock, and never shrinks, so that signal handlers may read it.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 namespace holdfast::platform {
 
-/// A chunk of the list. It begins as all zeros, including the items. The first chunk of a list is static.
+/// A chunk of the list. Initially, all of it is zero, including the items. The first chunk of a list is static.
 template <class Item, std::size_t Items>
 struct Chunk {
   std::atomic<Chunk*> next;  // acquire: pairs with the release in after()

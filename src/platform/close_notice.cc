@@ -47,7 +47,7 @@ bool CloseNotice::wait(std::uint64_t deadline_ns) noexcept {
   const int found = ::poll(&one, 1, static_cast<int>((left + kNsPerMs - 1) / kNsPerMs));
   if (found == 0) return false;
   if (found < 0 || (one.revents & POLLIN) == 0) {
-    sleep_until(now + std::min<std::uint64_t>(left, kNsPerMs));  // the kernel refused to wait: do not spin
+    sleep_until(now + std::min<std::uint64_t>(left, kNsPerMs));  // the kernel has refused to wait: do not spin
     return false;
   }
   alignas(inotify_event) char events[4096];

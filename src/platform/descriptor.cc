@@ -28,7 +28,7 @@ int above_standard(int fd) noexcept {
 
 void FileDescriptor::reset(int fd) noexcept {
   if (fd_ >= 0) {
-    const int saved = errno;  // a destructor on an error path must not hide the reason
+    const int saved = errno;  // a destructor on an error path must not change errno
     ::close(fd_);
     errno = saved;
   }
@@ -56,7 +56,7 @@ FileDescriptor reopen(int fd, int flags) noexcept {
 int list_directory(int directory_fd, const std::function<bool(const char*)>& visit) {
   const FileDescriptor own(::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!own) return errno;
-  // Without readdir(), which needs memory from the heap and further calls.
+  // Does not use readdir(), which needs memory from the heap and further calls.
   alignas(dirent64) std::array<char, 4096> entries;
   for (;;) {
     const long size = ::syscall(SYS_getdents64, own.get(), entries.data(), entries.size());
@@ -70,8 +70,8 @@ int list_directory(int directory_fd, const std::function<bool(const char*)>& vis
 }
 
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept {
-  // A signal makes tmpfs undo the whole call. A step takes only a millisecond or two, so it finishes even under a
-  // profiling timer.
+  // If a signal arrives, tmpfs undoes the whole call. A step takes only a millisecond or two, so it finishes even under
+  // a profiling timer.
   constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
   for (std::uint64_t at = 0; at < reserved;) {
     const std::uint64_t step = std::min(kStep, reserved - at);

@@ -9,7 +9,7 @@ namespace holdfast::platform {
 
 namespace {
 
-/// Set while a fork runs, or waits for earlier guards to end. No new guard begins then.
+/// Set while a fork runs or waits for earlier guards to end, so that no new guard begins.
 constexpr std::uint32_t kForking = 1U << 31;
 /// Every sleep is bounded, so each wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
@@ -19,7 +19,7 @@ constexpr int kEverybody = 0x7FFFFFFF;
 
 // kForking, plus the number of threads that hold a guard.
 constinit std::atomic<std::uint32_t> gate{0};
-// The number of this process in its line of forks: a child has its parent's number + 1.
+// The number of this process in its line of forks: the number of its parent + 1.
 constinit std::atomic<std::uint32_t> generation{1};
 
 struct Guards {
@@ -54,7 +54,7 @@ void enter_gate() noexcept {
 
 void leave_gate() noexcept {
   std::uint32_t seen = gate.load(std::memory_order_relaxed);
-  // In a child that a signal handler forked while the thread was entering, the thread may not be counted.
+  // The thread may not be counted, in a child that a signal handler has forked while the thread was entering.
   while ((seen & ~kForking) != 0) {
     // Release: pairs with the acquire in before_fork(). The next fork sees the guarded work.
     if (!gate.compare_exchange_weak(seen, seen - 1, std::memory_order_release, std::memory_order_relaxed)) continue;
@@ -64,8 +64,8 @@ void leave_gate() noexcept {
 }
 
 // Closes the gate and waits for the guards of other threads. A signal handler may fork inside a guard of its own
-// thread. Do not wait in that case: that guard would never end, and guards of other threads may wait for something that
-// this thread holds.
+// thread. In this case, does not wait: that guard would never end, and guards of other threads may wait for something
+// that this thread holds.
 void before_fork() noexcept {
   if (guards_of_this_thread.count != 0) return;
   change_open_gate([](std::uint32_t seen) { return seen | kForking; });
@@ -84,7 +84,7 @@ void after_fork_in_parent() noexcept {
   futex_wake(gate, kEverybody);
 }
 
-// Resets the gate in the child, which has one thread.
+// Resets the gate in the child, which has only one thread.
 void after_fork_in_child() noexcept {
   gate.store(guards_of_this_thread.counted ? 1 : 0, std::memory_order_relaxed);
   generation.fetch_add(1, std::memory_order_relaxed);
@@ -103,7 +103,7 @@ void install_fork_gate() noexcept {
 
 void ForkGuard::hold() noexcept {
   Guards& mine = guards_of_this_thread;
-  // The order of these steps matters to a signal handler that forks in between.
+  // The order of these steps matters if a signal handler forks in between.
   if (mine.count++ != 0) return;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   enter_gate();
@@ -134,7 +134,7 @@ std::uint32_t LongMutex::lock() noexcept {
       }
       continue;
     }
-    // A thread that has slept cannot know whether others sleep, so it keeps the bit when it gets the mutex.
+    // A thread that has slept cannot know whether others still sleep, so it keeps the bit when it gets the mutex.
     sleepers = kSleepers;
     if (seen == mine && !word_.compare_exchange_weak(seen, mine | sleepers, std::memory_order_relaxed)) continue;
     wait_for_change(word_, mine | sleepers);

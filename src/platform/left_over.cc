@@ -13,7 +13,7 @@ namespace holdfast::platform {
 
 namespace {
 
-/// A list of things to release later. If all slots are taken, a thing leaks; in practice the kernel never refuses.
+/// A list of things to release later. If all slots are taken, a thing leaks, but in practice, the kernel never refuses.
 template <class Thing>
 class LeftOver {
  public:

@@ -27,7 +27,8 @@ void GuardedSocket::close() noexcept {
 }
 
 // Returns whether the socket is open, and was not closed by the host. Each socket is a file with its own identity, so
-// it differs from any file that later gets its number. All eventfds have the same identity.
+// it can be distinguished from a file that gets its number later. This would not be true of eventfds, which all have
+// the same identity.
 bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {
@@ -37,8 +38,8 @@ bool GuardedSocket::is_lost() const noexcept {
 }
 
 // Opens a pair of sockets. The signal is an empty datagram, which makes the socket readable. The host may give the
-// number to a different descriptor between the check and the send. Then a pipe or file refuses the datagram, and a
-// stream connection transmits nothing.
+// number to a different descriptor between the check and the send. In this case, a pipe or file refuses the datagram,
+// and a stream connection does not transmit anything.
 int Readiness::open() noexcept {
   close();
   int pair[2];

@@ -14,8 +14,7 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // This is not a function-local static, because a child that is forked while another thread initialises it would wait
-  // forever.
+  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {
@@ -56,13 +55,13 @@ constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
 constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
 std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
 
-// Returns whether mincore can be trusted. If this process may no longer write to the file, the kernel reports every
-// page as present. An example is a worker that gave up its parent's rights.
+// Returns whether mincore can be trusted. If this process may no longer write to the file, like a worker that has given
+// up its parent's rights, the kernel reports every page as present.
 bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
 
 void note_credentials() noexcept {
-  // Relaxed is enough, because nothing else depends on this word. A mapping made with credentials other than the first
-  // only costs unnecessary calls.
+  // Relaxed is enough, because nothing else depends on this word. If a later mapping is made with other credentials,
+  // there are only unnecessary calls.
   std::uint64_t none = kNotMapped;
   mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
 }
@@ -99,7 +98,7 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept {
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   Mapping pin(data, bytes);
-  // A pin that a child inherits would keep the lock after the owner's death. So if this call fails, make no pin.
+  // If a child inherited the pin, the lock would survive the owner's death. So do not make a pin if this call fails.
   if (at_fork == AtFork::drop && ::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
   ::madvise(data, bytes, MADV_DONTDUMP);  // only shortens core dumps
   return pin;
@@ -123,8 +122,8 @@ namespace {
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// Makes the kernel do an atomic operation that changes nothing, on a word of the page. The kernel then allocates the
-// page, or reports that it cannot.
+// Makes the kernel do an atomic operation without effect on a word of the page, so that it allocates the page, or
+// reports that it cannot.
 int touch_by_kernel(std::byte* page) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7FF);

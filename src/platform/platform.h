@@ -47,11 +47,11 @@ std::string error_text(int error);
 
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
 
-/// Moves the description to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The host may
-/// have closed standard input, output or error, and may later write a log line to that number.
+/// Moves the description to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The numbers up
+/// to 2 are not safe: the host may have closed standard input, output or error, but may still write a log line there.
 int above_standard(int fd) noexcept;
 
-/// Owns one descriptor, whose number is never 0 to 2. The library puts every descriptor that it opens into a
+/// Owns one descriptor, whose number is always above 2. The library puts every descriptor that it opens into a
 /// FileDescriptor immediately.
 class FileDescriptor {
  public:
@@ -83,17 +83,16 @@ struct FileId {
 
 /// Sets `id` to the identity of the file behind `fd`. Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
-/// Returns whether the descriptor refers to that file. The host may have closed the descriptor and opened another file
-/// under its number. Also returns false for -1, or if the kernel does not say.
+/// Returns whether the descriptor still refers to that file: the host may have closed it and opened another file under
+/// its number. Also returns false for -1, or if the kernel does not say.
 bool is_file(int fd, const FileId& id) noexcept;
 
-/// Closes the descriptor if it refers to that file, because the host may have closed it and its number may now belong
-/// to another file. If the kernel does not say, give_back_left_over() tries again. Does nothing for -1. Preserves
-/// errno.
+/// Closes the descriptor if it still refers to that file; the host may have closed it, and its number may now belong to
+/// another file. If the kernel does not say, give_back_left_over() tries again. Does nothing for -1. Preserves errno.
 void close_if_file(int fd, const FileId& id) noexcept;
 
-/// Opens the same file again, as a new open file description with its own locks. REQUIRES: /proc is mounted, and the
-/// caller may still open the file (otherwise ENOENT or EACCES).
+/// Opens the same file again, as a new open file description with its own locks. Fails with ENOENT if /proc is not
+/// mounted, and with EACCES if the caller may no longer open the file.
 FileDescriptor reopen(int fd, int flags) noexcept;
 
 /// Calls `visit` with each name in the directory, until `visit` returns false. Returns 0 after the last name, ECANCELED
@@ -109,14 +108,14 @@ int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept;
 /// SIGXFSZ.
 std::uint64_t file_size_limit() noexcept;
 
-/// Returns the free bytes of the file system that contains `fd`. Returns the largest number if the file system has no
-/// limit or does not say.
+/// Returns the free bytes of the file system that contains `fd`, or the largest number if the file system has no limit
+/// or does not say.
 std::uint64_t free_bytes(int fd) noexcept;
 
 // --- what event loops watch (loop_sockets.cc) -----------------------------------------------------------
 
-/// Owns one socket that a host may close without our knowledge, as closefrom() does. If the host then opens another
-/// file under the same number, this class neither uses nor closes that file.
+/// Owns one socket that a host may close without our knowledge, for example by closefrom(). If the host then opens
+/// another file under the same number, this class does not use or close that file.
 class GuardedSocket {
  public:
   GuardedSocket() noexcept = default;
@@ -124,7 +123,7 @@ class GuardedSocket {
   GuardedSocket& operator=(const GuardedSocket&) = delete;
   ~GuardedSocket() { close(); }
 
-  /// Takes ownership of `fd`. On failure, closes `fd` and changes nothing else.
+  /// Takes ownership of `fd`. On failure, only closes `fd`.
   int adopt(FileDescriptor fd) noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
@@ -142,7 +141,7 @@ class GuardedSocket {
 };
 
 /// A descriptor for event loops to watch. It is readable from signal() to drain(). No other code reads or writes it.
-/// One thread at a time may call this object.
+/// Only one thread at a time may use this object.
 class Readiness {
  public:
   /// Replaces the old descriptor with a new one that is not signalled. After EMFILE, ENFILE or ENOMEM, no descriptor is
@@ -163,7 +162,7 @@ class Readiness {
 };
 
 /// A stream connection of this process to itself, for event loops that can wait only for connections that they opened.
-/// The loop owns the other end. One thread at a time may call this object.
+/// The loop owns the other end. Only one thread at a time may use this object.
 class SelfConnection {
  public:
   ~SelfConnection() { close(); }
@@ -171,8 +170,8 @@ class SelfConnection {
   /// Listens at a new path instead of an earlier one. Only this user can connect. Returns an errno value, such as
   /// ENAMETOOLONG or EACCES.
   int listen(const std::string& path) noexcept;
-  /// Accepts the connection that this process made, and stops listening. Returns EAGAIN if there is no connection, or
-  /// EPERM if only other processes have connected.
+  /// Accepts the connection that this process has made, and stops listening. Returns EAGAIN if there is no connection,
+  /// and EPERM if only other processes have connected.
   int accept() noexcept;
   /// Closes the connection and stops listening. Removes the path unless it belongs to a parent process.
   void close() noexcept;
@@ -197,9 +196,10 @@ class SelfConnection {
 // --- notices that a file was closed (close_notice.cc) ---------------------------------------------------
 
 /// Notifies a thread when any process closes a description of a file that was open for writing, or dies with such a
-/// description. Notices come early, before the kernel drops the record locks of that description, and some notices are
-/// spurious. Use it only in a thread of start_thread() that uses no other descriptor. open() gives this thread its own
-/// descriptor table, so no host closes these descriptors by mistake, and no child inherits them.
+/// description. Notices arrive early, before the kernel drops the record locks of that description, and some notices
+/// are spurious. Use this only in a thread of start_thread() that does not use other descriptors. open() gives this
+/// thread its own descriptor table, so that the host does not close these descriptors by mistake, and no child inherits
+/// them.
 class CloseNotice {
  public:
   /// Begins to watch the file. Returns ENOSYS or EPERM if notices are not available here; EMFILE if this user has too
@@ -243,7 +243,7 @@ class Mapping {
 };
 
 /// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and not beyond the end of the
-/// file. For what happens if the file is truncated, see platform/bus_guard.h.
+/// file. platform/bus_guard.h explains what happens if the file is truncated.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 /// Maps the bytes read-only, for a file that is open for reading.
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
@@ -361,10 +361,10 @@ inline void cpu_relax() noexcept {
 #endif
 }
 void yield() noexcept;
-/// Returns the number of processors on which this process, or other processes beside it, may run. The result is at
+/// Returns the number of processors on which this process or other processes of the machine may run. The result is at
 /// least 1, and does not change after the first call.
 int processor_count() noexcept;
-/// Returns a random number. It differs between processes, and is not fit for secrets.
+/// Returns a random number, which differs between processes. Not suitable for secrets.
 std::uint64_t random_number() noexcept;
 
 /// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. Returns EAGAIN if
@@ -389,7 +389,7 @@ bool is_alone_with_background_threads() noexcept;
 #endif
 }
 /// Executes a full memory barrier. REQUIRES: this thread's last access to shared memory was an atomic
-/// read-modify-write, which on x86 is already such a barrier.
+/// read-modify-write, which is already such a barrier on x86.
 inline void barrier_behind_exchange() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -397,11 +397,11 @@ inline void barrier_behind_exchange() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
 }
-/// Makes every thread of this process execute a full memory barrier at some moment during the call. Returns false if
-/// the kernel refuses (before Linux 4.14, and in some sandboxes).
+/// Makes every thread of this process execute a full memory barrier during the call. Returns false if the kernel
+/// refuses (before Linux 4.14, and in some sandboxes).
 bool pass_barrier_in_all_threads() noexcept;
-/// Returns a number that identifies the calling thread. The lower half is the thread's id, the upper half its process's
-/// pid.
+/// Returns a number that identifies the calling thread. The lower half is the thread's id, the upper half the pid of
+/// its process.
 std::uint64_t this_thread() noexcept;
 /// Returns whether that thread has ended. Returns false for a thread of another process, such as the parent.
 bool has_thread_ended(std::uint64_t thread) noexcept;
@@ -413,11 +413,11 @@ void name_this_thread(const char* name) noexcept;
 /// Waits for the end of any process, not only of a child.
 class ProcessEnd {
  public:
-  /// Opens the process. Returns ESRCH if there is no such process. REQUIRES: the caller checks afterwards that the pid
+  /// Opens the process. Returns ESRCH if there is no such process. REQUIRES: afterwards, the caller checks that the pid
   /// still belongs to the same process.
   int open(pid_t pid) noexcept;
-  /// Returns when the process has ended. Without pidfds in the kernel, this takes up to a second longer, or as long as
-  /// a later process has the same pid.
+  /// Returns when the process has ended. If the kernel has no pidfds, returns up to a second late, or even later if a
+  /// new process has the same pid.
   void wait() const noexcept;
   int descriptor() const noexcept { return fd_.get(); }
 
@@ -437,36 +437,36 @@ struct Apart {
 };
 
 /// Forks a process that is independent of the host: it is not the host's child, is in another session, and blocks all
-/// signals. It has the caller's private memory, but none of the caller's descriptors and shared mappings except those
-/// in `apart`. So it keeps no port, file or dictionary in use. It calls _exit() after body(argument). begin(argument)
-/// runs first, in an intermediate process that start_apart() waits for. Returns an errno value: EAGAIN, ENOMEM; ENOENT
-/// or EACCES if /proc/self/maps, which lists the mappings to release, cannot be read.
+/// signals. It has the caller's private memory, but only those of the caller's descriptors and shared mappings that are
+/// in `apart`. So it does not keep a port, a file or a dictionary in use. It calls _exit() after body(argument).
+/// begin(argument) runs first, in an intermediate process for which start_apart() waits. Returns an errno value:
+/// EAGAIN, ENOMEM; ENOENT or EACCES if /proc/self/maps, which lists the mappings to release, cannot be read.
 int start_apart(const Apart& apart) noexcept;
 
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
-/// Installs, once, the fork handlers that make forks wait for ForkGuards. Call it when the library is loaded, and
-/// before you install fork handlers that take a mutex. Those handlers then run before this one, because a thread that
-/// holds such a mutex may need a guard.
+/// Installs, once, the fork handlers that make forks wait for ForkGuards. Call this when the library is loaded, and
+/// before installing fork handlers that take a mutex: those must run before this one, because a thread that holds such
+/// a mutex may need a guard.
 void install_fork_gate() noexcept;
 
 /// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
-/// such as a record lock that is not pinned yet, or a container in the middle of a change. Guards nest. A fork waits
-/// for existing guards, and new guards wait for the fork. So while you hold a guard, wait for others for at most a few
-/// milliseconds.
+/// such as a record lock that is not pinned yet, or a container in the middle of a change. Guards may be nested. A fork
+/// waits for existing guards, and new guards wait for the fork. So code with a guard must not wait for others for more
+/// than a few milliseconds.
 class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }
   ~ForkGuard() { let_go(); }
-  /// Begins and ends a guard where no scope fits. REQUIRES: the thread that called hold() calls let_go().
+  /// Begin and end a guard that does not correspond to a scope. REQUIRES: the thread that called hold() calls let_go().
   static void hold() noexcept;
   static void let_go() noexcept;
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 };
 
-/// A mutex that may be held for a long time. Forks do not wait for it, and it is free in the child. So the data that it
-/// guards must be consistent at any time, except while a ForkGuard exists. Do not lock it while you hold a ForkGuard.
+/// A mutex that may be held for a long time. Forks do not wait for it, and it is free in the child, so the data that it
+/// guards must always be consistent, except while a ForkGuard exists. Do not lock it while a ForkGuard is held.
 class LongMutex {
  public:
   /// Holds the mutex for a scope.
@@ -486,7 +486,7 @@ class LongMutex {
   std::uint32_t lock() noexcept;
   void unlock(std::uint32_t word) noexcept;
 
-  // 0 means free. Bit 0 says that a thread may sleep. The other bits identify the process, in a line of forks, that
+  // 0 means free. Bit 0 says that a thread may sleep. The other bits identify the process, in a line of forks, that has
   // locked the mutex.
   std::atomic<std::uint32_t> word_{0};
 };

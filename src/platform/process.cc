@@ -44,7 +44,7 @@ void ProcessEnd::wait() const noexcept {
   while (fd_) {
     const int found = ::poll(&end, 1, -1);
     if (found > 0 && (end.revents & POLLIN) != 0) return;
-    if (found > 0 || errno != EINTR) break;  // another thread closed it, or the kernel refused
+    if (found > 0 || errno != EINTR) break;  // another thread has closed it, or the kernel has refused
   }
   while (::kill(pid_, 0) == 0 || errno == EPERM) sleep_until(monotonic_ns() + kNsPerSecond);
 }
@@ -104,7 +104,7 @@ struct MapsLine {
   FileId file;
 };
 
-/// Unmaps shared memory, except mappings of the file `kept`. Otherwise mapped dictionaries would stay in use, and the
+/// Unmaps shared memory, except mappings of the file `kept`. Otherwise, mapped dictionaries would stay in use, and the
 /// host's shared memory would stay allocated. Returns an errno value.
 int unmap_shared_but(const FileId& kept) {
   std::string maps;
@@ -120,8 +120,8 @@ int unmap_shared_but(const FileId& kept) {
   return 0;
 }
 
-/// Overwrites the command line that ps and top show. The kernel does the writing, so the call fails if there is no such
-/// memory.
+/// Overwrites the command line that ps and top show. The kernel writes it, so the call fails if the memory is not
+/// there.
 void set_command_line(const char* text) {
   std::string stat;
   if (read_all("/proc/self/stat", stat) != 0) return;
@@ -176,13 +176,14 @@ int start_apart(const Apart& apart) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Keep the host's handlers from running in the new processes, and from reaping the first process here.
+  // Block all signals, so that the host's handlers do not run in the new processes, and do not reap the first process
+  // here.
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t between = ::fork();
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
-  // This takes a millisecond, unless the process is stopped. If the host reaps it first, the second fork may have
-  // failed.
+  // This takes a millisecond, unless the process is stopped. If the host reaps it first, it is unknown whether the
+  // second fork has failed.
   const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {
     int status = 0;

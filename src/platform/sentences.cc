@@ -21,12 +21,12 @@ struct Room {
 
 struct Kept {
   Room* room;           // null: not needed yet, or no memory
-  const char* literal;  // kept if there is no room; null: no message
+  const char* literal;  // the message if there is no room; null: no message
 };
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
 
-// Prepared rooms, so that the first threads need no allocation.
+// The number of prepared rooms, for which the first threads do not need memory.
 constexpr std::size_t kPrepared = 16;
 constinit std::array<Room, kPrepared> prepared{};
 
@@ -41,8 +41,8 @@ void give_back(Room* room) noexcept {
   }
 }
 
-// Gives the room back when a thread ends. If another key's destructor fails later, the thread takes a room again, and
-// this function runs again.
+// Gives the room back when a thread ends. If a call fails later, in the destructor of another key, the thread takes a
+// room again, and this function runs again.
 void end_of_thread(void* room) noexcept {
   kept = {};
   give_back(static_cast<Room*>(room));
@@ -53,8 +53,8 @@ struct Key {
   bool made;
 };
 
-// The key is made when the library is loaded, and is never deleted, because threads end while the process runs its exit
-// handlers, and after them.
+// The key is made when the library is loaded, and is never deleted, because threads also end while the process runs its
+// exit handlers, and afterwards.
 const Key kRoomKey = [] {
   Key made{};
   made.made = ::pthread_key_create(&made.key, &end_of_thread) == 0;
@@ -78,8 +78,7 @@ void move_in(Room& room) noexcept {
   std::snprintf(room.sentence.data(), kSentenceBytes, "%s", kept.literal != nullptr ? kept.literal : "");
 }
 
-// Returns the thread's room. Returns null if there is no memory, or if nothing would free the room when the thread
-// ends.
+// Returns the thread's room, or null if there is no memory, or if nothing would free the room at the end of the thread.
 Room* room_of_this_thread() noexcept {
   if (kept.room != nullptr || !kRoomKey.made) return kept.room;
   Room* const room = take_room();
@@ -99,7 +98,7 @@ void cut(char* text, std::size_t length) noexcept {
   std::size_t end = kSentenceBytes - 1 - kEllipsis.size();
   const std::size_t longest = end;
   while (end > longest / 2 && text[end] != ' ') --end;
-  if (text[end] != ' ') {  // there is no blank: cut between two UTF-8 characters
+  if (text[end] != ' ') {  // without a blank, cut between two UTF-8 characters
     end = longest;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
   }

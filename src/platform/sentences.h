@@ -1,8 +1,8 @@
 // Keeps a message about the last failure of the calling thread.
 //
-// A thread may call the library until its very end: after the destructors of its thread-local objects have run, and
-// when there is no memory. So no thread-local object here has a destructor. A thread keeps a pointer to a buffer, and
-// the destructor of a pthread key frees the buffer.
+// A thread may call the library until its very end, even after the destructors of its thread-local objects have run,
+// and even when there is no memory. So no thread-local object here has a destructor. A thread keeps a pointer to a
+// buffer, and the destructor of a pthread key frees the buffer.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ inline constexpr std::size_t kSentenceBytes = 768;
 
 /// Keeps a copy of the message. If there is no memory, keeps a fixed message that says so.
 void keep_sentence(std::string_view text) noexcept;
-/// Keeps the pointer, which needs no memory. REQUIRES: `text` lives as long as the process.
+/// Keeps the pointer. Does not need memory. REQUIRES: `text` lives as long as the process.
 void keep_literal(const char* text) noexcept;
 /// Formats the message as printf does. If there is no memory, keeps the literal `instead`.
 void keep_formatted(const char* instead, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 /// Returns the message, or "" if there is none; never null. The next message may have another address.
 const char* kept_sentence() noexcept;
-/// Returns the message at an address that all later messages of the thread share. So a pointer taken before a failure
-/// shows the message of that failure. If there is no memory, returns the same as kept_sentence().
+/// Returns the message at an address that all later messages of the thread share. So a pointer that was taken before a
+/// failure shows the message of that failure. If there is no memory, returns the same as kept_sentence().
 const char* lasting_sentence() noexcept;
 
 }  // namespace holdfast::platform

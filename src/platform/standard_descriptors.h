@@ -1,4 +1,4 @@
-// Handles the case that standard input, output or error was closed when the program started.
+// Handles a standard input, output or error that was closed when the program started.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ inline std::array<bool, 3> was_closed{};
 
 /// Opens /dev/null for each closed standard descriptor, so that no other file gets its number. Reading and writing
 /// still fail, because /dev/null is opened in the opposite direction. Programs that this program starts inherit these
-/// descriptors. Call this function first in main().
+/// descriptors. Call this first in main().
 inline void occupy_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;

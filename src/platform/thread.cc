@@ -17,7 +17,7 @@ namespace holdfast::platform {
 namespace {
 
 // Counts the processors that this thread or the first process may use. Workers are often pinned to one processor each,
-// so this thread's mask is not enough. Nobody pins the first process of the container or machine.
+// so this thread's mask is not enough, but nobody pins the first process of the container or machine.
 int count_processors() noexcept {
   constexpr ::pid_t kFirst = 1;
   cpu_set_t own;
@@ -31,7 +31,7 @@ int count_processors() noexcept {
 }
 
 // The lower half is the number of threads that start_thread() has started. The upper half is the pid, because a forked
-// child has none of these threads.
+// child does not have these threads.
 std::atomic<std::uint64_t> background_threads{0};
 
 void count_background_thread(std::uint64_t by) noexcept {
@@ -60,8 +60,7 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // This is not a function-local static, because a child that is forked while another thread initialises it would wait
-  // forever.
+  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {
@@ -74,14 +73,14 @@ int processor_count() noexcept {
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
-  // It is too early after boot for random numbers. The clock and the pid still distinguish processes, and callers retry
+  // It is too soon after boot for random numbers. The clock and the pid still distinguish processes, and callers retry
   // after a collision.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
 
 int start_thread(void* (*body)(void*), void* argument) noexcept {
-  // The stack takes only address space, because pages are allocated when they are used. The size is enough for the
-  // static TLS of most hosts, which is part of the stack.
+  // A stack only takes address space, because pages are allocated when they are used. The size is enough for the static
+  // TLS of most hosts, which is a part of the stack.
   constexpr std::size_t kStack = std::size_t{256} << 10;
   pthread_attr_t attributes;
   if (const int error = ::pthread_attr_init(&attributes)) return error;
@@ -96,7 +95,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   if (::pthread_attr_setstacksize(&attributes, kStack) == 0) {
     error = ::pthread_create(&thread, &attributes, body, argument);
   }
-  if (error == EINVAL) {  // the stack is too small here
+  if (error == EINVAL) {  // on this system, the stack is too small
     ::pthread_attr_destroy(&attributes);
     ::pthread_attr_init(&attributes);
     ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

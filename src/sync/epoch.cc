@@ -32,7 +32,7 @@ constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// The position at which the next search for the record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Counts the threads that got no memory for a record. They count as inside until the process ends.
+/// Counts the threads that did not get memory for a record. They count as inside until the process ends.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
@@ -66,8 +66,8 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
   return true;
 }
 
-// Takes the record of a thread that has ended, or a new record. One in eight probes finds an ended thread, unless at
-// least seven of eight records are in use. So there are not many more records than threads at any time. No benchmark
+// Takes the record of a thread that has ended, or a new record. At least one in eight probes finds such a thread,
+// unless more than seven of eight records are in use. So there are never many more records than threads. No benchmark
 // covers this function, because only new threads call it.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
@@ -80,7 +80,7 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// Returns the lowest epoch that a thread with a guard has seen. Records that the threads without a guard have seen
+/// Returns the lowest epoch that a thread with a guard has seen. Records for all other threads that they have seen
 /// `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
 std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
@@ -99,7 +99,7 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has only the forking thread. That thread has seen no epoch. So when its outermost guard ends, it frees what
+// The child has only the forking thread. Its `seen` is reset, so that when its outermost guard ends, it frees what
 // waited for threads of the parent. It keeps its record, because a signal handler may have forked while the thread
 // began a guard.
 [[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
@@ -126,8 +126,8 @@ struct EpochReclamation {
   static void retire(std::shared_ptr<Retirable> what) noexcept {
     Retirable* const raw = what.get();
     raw->self_ = std::move(what);
-    // Release: a guard that sees the new epoch no longer finds the object. It is one atomic operation: see point 2 in
-    // the header.
+    // Release: a guard that sees the new epoch no longer finds the object. This must be a single atomic operation: see
+    // point 2 in the header.
     raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);
     HOLDFAST_FAILPOINT("epoch.raised");
     push(raw);
@@ -136,7 +136,7 @@ struct EpochReclamation {
   static void collect_once() noexcept {
     Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
     if (list == nullptr) return;
-    // A later epoch than the epoch of every object on the list.
+    // An epoch that is later than those of all objects on the list.
     const std::uint64_t epoch = now.load(std::memory_order_acquire);
     const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside(epoch) : 0;
     while (list != nullptr) {
@@ -151,9 +151,9 @@ struct EpochReclamation {
 
 namespace {
 
-// Frees what can be freed. The first caller also works for all callers that arrive in the meantime. So no caller waits,
-// not even a signal handler for its own thread. No child may be forked in between, because it would lose what is on the
-// list.
+// Frees what can be freed. The first caller also works for all callers that arrive in the meantime, so that no caller
+// waits, not even a signal handler for its own thread. No child may be forked in the meantime, because it would lose
+// the objects on the list.
 void collect() noexcept {
   const platform::ForkGuard no_fork;
   if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;
@@ -171,7 +171,7 @@ namespace epoch_internal {
   Record* const found = record_for(platform::this_thread());
   if (found == nullptr) is_crowded.store(true, std::memory_order_relaxed);
   record = found != nullptr ? found : &crowd;
-  // Relaxed is enough, because this matters only in a forked child, where this thread is the only one.
+  // Relaxed is enough, because this matters only in a forked child, in which this thread is the only one.
   if (retired.load(std::memory_order_relaxed) != nullptr) collect();
   return record;
 }

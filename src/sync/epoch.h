@@ -1,13 +1,13 @@
 // Epoch-based reclamation, inside one process, frees the memory of a removed dictionary once no call of this process
-// can use it any more. Until then the memory stays valid and shared. So a late call sees a consistent dictionary,
-// together with the other processes that still use it.
+// can use it any more. Until then, the memory stays valid and shared, so that a late call sees a consistent dictionary,
+// like all other processes that still use it.
 //
-//   EpochGuard   an operation holds one from before it loads a pointer until it no longer uses the object
+//   EpochGuard an operation holds it from before it loads a pointer until it no longer uses the object
 //   retire()     takes an object whose pointer can no longer be loaded
 //
 // Each thread has a record with two words: the number of its guards (`depth`), and an epoch after which it had no guard
-// (`seen`). retire() gives the object the number of the present epoch and begins the next epoch. After a barrier in all
-// threads (membarrier), an object of epoch e is freed if each thread has no guard, or has a `seen` above e.
+// (`seen`). retire() gives the object the number of the present epoch, and begins the next epoch. After a barrier in
+// all threads (membarrier), an object of epoch e is freed if each thread has no guard, or has a `seen` above e.
 //
 // Nobody uses a freed object, for these reasons:
 //
@@ -16,20 +16,20 @@
 //     barrier, then the load also comes after it, and no longer finds the object.
 //  2. `seen` is above e only if the thread had no guard at some moment after retire() had begun the next epoch. The
 //     thread itself records this when its outermost guard has ended: its load of the epoch (acquire) pairs with the
-//     release in retire(), and the pointer was replaced before. A scan records it for a thread without a guard, which
-//     point 1 allows.
+//     release in retire(), before which the pointer was replaced. A scan records this for a thread without a guard,
+//     which point 1 allows.
 //  3. A guard that ends stores the count with release, after all its uses of the object.
 //
 // Every object is freed. A guard that ends stores the count, then compares the epoch with `seen`. If they differ, an
 // object may have waited for this guard, and the guard frees what it can. Either the scan of another thread sees the
-// count, or, by the same barrier, the guard sees the new epoch. So an object is freed at the latest with the last guard
-// that began before the scan of retire(). The guards of a thread that has exited, in whatever way, do not count.
+// count, or, by the same barrier, the guard sees the new epoch. So an object is freed at the latest when the last guard
+// ends that began before the scan of retire(). The guards of a thread that has exited, in whatever way, do not count.
 //
 // Without membarrier (before Linux 4.14, or in a sandbox), or without memory for a thread's record, objects stay while
 // the process has several threads. Once the kernel supports the barrier again, the next removal frees these objects.
 //
-// Guards never wait, so exit handlers may hold them. A guard that ends may free memory, so a signal handler must not
-// hold one. Do not hold a guard during a long sleep, because a guard keeps all retired objects.
+// Guards never wait, so exit handlers may hold them. A guard may free memory when it ends, so a signal handler must not
+// hold one. Do not hold a guard during a long sleep, because it keeps all retired objects.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@
 
 namespace holdfast {
 
-/// Base class of objects to retire.
+/// Base class of objects that can be retired.
 class Retirable {
  public:
   Retirable() = default;
@@ -100,8 +100,8 @@ class EpochGuard {
   epoch_internal::Record& record_;
 };
 
-/// Drops that reference once all guards that exist now have ended. REQUIRES: this thread has a guard, and all pointers
-/// from which other threads could load the object have been replaced.
+/// Drops the reference once all present guards have ended. REQUIRES: this thread has a guard, and all pointers from
+/// which other threads could load the object have been replaced.
 void retire(std::shared_ptr<Retirable> what) noexcept;
 
 }  // namespace holdfast

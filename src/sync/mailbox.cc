@@ -19,8 +19,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// Sleeps for a process without an identity, which has no mailbox. The sleep is limited to this time; then the caller
-// checks again. No benchmark covers this constant; mailbox_test.cc has such a process.
+// Sleeps for a process without an identity, which has no mailbox. After this time at most, the caller checks again. No
+// benchmark covers this constant; mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -38,8 +38,8 @@ ProcessSlot* own_slot(World& world) noexcept {
 /// Puts the waiter into an entry. Returns false if every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
-    // Start at the entry that belongs to the number. Then a waiter that is posted twice is found immediately, and uses
-    // one entry.
+    // Start at the entry that belongs to the number, so that a waiter that is posted twice is found immediately, and
+    // uses only one entry.
     std::atomic<std::uint32_t>& entry = slot.mail[(waiter + i) % kMailboxEntries];
     std::uint32_t found = entry.load(std::memory_order_relaxed);
     if (found == waiter) return true;
@@ -56,7 +56,7 @@ void notify(ProcessSlot& slot) noexcept {
   while (!slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,
                                             std::memory_order_relaxed)) {
   }
-  // Wake all threads: the waiter may belong to any of them.
+  // Wake all threads, because the waiter may belong to any of them.
   if ((word & kAsleep) != 0) platform::futex_wake(slot.signal, std::numeric_limits<int>::max());
 }
 
@@ -70,7 +70,7 @@ void tell_all(ProcessSlot& slot) noexcept {
 
 void post(World& world, Token to, std::uint32_t waiter) noexcept {
   ProcessSlot* const slot = world.slot(to);
-  // If the slot gets another owner from here on, that owner gets a harmless hint.
+  // If the slot gets another owner after this, that owner gets a harmless hint.
   if (slot == nullptr) return;
   // This fence pairs with the fence in collect_mail(). If deposit() finds an older entry of this waiter that another
   // thread is taking right now, that thread sees what this process changed before it posted.
@@ -110,7 +110,7 @@ Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
   for (std::atomic<std::uint32_t>& entry : slot->mail) {
     if (entry.load(std::memory_order_relaxed) == 0) continue;
     if (mail.count == waiters.size()) {
-      slot->mail_state.fetch_or(kMailArrived, std::memory_order_relaxed);  // the rest stays for the next call
+      slot->mail_state.fetch_or(kMailArrived, std::memory_order_relaxed);  // the remaining mail stays for the next call
       break;
     }
     // Another thread of this process may have taken the entry first.
@@ -134,7 +134,7 @@ bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_n
     if (posts(word) != posts(seen)) return true;
   } while ((word & kAsleep) == 0 &&
            !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
-  // A post from here on changes the word, so that the kernel does not let this thread sleep.
+  // A later post changes the word, so that the kernel does not let this thread sleep.
   return sleep_on_word(slot->signal, word | kAsleep, deadline_ns);
 }
 

@@ -1,8 +1,8 @@
-// The mailbox of a process. Other processes use it to notify the process that some of its waiters may continue.
+// The mailbox of a process, through which other processes notify it that some of its waiters may continue.
 //
 // Each process slot has a mailbox: entries for waiter numbers, and a futex word, `signal`, to sleep on. Both are hints.
-// A sender that dies between the two writes loses a wake-up; the waiter then wakes when its bounded sleep ends. A full
-// mailbox means that all waiters must be checked.
+// If a sender dies between the two writes, a wake-up is lost, and the waiter wakes when its bounded sleep ends. If the
+// mailbox is full, all waiters must be checked.
 //
 // The signal word: bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the sender
 //                  31..1   count of posts; a change ends the sleep
@@ -19,8 +19,8 @@ namespace holdfast {
 
 class World;
 
-/// Posts `waiter` (not 0) to the process `to`: puts it into the mailbox and wakes the process's sleeping threads. Does
-/// nothing if that process no longer exists. Makes no system call if none of its threads sleeps.
+/// Posts `waiter` (not 0) to the process `to`: puts it into the mailbox, and wakes the process's sleeping threads. Does
+/// nothing if the process no longer exists. Does not make a system call if none of its threads sleeps.
 void post(World& world, Token to, std::uint32_t waiter) noexcept;
 
 /// Posts to all waiters of that process, so that they check what they wait for.
@@ -30,7 +30,7 @@ void post_to_all(World& world, Token to) noexcept;
 /// slots.
 void post_to_everyone(World& world) noexcept;
 
-/// Does the same for the processes whose slot, modulo 64, is the number of a bit in `slots`.
+/// Does the same for each process in a slot s for which bit s modulo 64 of `slots` is set.
 void post_to_slots(World& world, std::uint64_t slots) noexcept;
 
 /// Ends the sleep of this process's threads without posting mail.
@@ -39,18 +39,18 @@ void wake_own_threads(World& world) noexcept;
 /// The content of this process's mailbox.
 struct Mail {
   std::size_t count;  // numbers written to `waiters`
-  bool all;           // the mailbox overflowed, or its content made no sense: any waiter may have been meant
+  bool all;           // the mailbox overflowed, or its content was invalid: any waiter may have been meant
 };
 /// Empties the mailbox of this process into `waiters`. Mail that does not fit stays for the next call.
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept;
 
-/// Returns the value to pass to sleep_on_mailbox(). Call it before the last collect_mail(), so that a post in between
+/// Returns the value to pass to sleep_on_mailbox(). Call this before the last collect_mail(), so that a post in between
 /// ends the sleep.
 std::uint32_t mailbox_value(World& world) noexcept;
 /// Sleeps until another process posts after `seen` was read, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns)
 /// passes. Returns false if a signal ended the sleep.
 bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
-/// Sleeps in the same way on any futex word, as long as it equals `seen` and nobody wakes its sleepers.
+/// Sleeps in the same way on any futex word, as long as the word equals `seen` and nobody wakes its sleepers.
 bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
 
 }  // namespace holdfast

@@ -42,8 +42,8 @@ FileDescriptor RecordLock::fresh_description() noexcept {
     fd = platform::reopen(source, O_RDWR);
     if (fd && is_file(fd.get(), id_)) return fd;
   }
-  // The host has closed the source, or /proc is missing. Open by name, which works until the file is retired, and keep
-  // a descriptor of the file as the next source.
+  // The host has closed the source, or /proc is missing. Open the file by name, which works until it is retired, and
+  // keep a descriptor as the next source.
   fd = open_by_name(path_);
   if (!fd || !is_file(fd.get(), id_)) return FileDescriptor();
   int old = source_.load(std::memory_order_relaxed);
@@ -74,7 +74,7 @@ RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, Held& held) noex
 }
 
 // Returns whether the descriptor still leads to the file. If the kernel does not say, assume that it does, because a
-// descriptor that stays open keeps the lock.
+// descriptor that stays open would keep the lock.
 bool RecordLock::is_ours(int descriptor) const noexcept {
   FileId found;
   const int error = platform::file_id(descriptor, found);
@@ -82,8 +82,8 @@ bool RecordLock::is_ours(int descriptor) const noexcept {
 }
 
 // Releases the lock. If the host has closed the descriptor, unmapping the pin unlocks. If the number now belongs to
-// another description of this file, unlocking the byte there does nothing, because this description still has it
-// locked.
+// another description of this file, unlocking the byte there has no effect, because this description still has the
+// lock.
 void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   if (is_ours(held.descriptor)) {
     static_cast<void>(platform::record_unlock(held.descriptor, byte));

@@ -1,11 +1,10 @@
-// The record lock behind the strategy `file` of a shmtx (the mutex in shared memory). Also opens the segment's file for
-// this lock.
+// The record lock behind the strategy `file` of a shmtx (the mutex in shared memory).
 //
 // Each acquisition opens the file again. A record lock belongs to an open file description, so threads of one process
-// exclude each other too. A mapping, which a forked child does not inherit, pins the description, so a host that closes
-// all descriptors drops no lock. The descriptor stays open for the explicit unlock, because the description may outlive
-// both the mapping and the descriptor. A child of posix_spawn or vfork has a copy of each descriptor until it calls
-// exec, and no fork handler runs. Forks wait until the lock is released, so no other child gets a copy.
+// also exclude each other. A mapping, which a forked child does not inherit, pins the description, so that a host that
+// closes all descriptors does not release the lock. The descriptor stays open for the explicit unlock, because the
+// description may outlive both the mapping and the descriptor. A child of posix_spawn or vfork, for which no fork
+// handler runs, has a copy until it calls exec. No other child gets one, because forks wait until the lock is released.
 #pragma once
 
 #include <atomic>
@@ -40,7 +39,7 @@ class RecordLock {
   /// Acquires the lock. On success, `held` describes the lock, and forks wait until it is released.
   Attempt try_acquire(std::uint64_t byte, Held& held) noexcept;
   void release(const Held& held, std::uint64_t byte) noexcept;
-  /// Closes the child's copy of the lock's descriptor, in a child that a signal handler of the holder has forked.
+  /// Closes the copy of the lock's descriptor, in a child that a signal handler of the holder has forked.
   void leave_to_parent(int descriptor) noexcept;
 
  private:

@@ -43,14 +43,14 @@ constexpr std::uint64_t kProbeNs = kNsPerMs;
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
-/// Owner bits of no process, because the slot is above the last one.
+/// Owner bits that no process has, because the slot is above the last one.
 constexpr std::uint64_t kLostByFork = kOwnerMask;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// For a signal handler that forks inside a critical section. The child is another process, and does not own what its
-// parent holds. When the child leaves the section, unlock_slow() counts a robbery and changes nothing.
+// Handles a signal handler that forks inside a critical section. The child is another process, and does not own what
+// its parent holds. When the child leaves the section, unlock_slow() only counts a robbery.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word == 0) return;
   if (critical_section.file != nullptr) critical_section.file->leave_to_parent(critical_section.descriptor);
@@ -81,7 +81,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
   const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && spin(kSpinForMutex);
-  // Count the wait after the spin: a thread that got the mutex then already has the word's cache line.
+  // Count the wait after the spin, because a thread that has got the mutex by then already has the word's cache line.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   if (soon) return LockResult::acquired;
   LockResult result = LockResult::failed;
@@ -101,19 +101,20 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Returns whether `seen`, a word that was read before, names a process that is not in the section of that number.
+// Returns whether `seen`, a word that was read before, names a process that is not in the section with that number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
   // seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // If the word was given back before the end of the section, it is no longer `seen`.
+  // If the word was given back before the section ended, it is no longer `seen`.
   return count_inside(*world_, owner_of(seen)) == 0;
 }
 
 // Takes over only the exact word that was checked, because another process may have taken over since then.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
-  // This protocol has no word without an owner, so shared memory was overwritten. Repair also handles this case.
+  // A word without an owner is impossible in this protocol, so shared memory was overwritten. Repair also handles this
+  // case.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
@@ -165,8 +166,8 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      // Check the word as it is now, not as it was before the sleep, because the owner may have changed in the
-      // meantime, and died.
+      // Check the present word, not the one from before the sleep, because the owner may have changed in the meantime,
+      // and died.
       if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
@@ -223,7 +224,8 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
 void Shmtx::unlock_slow() noexcept {
   const shmtx_internal::CriticalSection mine = critical_section;
   std::uint64_t seen = state_->word.load(std::memory_order_relaxed);
-  // A waiter may set WAITERS between the load and the exchange. Nothing else may change a word that this thread owns.
+  // A waiter may set WAITERS between the load and the exchange, but nothing else may change a word that this thread
+  // owns.
   while (mine.word != 0 && without_waiters(seen) == mine.word) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;

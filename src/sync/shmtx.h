@@ -11,20 +11,21 @@
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
-// WAITERS may be set although no thread sleeps, which costs one unnecessary wake-up. But no thread may sleep while it
-// is clear. The owner and the lock are one word, so the mutex is never locked without an owner. A waiter asks the
+// WAITERS may be set although no thread sleeps, which only causes an unnecessary wake-up. But no thread may sleep while
+// it is clear. Owner and lock are a single word, so the mutex is never locked without an owner. A waiter asks the
 // kernel whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is
-// bounded, so a lost wake-up only costs time. The mutex is never taken from a live owner, even if the owner is stopped.
+// bounded, so a lost wake-up only causes a delay. The mutex is never taken from a live owner, even if the owner is
+// stopped.
 //
-// An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
-// threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the word
-// until after it gives the word back. A waiter that reads the word and then finds this count 0 knows that the section
-// of this number is over or never existed. Numbers are not reused. So the exact compare-and-swap that follows can
-// replace only a damaged word.
+// An overwritten word may name a live process that is not inside a section. So each process counts in its slot how many
+// of its threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the
+// word until after it gives the word back. If a waiter reads the word and then finds that this count is 0, the section
+// with this number is over or never existed. Numbers are not reused, so the exact compare-and-swap that follows can
+// only replace a damaged word.
 //
-// With the strategies `futex` and `spin`, that word decides who owns the mutex. With `file`, a record lock (OFD) on one
-// byte of the segment's file decides, and the owner writes the word only to identify itself. A word that is not 0 once
-// the record lock is acquired means that the last owner died.
+// With the strategies `futex` and `spin`, the word decides who owns the mutex. With `file`, a record lock (OFD) on one
+// byte of the segment's file decides, and the owner writes the word only to identify itself. If the word is not 0 after
+// the record lock was acquired, the last owner died.
 #pragma once
 
 #include <atomic>
@@ -45,8 +46,8 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found the mutex held; shown to users
-  /// A word that belongs to what the mutex guards. It is read with the mutex held. It costs no extra cache line,
-  /// because the owner already has this one.
+  /// A word for the user of the mutex, which is read while the mutex is held. It is here because the owner already has
+  /// this cache line.
   std::atomic<std::uint32_t> note;
 };
 static_assert(sizeof(ShmtxState) == 64);
@@ -59,19 +60,19 @@ enum class LockResult {
   owner_died,  // acquired, and the caller must now repair what the mutex guards
   timeout,     // a live process holds the mutex
   busy,        // this thread is already inside a critical section (a signal handler, a finaliser)
-  failed,  // this process has no identity in the world; or the file strategy cannot reach the segment's file; or it is
+  failed,  // this process has no identity in the world; or strategy `file` cannot reach the segment's file; or it is
            // unknown whether the owner lives
 };
 
 namespace shmtx_internal {
 
-/// The critical section that this thread is in. It uses initial-exec TLS, because reading it must cost only a load, not
-/// a call.
+/// The critical section that this thread is in. It uses initial-exec TLS, so that reading it takes only a load, not a
+/// call.
 struct CriticalSection {
   std::uint64_t word;                    // what the thread stores in the shmtx, or tries to store; 0: outside
   std::atomic<std::uint64_t>* sections;  // count of the process
   RecordLock* file;                      // set if strategy `file` holds the record lock; otherwise null
-  void* pin;                             // of the record lock, like the descriptor: see RecordLock::Held
+  void* pin;                             // the record lock's pin; this and the descriptor: see RecordLock::Held
   int descriptor;
   std::uint32_t blocker;  // owner bits of the word when the last attempt timed out
 };
@@ -81,7 +82,7 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// The functions below are for processes with several threads, and use atomic operations.
+/// This function and the next one are for processes with several threads, and use atomic operations.
 std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 
@@ -93,8 +94,8 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// Ends the section of that number. The release order makes sure that a process that sees a count of 0 also sees the
-/// word that was given back before.
+/// Ends the section with this number. The release order makes sure that a process that sees a count of 0 also sees that
+/// the word was given back before.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -107,8 +108,8 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 /// A process's handle to one shmtx. It is cheap to copy and does not own the state.
 class Shmtx {
  public:
-  /// Makes a handle. `file` is the record lock for MutexStrategy::file, otherwise null. `byte` is the byte of the file
-  /// that represents this mutex. REQUIRES: `file` outlives the Shmtx; no other mutex of the file has the same byte.
+  /// Makes a handle. `file`: the record lock for MutexStrategy::file, otherwise null. `byte`: the byte of the file that
+  /// represents this mutex. REQUIRES: `file` outlives the Shmtx; no other mutex of the file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
@@ -143,8 +144,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Record the section first. Then a signal handler that interrupts the rest finds this thread inside, and does not
-    // wait for it.
+    // Record the section first, so that a signal handler that interrupts the rest finds this thread inside, and does
+    // not wait for it.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;
@@ -186,8 +187,7 @@ class Shmtx {
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// Returns the result for a waiter at its deadline: it is timeout, or failed if it is unknown whether the owner
-  /// lives.
+  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -207,8 +207,8 @@ inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexce
   return sections & shmtx_internal::kInsideMask;
 }
 
-/// A section without a mutex, for work that the process itself must not interrupt. A signal handler that needs a mutex
-/// gets `busy`, and other processes see that the process is inside a section.
+/// A section without a mutex, for work that must not be interrupted by other work of the same process. A signal handler
+/// that needs a mutex gets `busy`, and other processes see that the process is inside a section.
 class MutexlessSection {
  public:
   /// Returns whether the thread is already inside a section.
@@ -239,8 +239,8 @@ class MutexlessSection {
   std::uint64_t number_;
 };
 
-/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. This number must stay 0. Any
-/// other number means that a live process was mistaken for a dead one, or that shared memory was overwritten.
+/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. This number must be 0.
+/// Otherwise, a live process was mistaken for a dead one, or shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
 /// Returns the owner bits that this thread found at its last timeout, or 0 if they are unknown.

@@ -2,7 +2,7 @@
 //
 // All spins in the library share this policy, and all its constants are here, each with the benchmarks (in bench/) that
 // measure it. A poll takes the cache line away from the processor that works in it. So a spin polls rarely, then even
-// more rarely, and ends once a sleep would have been cheaper.
+// less often, and ends once a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +28,11 @@ inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
 /// contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// The spin of a waiter that wants a lock and delays no other task. It lasts about as long as it takes to sleep and be
-/// woken. `first` and `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
+/// woken. `first` and `longest` bound a SpinInterval. Benchmarks: "contended_lock", "Short critical sections".
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which suits sections
-/// about as short as a system call. No benchmark has such sections beside tasks. The benchmark of `budget`, after which
-/// any waiter assumes a long section, is contended_lock.
+/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which is right for
+/// sections about as short as a system call. No benchmark has such sections in a host with other tasks. The benchmark
+/// of `budget`, after which any waiter assumes a long section, is contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
 /// The spin of a process that waits for the owner of a grant to complete it, which takes about ten instructions. It
@@ -45,7 +45,7 @@ class Spin {
   explicit Spin(const SpinPolicy& policy) noexcept
       : longest_(policy.longest), interval_(policy.first), left_(is_useless() ? 0 : policy.budget) {}
 
-  /// Pauses before the next poll. Returns false without a pause if the spin is over.
+  /// Pauses before the next poll. If the spin is over, returns false without a pause.
   bool pause() noexcept {
     if (left_ <= 0) return false;
     pause_for(interval_);
@@ -54,7 +54,8 @@ class Spin {
     return true;
   }
 
-  /// Returns whether there is only one processor. No other process can then release anything while this process spins.
+  /// Returns whether there is only one processor, so that no other process can release anything while this process
+  /// spins.
   static bool is_useless() noexcept { return platform::processor_count() == 1; }
   static void pause_for(int pauses) noexcept {
     for (int i = 0; i < pauses; ++i) platform::cpu_relax();
@@ -66,17 +67,17 @@ class Spin {
   int left_;
 };
 
-/// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, there is no
-/// need to catch the end of a particular section: a lock that is free half of the time is soon found free, and until
-/// then its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may
-/// make any call at any time.
+/// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, it is not
+/// necessary to catch the end of a particular section: a lock that is free half of the time is soon found free, and
+/// until then, its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any
+/// thread may make any call at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;
   static constexpr int kMost = kSpinForLock.longest;
 
   int pauses() const noexcept { return pauses_.load(kRelaxed); }
-  /// Records that `sections` sections began during the last interval, which lasted `pauses`.
+  /// Records that `sections` sections began during the last interval, which lasted `pauses` pauses.
   void note(std::uint32_t sections, int pauses) noexcept {
     const bool are_short = std::uint64_t{sections} * kShortSection >= static_cast<std::uint32_t>(pauses);
     pauses_.store(std::clamp(are_short ? pauses * 2 : pauses / 2, kLeast, kMost), kRelaxed);

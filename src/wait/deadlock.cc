@@ -16,7 +16,8 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// No benchmark covers this constant, because none fills the table. deadlock_test.cc fills it.
+/// When to try again after the table of waits was full. No benchmark covers this constant, because only
+/// deadlock_test.cc fills the table.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own wait, or the wait of its whole Lua state.
@@ -41,7 +42,7 @@ bool is_later(const Wait& a, const Wait& b) noexcept {
   return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
 
-/// A walk along the holders, beginning with `own`. `outcome` is deadlock if the walk returned to `own`, and there if a
+/// A walk along the holders, beginning with `own`. `outcome`: `deadlock` if the walk returned to `own`, `there` if a
 /// wait could not be read.
 struct Walk {
   std::array<Wait, kCycleMax> waits;
@@ -65,7 +66,7 @@ void walk(const WaitTable& table, const Wait& own, Alone alone, Walk& walk) noex
   if (walk.length > 1 || alone == Alone::counts) walk.outcome = Cycle::deadlock;
 }
 
-/// Checks the conditions of the proof in deadlock.h, for waits that were read once.
+/// Checks whether waits that were read once satisfy the conditions of the proof in deadlock.h.
 bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::function<Liveness(Token)>& judge) {
   std::uint64_t last = 0;
   for (const Wait& wait : waits) last = std::max(last, wait.since);
@@ -127,7 +128,7 @@ void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key, Al
   wait_.task = task;
   alone_ = alone;
   wait_.set_key(key);
-  // Fence: a check with a later time sees what this task did before (deadlock.h).
+  // Fence: a check with a later time sees what this task has done before (deadlock.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   wait_.since = platform::monotonic_ns();
   wait_.token = self;
@@ -157,7 +158,7 @@ Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBloc
   const Blocker before = wait_.blocker;
   wait_.blocker = blocker();
   WaitTable::write(*record_, wait_);
-  // Make the other waiters check again, because this may have closed a cycle.
+  // Make the other waiters check again, because this wait may have closed a cycle.
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;

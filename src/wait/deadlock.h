@@ -2,8 +2,8 @@
 //
 // All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if it is
 // still waiting when its parker (the object on which its event loop sleeps) makes a check. At that time, and later
-// whenever the table has changed, its process checks what the task waits for, and records the present holder and the
-// time of the check.
+// whenever the table has changed, the task's process checks what the task waits for, and records the present holder and
+// the time of the check.
 //
 // Each search starts from the task's own wait and follows the holders. A task in a cycle keeps checking. There is at
 // most one path, because each task waits for one lock, and a lock with several holders ends the search.
@@ -11,14 +11,14 @@
 // The following proves that a reported cycle was a deadlock. Let T be the time at which the last of its waits began. A
 // cycle counts only if each of its records names a holder that was seen after T:
 //   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records are read once,
-//      and then a second time, when they still exist for the same waits. So from T until some time between the two
-//      readings, no task of the cycle did anything: none took a lock, and none released a lock.
+//      and then a second time, to make sure that they still exist for the same waits. So from T until some time between
+//      the two readings, no task of the cycle did anything: none took a lock, and none released a lock.
 //   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a fencing token of its
-//      own. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did
-//      neither after T. So it did so before, and task i + 1 held the lock at T.
+//      own. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, task i + 1
+//      did neither after T. So it did so before, and held the lock at T.
 //   3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
 //      the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
-//      that lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for
+//      this lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for
 //      all processors.
 //
 // Read the start time of a wait after a full fence, and the time of a check before a full fence. Then a check with a
@@ -31,13 +31,13 @@
 // entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free
 // record; a wait that polls; or a process of another world (another runtime directory).
 //
-// It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts). A
-// stopped or busy process is not seen to wait until it continues. If a grant names no task, because its process is not
-// certain which task will release it, the search stops there.
+// It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts).
+// The waits of a stopped or busy process are not seen until the process continues. If a grant does not name a task,
+// because its process is not certain which task will release it, the search ends there.
 //
-// The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. It may
-// fail to react, because it is no longer resumed or its process is stopped. Then the task before it becomes the victim
-// after kVictimPatienceNs, and so on.
+// The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. The
+// victim may fail to react, because it is no longer resumed or its process is stopped. After kVictimPatienceNs, the
+// task that began to wait before it becomes the victim, and so on.
 #pragma once
 
 #include <cstddef>
@@ -59,9 +59,9 @@ enum class Cycle { none, there, deadlock };
 /// Says whether a task that waits for itself is a deadlock.
 enum class Alone { ignored, counts };
 
-/// Follows the holders from `own`. REQUIRES: `own` is recorded. Returns none if `own` is in no cycle; there if it is in
-/// a cycle, but the cycle is not proved or the victim is another task; deadlock if the victim is the task of `own`. On
-/// deadlock, `keys` receives the keys that the cycle waits for, starting with the key of `own`.
+/// Follows the holders from `own`. REQUIRES: `own` is recorded. Returns `none` if `own` is not in a cycle; `there` if
+/// it is in a cycle, but the cycle is not proved or the victim is another task; `deadlock` if the victim is the task of
+/// `own`. On deadlock, `keys` receives the keys that the cycle waits for, starting with the key of `own`.
 Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
                  const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys,
                  Alone alone = Alone::ignored);
@@ -74,18 +74,18 @@ class TrackedWait {
 
   /// Begins the wait, or continues it.
   void begin(Token self, std::uint32_t task, std::string_view key, Alone alone = Alone::ignored) noexcept;
-  /// Ends the wait. keys() still returns its result.
+  /// Ends the wait. keys() remains valid.
   void end() noexcept;
   bool going_on() const noexcept { return wait_.token != kNobody; }
 
   /// Returns the value of the table's changes() for which look() need not be called, or kNothing if it must be called.
-  /// For a wait for a lock with several holders, look() must always be called: the lock may later have one holder,
-  /// which the table does not show.
+  /// For a wait for a lock with several holders, look() must always be called, because the lock may later have a single
+  /// holder, which the table does not show.
   std::uint64_t quiet_at() const noexcept {
     return is_written_ && !in_cycle_ && wait_.blocker.known() ? changes_ : kNothing;
   }
   static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
-  /// Searches, if a search may find something new. Call it repeatedly while the wait lasts. Returns true if the waiter
+  /// Searches if a search may find something new. Call this repeatedly while the wait lasts. Returns true if the waiter
   /// is the victim of a deadlock: wake the waiter, and let it call settle().
   bool look(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
   /// Searches again. Returns true if the deadlock of the last look() still exists.

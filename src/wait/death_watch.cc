@@ -10,8 +10,8 @@ namespace holdfast {
 
 namespace {
 
-// The time from a notice to the check, during which the kernel drops the record lock, and other notices of the same
-// death arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this
+// The time from a notice to the check. During this time, the kernel drops the record lock, and other notices of the
+// same death arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this
 // thread. death_watch_test.cc has longer waits.
 constexpr std::uint64_t kEarlyNs = 300'000;
 // The time from that check to a second check, which finds deaths that were too late for the first. If processes start
@@ -64,14 +64,14 @@ void DeathWatch::begin(World& world, Token self, Round round, std::uint64_t now_
   forget();
   retry_ns_ = now_ns + kRetryNs;
   try {
-    // A fork waits for the lot's mutex. So no child is made between the start of the thread and the moment at which it
-    // is recorded here.
+    // A fork waits for the parking lot's mutex, so no child is forked after the start of the thread and before the
+    // thread is recorded here.
     auto job = std::make_unique<Job>(Job{world, round, world.table_path(), world.table_file()});
     if (platform::start_thread(&run, job.get()) != 0) return;
     static_cast<void>(job.release());  // the thread owns it now
     owner_ = self;
   } catch (...) {
-    // There is no memory: parkers check at short intervals.
+    // Without memory for the thread, parkers check at short intervals.
   }
 }
 

@@ -4,13 +4,13 @@
 // Each process of a world (all processes of one runtime directory) keeps open file descriptions of the file `processes`
 // until it dies (world/process_table.h). The death watch waits for a notice that a description was closed
 // (platform/platform.h). Then it makes all parkers (the objects on which event loops sleep) check what their waiters
-// wait for. A notice arrives before the kernel drops the record lock which shows that the process lives, so a second
+// wait for. A notice arrives before the kernel drops the record lock that shows that the process lives, so a second
 // check follows later.
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there
 // is one check every 10 ms, as often as without the thread. Other changes are posted to all processes of the world: a
 // flush, a removal, or a lease that now ends earlier. The thread has its own descriptor table (close_range), so a host
-// that closes all descriptors closes none of the thread's, and no child inherits them.
+// that closes all descriptors does not close those of the thread, and no child inherits them.
 //
 // A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends when no task
 // has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at short intervals.
@@ -34,13 +34,13 @@ class DeathWatch {
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 
-  /// The events that the thread reports to its Round, without the mutex. started: notices arrive from now on. refused:
-  /// no notices will arrive, and the thread ends. look: some process may have died. idle: kIdleNs have passed. Round
-  /// returns whether the thread continues.
+  /// The events that the thread reports to its Round, without the mutex. started: notices will arrive. refused: no
+  /// notices will arrive, and the thread ends. look: a process may have died. idle: kIdleNs have passed. Round returns
+  /// whether the thread continues.
   enum class Event { started, refused, look, idle };
   using Round = bool (*)(World& world, Event event) noexcept;
 
-  /// Starts the thread, unless it already runs or was refused shortly before.
+  /// Starts the thread, unless it already runs or was recently refused.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
   /// Returns whether this process receives notices.
   bool is_on() const noexcept { return on_; }

@@ -38,7 +38,7 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  // Use a temporary name, so that the next start of the world removes the path if this process is killed.
+  // Use a temporary name: if this process is killed, the next start of the world removes the path.
   std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
@@ -104,7 +104,7 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the lot when the process exits. Nobody waits any more, and objects that the wake thread uses may be
+  // Close the parking lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
   // destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
@@ -143,7 +143,7 @@ std::uint64_t ParkingLot::run_round() noexcept {
   if (lot.closed_) return 0;
   try {
     return lot.serve_loops();
-  } catch (...) {  // no memory: the next check finds what was not distributed
+  } catch (...) {  // no memory: the next check finds the mail that was not distributed
     return platform::monotonic_ns() + kLookNs;
   }
 }

@@ -21,7 +21,7 @@ namespace holdfast {
 
 namespace {
 
-// Shows other processes that this process checks on behalf of its waiters (dict/wait_queue.h).
+// Shows other processes that this process has just checked on behalf of its waiters (dict/wait_queue.h).
 void note_look(World& world) noexcept {
   if (ProcessSlot* const slot = world.slot(world.known_token()))
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
@@ -38,8 +38,8 @@ std::uint64_t until_end(const Watch& watch) noexcept {
 // The benchmark is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// The other threads check by themselves when the listener is this late. They wake so rarely that even many of them cost
-// little. No benchmark covers this constant, because none has several threads. sleepers_test.cc has several.
+// When the listener is this late, the other threads check by themselves. They wake so rarely that even many threads
+// need little time. No benchmark covers this constant, because only sleepers_test.cc has several threads.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -75,7 +75,7 @@ std::uint32_t Parker::open_waiter() {
     // Grow by an eighth, because there may be many waiters, and usually no more arrive.
     const std::size_t count = lot_.slots_.size();
     if (count == lot_.slots_.capacity()) lot_.slots_.reserve(count + count / 8 + kWaitersAtFirst);
-    lot_.free_.reserve(lot_.slots_.capacity());  // so that returning a number needs no memory
+    lot_.free_.reserve(lot_.slots_.capacity());  // returning a number must not need memory
     lot_.slots_.emplace_back();
     lot_.free_.push_back(static_cast<std::uint32_t>(lot_.slots_.size()));
   }
@@ -181,7 +181,7 @@ void Parker::forget() noexcept {
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
-  for (bool interrupted = false;;) {  // after a signal, return even without a woken waiter
+  for (bool interrupted = false;;) {  // after a signal, return even if no waiter was woken
     // Read the word before the mail, so that a post after that ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
@@ -204,13 +204,13 @@ ParkingLot& ParkingLot::get() {
   return *lot;
 }
 
-// Make the lot when the library is loaded. Otherwise a child that is forked while another thread makes it would wait
-// for that thread forever.
+// Create the lot when the library is loaded. Otherwise, a child that is forked while another thread creates it would
+// wait forever for that thread.
 [[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
 
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
 
-/// Empties the parkers in the child, which has none of the parent's waiters.
+/// Empties the parkers in the child, which does not have the parent's waiters.
 void ParkingLot::after_fork_in_child() {
   ParkingLot& lot = get();
   for (Slot& slot : lot.slots_)
@@ -342,7 +342,7 @@ void ParkingLot::hand_out_mail(World& world) {
 void ParkingLot::make_ready(std::uint32_t number) {
   Slot& slot = slots_[number - 1];
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
-  slot.parker->ready_.push_back(number);  // may throw: the next check then finds the waiter
+  slot.parker->ready_.push_back(number);  // may throw; then the next check finds the waiter
   slot.ready = true;
   sleepers_.wake(slot.parker->sleep_slot_);
 }
@@ -406,8 +406,8 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- called by the death watch ---
 
-// Makes all parkers check after an event. The thread of the death watch does not check by itself, because its
-// descriptors differ from the process's, and the one for asking the kernel about processes is missing.
+// Makes all parkers check after an event. The thread of the death watch does not check by itself, because it has its
+// own descriptors, without the one for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

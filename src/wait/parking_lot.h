@@ -1,4 +1,4 @@
-// The parking lot contains the waiters of this process, which sleep there.
+// The parking lot contains the sleeping waiters of this process.
 //
 // A parker is the object on which one event loop (a Lua state, or a thread) sleeps. A waiter is a task of the loop that
 // waits for a lock. Other processes know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h).
@@ -46,14 +46,13 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// The time within which the first waiter of a queue notices a release without a wake-up. For each later waiter this
-/// time is longer, by kLookNs for each of up to kRankMax waiters before it. The check of a later waiter matters only if
-/// the first waiter does not check. The longer time keeps a hundred waiting processes from all being awake all the
-/// time. The benchmark for this constant and the next two is "1,000 that wait, and nothing happens"; the benchmark
-/// "takeover" also covers kLookNs.
+/// The time within which the first waiter of a queue notices a release without a wake-up. For a later waiter, this time
+/// is longer by kLookNs for each of up to kRankMax waiters before it. So a hundred waiting processes are not awake all
+/// the time. The check of a later waiter matters only if the first waiter does not check. The benchmark for this
+/// constant and the next two is "1,000 that wait, and nothing happens"; the benchmark "takeover" also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// The interval between the checks of any waiter when a death watch is on. It is less than the time within which a
+/// The interval between the checks of any waiter when a death watch is on. It is shorter than the time within which a
 /// process must check to keep its waiters in their queues (dict/wait_queue.h).
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
@@ -82,8 +81,8 @@ class Parker {
   /// Tracks the wait of a task that may hold something, so that the search for deadlocks can follow it. Returns true if
   /// the wait would never end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key, Alone alone) noexcept;
-  /// Returns the keys of the last deadlock that track() found, starting with the waiter's own key. Returns none if
-  /// there was no deadlock.
+  /// Returns the keys of the last deadlock that track() found, starting with the waiter's own key. Returns an empty
+  /// list if there was no deadlock.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
   /// Ends the wait.
   void end(std::uint32_t number) noexcept;
@@ -95,8 +94,8 @@ class Parker {
   // --- event_loops.cc: for foreign event loops ---
 
   /// Returns the descriptor, which is readable while sleep() has something to return. The first call makes the
-  /// descriptor, and so does the first call after the host has closed it. Starts the wake thread. After a failure, the
-  /// next call tries again.
+  /// descriptor, and so does the first call after the host has closed it. Also starts the wake thread. After a failure,
+  /// the next call tries again.
   Expected<int> descriptor();
   /// Listens at a new path in the runtime directory, and ends an earlier listener or connection. This is for loops that
   /// can wait only for a connection that they opened themselves.
@@ -230,7 +229,7 @@ class ParkingLot {
   /// Handles the events of the death watch.
   static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
   bool is_waiting() const noexcept;
-  /// Makes all parkers with waiters check by that time.
+  /// Makes all parkers with waiters check at `time_ns` at the latest.
   void look_by(std::uint64_t time_ns) noexcept;
 
   // --- event_loops.cc ---
@@ -239,7 +238,7 @@ class ParkingLot {
   /// Starts the wake thread for the parker after a waiter has begun to watch. Ignores failures, because without the
   /// thread the parker polls.
   void attend_watching(Parker& parker) noexcept;
-  /// Makes sure that the wake thread runs, and that it runs a round by that time.
+  /// Makes sure that the wake thread runs, and that its next round is at the deadline at the latest.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
   /// Signals the loops that have something to collect, except the loop of `parker`, which collects anyway.
   void signal_ready(const Parker* parker) noexcept;
@@ -254,7 +253,7 @@ class ParkingLot {
   std::uint64_t look_ns_ = 0;  // when the listener checks
   WakeThread wake_thread_;
   DeathWatch death_watch_;
-  std::uint32_t looks_ = 0;        // checks by the death watch; a check may have missed a wait that began during it
+  std::uint32_t looks_ = 0;  // number of checks by the death watch; a check may have missed a wait that began during it
   std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;

@@ -1,5 +1,5 @@
-// Measures how promptly the waiters of one event loop react to a wake-up. Also limits the time that the loop spends on
-// polling for a release that is near.
+// Measures how promptly the waiters of one event loop react to a wake-up. Also limits the time for which the loop polls
+// for a release that is near.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace holdfast {
 /// get lost, which does no harm.
 class Promptness {
  public:
-  /// Returns the running mean. It rises faster than it falls, because a short delay may be chance: a loop that polls by
-  /// itself may have been woken shortly before. Returns 0 if the delay is unknown.
+  /// Returns the running mean. It rises faster than it falls, because a short delay may be a coincidence: a loop that
+  /// polls by itself may have been woken shortly before. Returns 0 if the delay is unknown.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
   /// Records that a waiter responded `ns` after it was woken. If the loop slept in the meantime, counts only the time
   /// after its sleep, because a thread that waits for a processor is not busy.
@@ -54,8 +54,8 @@ class Promptness {
     return std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
   }
 
-  // No benchmark covers these three constants, because none has a loop with other work. handoff_test.cc bounds all
-  // three.
+  // No benchmark covers these three constants, because none has a loop with other work. handoff_test.cc tests the
+  // limits of all three.
   static constexpr std::uint64_t kWeightOfLonger = 4;
   static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;

@@ -1,9 +1,9 @@
 // Manages the sleeping threads of this process, one of which listens for all of them.
 //
-// A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
-// one thread. So only one parker (the object on which an event loop sleeps), the listener, sleeps on the mailbox. It
-// distributes the mail, and checks for all parkers what their waiters wait for. Every other parker sleeps on its own
-// word, and is woken when there is mail for it. A listener that leaves elects another listener.
+// A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on the mailbox, although the
+// mail is for one thread. So only one parker (the object on which an event loop sleeps), the listener, sleeps on the
+// mailbox. It distributes the mail, and checks for all parkers what their waiters wait for. Every other parker sleeps
+// on its own word, and is woken when there is mail for it. A listener that leaves elects another listener.
 //
 // A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the other parkers
 // cover this case: a parker that wakes reads the mail, and listens if no other parker does.
@@ -28,20 +28,19 @@ struct SleepSlot {
 class Sleepers {
  public:
   /// Enters a thread that is about to sleep, and returns whether the thread listens. It listens if no other thread
-  /// does, or if `relieves` says that it takes over from the listener.
+  /// does, or if it is to take over from the listener (`relieves`).
   bool enter(SleepSlot& slot, bool relieves) noexcept;
   /// Removes a thread that is awake, for whatever reason, or a parker that is destroyed.
   void leave(SleepSlot& slot) noexcept;
   /// Wakes the thread if it sleeps on its own word.
   void wake(SleepSlot& slot) noexcept;
-  /// Wakes one thread to become the listener, if threads sleep and no thread listens.
+  /// If threads sleep but none listens, wakes one to become the listener.
   void elect_listener() noexcept;
 
   /// Returns whether no thread sleeps except the listener, if there is one.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const SleepSlot& slot) const noexcept { return listener_ == &slot; }
-  /// Empties the list in a forked child, where no thread sleeps. REQUIRES: no slot that was in the list has been freed
-  /// since.
+  /// Empties the list in a forked child, where no thread sleeps. REQUIRES: no slot that was in the list has been freed.
   void forget() noexcept;
 
  private:

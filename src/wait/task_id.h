@@ -1,5 +1,5 @@
 // Task ids are the numbers by which a host distinguishes its tasks. A task is a coroutine, a light thread, or an event
-// loop's task that holds something or waits. The host defines what the numbers mean; only the search for deadlocks uses
+// loop's task that holds something or waits. The host decides what the numbers mean; only the search for deadlocks uses
 // them.
 //
 // The lower 20 bits distinguish the tasks of one Lua state. If all 20 bits are 0, the id means the Lua state as a
@@ -13,8 +13,8 @@ namespace holdfast {
 inline constexpr std::uint32_t kNoTask = 0;  // unknown
 inline constexpr std::uint32_t kTaskBits = 20;
 
-/// Says what a waiting task may hold. The value `everything` means all that its Lua state holds, because no other code
-/// in that state runs while the task waits.
+/// Says what a waiting task may hold. `everything` means everything that its Lua state holds, because no other code in
+/// that state runs while the task waits.
 enum class HoldsLocks { nothing = 0, something = 1, everything = 2 };
 
 /// Returns the task id of the whole Lua state.

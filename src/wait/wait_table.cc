@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t x) noexcept {
 std::uint32_t begin_writing(WaitRecord& record) noexcept {
   const std::uint32_t stamp = record.stamp.load(kRelaxed) | 1;
   record.stamp.store(stamp, kRelaxed);
-  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(): a reader of what follows sees it odd
+  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(), which makes it see the odd stamp
   return stamp;
 }
 
@@ -76,8 +76,8 @@ void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   end_writing(record, stamp);
 }
 
-// Clears the task before the owner. If this process takes the record again, nobody must read the old wait before the
-// new one is written.
+// Clears the task before the owner, so that nobody reads the old wait if this process takes the record again and has
+// not written the new wait yet.
 void WaitTable::release(WaitRecord& record) noexcept {
   const std::uint32_t stamp = begin_writing(record);
   record.task.store(0, kRelaxed);
@@ -105,7 +105,7 @@ WaitTable::Found WaitTable::find(Token token, std::uint32_t task, Wait& wait) co
     }
     std::atomic_thread_fence(kAcquire);
     const bool whole = (stamp & 1) == 0 && record.stamp.load(kRelaxed) == stamp;
-    // Also check the token in the record: between two owners, the other words still belong to the first.
+    // Also check the token in the record, because between two owners, the other words still belong to the first one.
     if (whole && wait.token == token) return Found::yes;
     torn = torn || !whole;
   }

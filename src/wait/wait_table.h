@@ -2,9 +2,8 @@
 // (wait/deadlock.h) reads.
 //
 // A record describes one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that
-// key, and the time of that check. Only the waiting process writes its records, with one thread at a time. All
-// processes read them at any time, and must trust nothing they read. The table follows the slots in the file
-// `processes`.
+// key, and the time of that check. Only the waiting process writes its records, one thread at a time. All processes may
+// read them at any time, and must not trust what they read. The table follows the slots in the file `processes`.
 //
 // A record is found by its owner's token and task, in one of the kProbe records from number
 // mix(token ^ mix(task)) % kWaitRecords on. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns
@@ -13,7 +12,7 @@
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
-//   stamp   odd            the rest is being written; a reader tries again later
+//   stamp odd the other words are being written; a reader tries again later
 #pragma once
 
 #include <array>
@@ -32,7 +31,7 @@ inline constexpr std::uint32_t kWaitRecords = 2048;
 inline constexpr std::size_t kWaitKeyBytes = 56;
 
 struct alignas(128) WaitRecord {
-  Word64 owner;  // token of the process that may write the rest; 0: free
+  Word64 owner;  // token of the process that may write the other words; 0: free
   Word32 stamp;
 
   // The words below belong together if the stamp is even, and has the same value before and after they are read.
@@ -89,15 +88,15 @@ class WaitTable {
   /// Returns how many records were made or got another holder.
   std::uint64_t changes() const noexcept { return memory_->changes.load(kAcquire); }
 
-  /// Takes a record for that task's wait, which nobody can read yet. Returns null if no record is free. Calls `judge`
-  /// for the owners of other records that it finds.
+  /// Takes a record for a wait of this task. Nobody can read the record before it is written. Returns null if no record
+  /// is free. Calls `judge` for the owners of other records that it finds.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
   /// Returns whether the record still belongs to that process. Overwritten memory may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// Writes the record. REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;
   static void release(WaitRecord& record) noexcept;
-  /// Counts a change. Call it after a record was written for the first time, or with a different holder.
+  /// Counts a change. Call this after a record was written for the first time, or with a different holder.
   void count_change() noexcept { memory_->changes.fetch_add(1, kRelease); }
 
   enum class Found { no, yes, unreadable };

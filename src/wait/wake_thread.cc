@@ -41,8 +41,8 @@ Status WakeThread::be_up(World& world, Round round, std::uint64_t deadline_ns) {
     }
     return {};
   }
-  // A fork waits for the lot's mutex. So no child is made between the start of the thread and the moment at which it is
-  // recorded here.
+  // A fork waits for the parking lot's mutex, so no child is forked after the start of the thread and before the thread
+  // is recorded here.
   auto job = std::make_unique<Job>(Job{world, round});
   if (const int error = platform::start_thread(&run, job.get())) {
     return {Code::system, "cannot start the wake thread: " + platform::error_text(error)};

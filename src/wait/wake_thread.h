@@ -1,19 +1,19 @@
-// The wake thread of a process sleeps on the mailbox (sync/mailbox.h) on behalf of foreign event loops, which sleep in
-// poll or epoll.
+// The wake thread of a process sleeps on the mailbox (sync/mailbox.h) for foreign event loops, which sleep in poll or
+// epoll.
 //
 // A process has at most one wake thread. The thread exists while a parker (the object on which an event loop sleeps)
-// needs it, and for kLingerNs after that, so that successive waits share one thread. The thread blocks all signals and
-// runs no code of the host. A forked child does not inherit the thread, and starts its own. The thread's code stays
-// mapped when the host unloads the library (-z nodelete).
+// needs it, and for kLingerNs after that, so that successive waits share one thread. The thread blocks all signals, and
+// does not run code of the host. A forked child does not inherit the thread, but starts its own. The thread's code
+// stays mapped when the host unloads the library (-z nodelete).
 //
-// The descriptor of a parker is one of a pair of sockets, because each socket is a separate file, while all eventfds
-// show the same inode. Device and inode are compared before each write, so a number that the host has closed and reused
-// is not mistaken for the parker's descriptor. The message is an empty datagram, which puts no byte into a stream. This
-// thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout is woken by mail and
-// by the timer through that descriptor.
+// The descriptor of a parker is one of a pair of sockets, because each socket is a separate file, whereas all eventfds
+// have the same inode. Device and inode are compared before each write, so a number that the host has closed and reused
+// is not mistaken for the parker's descriptor. The message is an empty datagram, which does not put a byte into a
+// stream. The wake thread also serves a parker's timer, so a loop that waits for this one descriptor without a timeout
+// is woken by mail and by the timer.
 //
-// A release makes a descriptor readable in about twice the time in which it wakes a parker that sleeps by itself,
-// because the wake-up passes through a second thread.
+// Making a descriptor readable takes about twice as long as waking a parker that sleeps by itself, because the wake-up
+// passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
@@ -33,12 +33,12 @@ class WakeThread {
   /// with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
-  /// Runs one round of the thread. It is called without the mutex, after each post, and no later than the time that the
-  /// last round returned. Returns when the next round is due (CLOCK_MONOTONIC, ns), or 0 if the thread must end.
+  /// Runs one round of the thread. Called without the mutex, after each post, and no later than the time that the last
+  /// round returned. Returns when the next round is due (CLOCK_MONOTONIC, ns), or 0 if the thread must end.
   using Round = std::uint64_t (*)() noexcept;
 
-  /// Makes sure that the thread runs, and that it runs a round by that time (CLOCK_MONOTONIC, ns). After a failure
-  /// there is no thread.
+  /// Makes sure that the thread runs, and that its next round is at the deadline (CLOCK_MONOTONIC, ns) at the latest.
+  /// After a failure, there is no thread.
   Status be_up(World& world, Round round, std::uint64_t deadline_ns);
 
   /// Plans the next round. Returns what the round must return: `due_ns` if the thread is needed, otherwise the time

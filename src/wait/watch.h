@@ -1,4 +1,4 @@
-// A watch says what a waiter waits for. It can be checked without any lock.
+// A watch describes what a waiter waits for, so that this can be checked without any lock.
 //
 // The result of a check is only a hint: the words may belong to another entry by now, so trust none of them. The words
 // stay mapped while the waiter watches, because the waiter keeps the segment.
@@ -17,13 +17,14 @@ class Segment;
 class Shard;
 class World;
 
-/// Caches, during one check, which processes live. So a check usually asks the kernel once about each process.
+/// Caches which processes live, during one check, so that the check usually asks the kernel only once about each
+/// process.
 class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Returns whether the process counts as alive. If so, everything that it holds counts as held. Only a process that
-  /// is known to be dead does not count as alive.
+  /// Returns whether the process counts as alive, so that everything that it holds counts as held. Every process that
+  /// is not known to be dead counts as alive.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
@@ -31,7 +32,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No benchmark covers this constant, because none has waits for locks of so many processes.
+  // No benchmark covers this constant, because none has waits for locks of as many processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;
@@ -51,18 +52,18 @@ struct WaiterId {
   std::uint32_t number;
 };
 
-/// Says how to check one kind of entry. Each kind has one constant object, in the module that implements the kind.
+/// Describes how to check one kind of entry. Each kind has one constant object, in the module that implements it.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// Returns the only other holder, if the waiter can continue only after this holder has released. The result is not
-  /// known() if there is no such holder, or if there are several.
+  /// Returns the only other holder, if the waiter can continue only after this holder has released. If there is no such
+  /// holder, or if there are several, the result is not known().
   Blocker (*blocker)(const Watch& watch) noexcept;
-  /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). Returns a
-  /// time that never comes, such as kExpiryNever, if it does not end by itself.
+  /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). If it does
+  /// not end by itself, returns a time that never comes, such as kExpiryNever.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
-  /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
+  /// A check sees everything that an attempt would see, so that a waiter need not retry by itself.
   bool sees_all;
-  /// Says whether its waiters stand in a queue. If not, who changes what they wait for wakes them in another way.
+  /// The waiters are in a queue. Otherwise, the process that changes what they wait for wakes them in another way.
   bool has_queue;
 };
 
@@ -81,14 +82,14 @@ struct Watch {
   std::uint32_t block = 0;             // for a watcher: its block in the queue
   bool deaths = false;                 // the wait also ends when a process has died
 
-  /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
-  /// fields.
+  /// Returns false if the words belong to another entry by now. To be certain, read a fencing token before and after
+  /// the fields.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
 
-/// Returns whether nothing wakes the waiter, because it has no position in a queue where it needs one.
+/// Returns whether nothing wakes the waiter, because it needs a position in a queue but has none.
 inline bool must_poll(const Watch& watch, std::uint64_t place) noexcept {
   return place == 0 && (watch.kind == nullptr || watch.kind->has_queue);
 }

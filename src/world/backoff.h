@@ -1,5 +1,5 @@
 // Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt. So
-// hundreds of processes that start together do not all retry at the same time, and leave the processors to the lock's
+// hundreds of processes that start together do not retry at the same time, and leave the processors to the lock's
 // holder.
 #pragma once
 
@@ -21,7 +21,8 @@ class Backoff {
   }
 
  private:
-  // No benchmark covers these two constants, because none measures processes that open or enter at the same time.
+  // No benchmark covers these two constants, because none measures processes that open dictionaries or enter at the
+  // same time.
   static constexpr std::uint64_t kFirstNs = kNsPerMs;
   static constexpr std::uint64_t kLongestNs = 128 * kNsPerMs;
 

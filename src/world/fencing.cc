@@ -38,7 +38,7 @@ std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
     std::uint64_t last = memory_->last.load(kRelaxed);
     bool damaged = false;
     const std::uint64_t range = std::max(last_of(last, copy, damaged), above) + 1;
-    // Relaxed is enough: only uniqueness matters, and all threads see the changes to a single word in the same order.
+    // Relaxed is enough: only uniqueness matters, and all threads see the changes of a single word in the same order.
     if (!memory_->last.compare_exchange_strong(last, seal(range), kRelaxed)) continue;
     raise_copy(range);
     if (damaged) count_corruption_repaired();

@@ -2,7 +2,7 @@
 // every later token is larger.
 //
 // Dictionaries take ranges of tokens here, and give out the tokens of a range themselves (dict/fencing.h). So a new
-// dictionary under an old name continues above all tokens of the old dictionary.
+// dictionary with an old name continues above all tokens of the old dictionary.
 //
 // The number of the last range is stored twice, each time with a check in the word's lower bits. So an overwritten word
 // is detected, and the other word says where to continue.
@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kFencingRange = 65536;
 /// The first range. It is not 0, because overwritten memory is often 0.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
-/// Returns a word with the count, of at most 44 bits, above a check of 20 bits. A word of 0 contains no count.
+/// Returns a word with the count, of at most 44 bits, above a check of 20 bits. A word of 0 does not contain a count.
 constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
   return count << 20 | ((count + 1) * kOdd) >> 44;
@@ -35,7 +35,7 @@ constexpr bool is_sealed(std::uint64_t word) noexcept {
 /// The fencing words in the process table. If they are all zero, they are invalid.
 struct FencingMemory {
   Word64 last;
-  Word64 copy;                  // not above `last`, because it is written later
+  Word64 copy;                  // never above `last`, because it is written later
   Word64 corruptions_repaired;  // overwritten words of this world that were repaired; shown to users
 };
 
@@ -44,8 +44,8 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that has never been given out. `above` is a range that the caller knows to have been given out, or
-  /// 0. Any thread of any process may call this function, which makes no system call and takes no lock.
+  /// Returns a range that has never been given out. `above`: a range that, as the caller knows, was given out, or 0.
+  /// Any thread of any process may call this. Does not make system calls or take locks.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range given out.
   std::uint64_t last() const noexcept;

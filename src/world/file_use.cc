@@ -30,7 +30,7 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-/// A shorter timeout, because forks of other threads have to wait.
+/// This timeout is shorter, because forks of other threads have to wait.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
 /// The number of checks before concluding that the file is in use. It is larger than 1, because a process that is about
 /// to be refused also holds the lock for a moment.
@@ -40,14 +40,14 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// Returns whether the file's times are meaningful here. The boot id does not matter: no file in memory survives a boot,
-// and containers have their own ids. But a time of another time namespace has a different meaning.
+// Returns whether the file's times are meaningful here. The boot id does not matter, because no file in memory survives
+// a boot, and containers have their own ids. But times of another time namespace have a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
 
-// Reads the file again. Since it was opened, and before the lock was held, it may have lost its name or become a file
-// of another world.
+// Reads the file again, because it may have lost its name, or become a file of another world, after it was opened and
+// before the lock was taken.
 bool read_again(OpenedFile& file) noexcept {
   struct stat info;
   if (::fstat(file.fd.get(), &info) != 0 || info.st_nlink == 0) return false;
@@ -116,7 +116,8 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended since then may have asked for a longer lifetime. This matters if the file would be retired.
+    // A user that has ended in the meantime may have asked for a longer lifetime, which matters if the file would be
+    // retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -147,12 +148,12 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
       if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
       if (file->id != id) return {};
       HOLDFAST_FAILPOINT("unused.found");
-      // Hold the lock until the name is removed. A process that opens the name in between waits, and then finds no file
-      // or another file.
+      // Hold the lock until the name is removed. A process that opens the name in the meantime waits, and then finds
+      // another file or none.
       const int error = platform::try_record_lock(file->fd.get(), kUseLock);
       HOLDFAST_FAILPOINT("unused.judged");
       if (error == 0 && !is_use_kept(directory, name_byte(name, id.inode))) {
-        // A user that has ended since then may have asked to keep the file permanently.
+        // A user that has ended in the meantime may have asked to keep the file permanently.
         const bool is_as_judged =
             read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
         return is_as_judged ? retire_opened_file(directory, name, *file, kTimeoutUnderGuardNs) : Status{};
@@ -181,7 +182,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   header.time_namespace = this_boot().time_namespace;
   header.inode = file.id.inode;
   header.world = world;
-  // Do not use a system call: a process over its file size limit would get SIGXFSZ.
+  // Do not use a system call, because a process over its file size limit would get SIGXFSZ.
   const Mapping page = platform::map_shared(file.fd.get(), kHeaderBytes, loss_mark(FileKind::dictionary));
   if (!page) return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
   const auto write = [&](std::size_t at, std::size_t size) {
@@ -210,7 +211,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const int fd = directory_fd->get();
-  // Do this first. Otherwise, if this process is killed here, a file that is recorded but missing would be refused.
+  // Do this first. Otherwise, if this process were killed here, files that are recorded but missing would be refused.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
@@ -222,22 +223,22 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     return true;
   });
   if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
-  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody can make one now
+  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody makes one now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later uses the same file.
-    // The holders in it are dead by then, so the data survives, and no lock has two holders.
+    // By then, the holders in it are dead, so the data survives, and no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
-    // No process is present. So the only users of this world's files are processes that are exiting, and the caller may
-    // be one. Since the header was read, a user from another world may have asked for a longer lifetime, and ended.
+    // No process is present, so the only users of this world's files are processes that are exiting, perhaps the caller
+    // itself. After the header was read, a user from another world may have asked for a longer lifetime and ended.
     if (!is_of(*file, world)) {
       if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
       if (file->header().persist != kTemporary) continue;
     }
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
-    // A file that cannot be removed is left to the next process that finds no other process present. Do not wait here
-    // for a stopped process, because others wait for the table's lock, which the caller holds.
+    // A file that cannot be removed is left to the next process that finds no other process present. Do not wait for a
+    // stopped process here, because others wait for the table's lock, which the caller holds.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
   return {};

@@ -2,8 +2,8 @@
 //
 // A process that has a dictionary mapped holds a shared record lock on kUseLock of its file. The lock is taken before
 // the file is mapped, and the mapping pins the open file description. So a forked child inherits the lock with the
-// mapping, closing descriptors does not release it, and it ends with the last mapping. An exclusive lock on that byte
-// proves that the file is not in use.
+// mapping, closing descriptors does not release it, and it ends with the last mapping. Whoever gets an exclusive lock
+// on this byte knows that the file is not in use.
 //
 // The file names its world. Its tokens, waiters and mutex words are meaningful only in that world:
 //
@@ -15,12 +15,11 @@
 //                      | about each other                  | stays. In another time namespace, whose clock differs,
 //                      |                                   | a kept file is retired, and a persistent one refused.
 //
-// An adopted file need not be searched for owners, because each world begins the generations of its slots at another
-// number. So old tokens belong to no living process.
+// An adopted file need not be searched for owners: each world begins the generations of its slots at another number, so
+// old tokens do not belong to living processes.
 //
-// The decision is repeated once the lock is held. A dictionary that is kept in use across exec has no lock on its own
-// file, because the program could read and write the file through the lock's descriptor. A separate file carries this
-// lock (world/kept_file.h).
+// The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is on a separate
+// file (world/kept_file.h): through the lock's descriptor, the program could read and write the dictionary's file.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +36,18 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// A byte behind the end of every file. Below it, byte n is the lock for the mutex of shard n with strategy `file`.
+/// A byte behind the end of every file. A smaller byte n is the lock for the mutex of shard n with strategy `file`.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
 
-/// Returns the name of the dictionary with that file. Returns nothing for any other file, such as a foreign file with
-/// the same suffix.
+/// Returns the name of the dictionary with this file, or nothing for any other file, such as a foreign file with the
+/// same suffix.
 std::optional<std::string> dictionary_of_file(std::string_view file);
 
 /// A dictionary's file that this process has mapped and uses.
 struct UsedFile {
   OpenedFile file;
-  /// If this is not null, the file is being adopted, and only the caller uses it until finish_adoption(). The caller
-  /// must first drop what the file says about processes. No child is forked in the meantime, because a child would
+  /// If this is not null, the file is being adopted, and only the caller uses it until finish_adoption(). Before that,
+  /// the caller must drop what the file says about processes. No child is forked in the meantime, because it would
   /// share the lock.
   std::unique_ptr<platform::ForkGuard> adopting;
   /// Shows other processes that the name stands for this file. Keep it while the file is mapped.
@@ -56,35 +55,35 @@ struct UsedFile {
 };
 
 /// Opens the file, maps it and marks it as in use. Fails with not_found, as open_world_file() does; with mismatch if
-/// processes of another world use the file, or if processes of this world use another file that had its name; with busy
-/// if the process that adopts the file is stopped.
+/// processes of another world use the file, or if processes of this world use another file that had this name; with
+/// busy if the process that adopts the file is stopped.
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world);
 
-/// Does the same for a process that only reads. Takes no lock, and refuses a file of another world (mismatch) instead
-/// of adopting or retiring it. In the result, `adopting` and `name` are empty.
+/// Does the same for a process that only reads. Does not take a lock, and refuses a file of another world (mismatch)
+/// instead of adopting or retiring it. In the result, `adopting` and `name` are empty.
 Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                            const WorldId& world);
 
-/// Retires an unused file, for an open that needs another size or mutex. `id` is the file that the caller examined.
-/// Does nothing if the name now leads to another file, or if the file is now persistent. Fails with exists if the file
-/// is in use. REQUIRES: the caller does not use the file.
+/// Retires an unused file, for an open that needs another size or mutex. `id`: the file that the caller has examined.
+/// Does nothing if the name leads to another file by now, or if the file has become persistent. Fails with exists if
+/// the file is in use. REQUIRES: the caller does not use the file.
 Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// Makes an adopted file part of this world and admits other processes. Writes the boot id, the time namespace and the
 /// inode, then the world id. If the process is killed before the last write, the next process adopts the file again.
-/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing tokens.
+/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has a new range of fencing tokens.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
-/// Shows other processes that this process uses the file with that inode. They see this as long as the descriptor is
-/// open anywhere, even after exec. Returns an empty descriptor if the directory has no anchor. Fails with mismatch if
-/// the name no longer leads to this file.
+/// Shows other processes that this process uses the file with this inode, as long as the descriptor is open anywhere,
+/// even after exec. Returns an empty descriptor if the directory has no anchor. Fails with mismatch if the name no
+/// longer leads to this file.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 
 /// Retires every temporary dictionary that no other world uses. Removes temporary files of dead creators, and name
 /// files of other worlds. The first process that enters a world does this, and so does the last process that leaves. A
-/// file whose state is unknown stays, so that opening it reports the problem. Fails if it could not begin. REQUIRES:
+/// file whose state is unknown stays, so that whoever opens it gets an error. Fails if it could not begin. REQUIRES:
 /// the process table's record lock, and no other process present.
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
 

@@ -42,7 +42,7 @@ Expected<FileDescriptor> make(const RuntimeDirectory& directory, const std::stri
   FileDescriptor fd(::openat(where, temporary.c_str(), O_CREAT | O_EXCL | kOpenFlags, kMode));
   if (!fd) return cannot_make(directory, name, errno);
   int error = prepare(directory, fd.get());
-  // A file that already has the name was left behind by a process that was killed here.
+  // If a file already has the name, a process that was killed here has left it behind.
   if (error == 0 && ::renameat(where, temporary.c_str(), where, name.c_str()) != 0) error = errno;
   if (error == 0) return fd;
   ::unlinkat(where, temporary.c_str(), 0);
@@ -105,7 +105,7 @@ void forget_life(const RuntimeDirectory& directory, Token token) noexcept {
   try {
     if (auto directory_fd = directory.open()) ::unlinkat(directory_fd->get(), hold_file_name(token).c_str(), 0);
   } catch (...) {
-    return;  // no memory for the path: the file stays until no process is in the world
+    return;  // no memory for the path: the file stays until the world has no process
   }
 }
 

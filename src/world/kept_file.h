@@ -1,14 +1,15 @@
 // Files that show what a process keeps after exec:
 //
-// hold-<token>          the process with that token still counts as alive, though it now runs another program
-// use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
+// hold-<token> the process with that token still counts as alive, although it now runs another program
+// use-<byte>-<number> a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
 //                         <number> is random
 //
 // The new program may run as another user, so the descriptors that it inherits must give no access to the world
-// (runtime directory). Therefore each file is empty, is made by a single call, and is open for reading only. Its first
-// byte has a shared record lock, which lasts until the last copy of the descriptor is closed.
+// (runtime directory). Therefore, each file is empty, is made by a single call and used by no other, and is open for
+// reading only. There is a shared record lock on its first byte, which lasts until the last copy of the descriptor is
+// closed.
 //
-// A file gets its name after it is locked. So a named file without a lock was left behind by a program that has exited.
+// A file gets its name after it is locked, so a named file without a lock was left behind by a program that has exited.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Returns the prefix of the names of all use files for that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the number in the name of a hold file or of a use file: the token or the byte. 0: any other name.
+/// Returns the number in the name of a hold file or of a use file: the token or the byte; 0 for any other name.
 inline std::uint64_t number_of_kept_file(std::string_view name, std::string_view prefix) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(prefix) || name.size() < prefix.size() + kDigits) return 0;
@@ -53,14 +54,14 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept { return n
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
-/// The state of such a file. missing: the directory has no such file. unknown: the kernel does not report the state.
+/// The state of a kept file. missing: the directory has no such file. unknown: the kernel does not report the state.
 enum class Kept { locked, ended, missing, unknown };
-/// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory now has another process
-/// table.
+/// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory has another process
+/// table by now.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
-/// Calls `visit` with the token in the name of each hold file. Returns whether it found all of them.
+/// Calls `visit` with the token in the name of each hold file. Returns whether it has found all of them.
 bool for_each_life(const RuntimeDirectory& directory, const std::function<void(Token)>& visit);
-/// Removes that file, locked or not.
+/// Removes the file hold-<token>, even if it is locked.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
 // The calls below treat unknown as kept. Each call lists the directory.
@@ -72,8 +73,8 @@ bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
 /// Returns whether a program uses a file other than `own` among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
-/// Removes the files of that byte. Call it when the dictionary's file is removed. Processes that use the dictionary
-/// detect the removal themselves; with these files, new processes would only be refused for longer.
+/// Removes the files of this byte. Call this when the dictionary's file is removed. Processes that use the dictionary
+/// detect the removal themselves, and the files would only delay new processes.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
 /// Removes that file if its program has exited. Returns whether the file is gone.
 bool remove_leftover(int directory_fd, const char* name) noexcept;

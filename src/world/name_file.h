@@ -1,13 +1,13 @@
-// The files `names-00` to `names-63`, which carry the record locks that show which names are in use (world/name_use.h).
+// The files `names-00` to `names-63`, on which record locks show which names are in use (world/name_use.h).
 //
-// The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
-// hundred dictionaries each hold a hundred thousand of these locks. If these locks were on `processes`, each query
-// about a process would walk all of them. So they are on separate files, chosen by the hash of the name.
+// The kernel keeps the record locks of a file in a list, which it walks for each query. A thousand processes with a
+// hundred dictionaries each hold a hundred thousand of these locks. If the locks were on `processes`, each query about
+// a process would walk all of them. So they are on separate files, which are chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and exists as long as the process table. If such a file were deleted by
 // hand, no process would see the locks on it. So the table records the inodes of the files, each with a check. A
-// recorded file is refused if it is missing, or if it has another inode, another number or another world (runtime
-// directory). It is refused until the world has no process.
+// recorded file is refused, until the world has no process, if it is missing, or if it has another inode, another
+// number or another world (runtime directory).
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory
 /// Returns whether that file, which has the name of a name file, belongs to this world and has that number.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Allows new files again. Call it before deleting the old files. REQUIRES: the process table's record lock, and no
+/// Allows new files again. Call this before deleting the old files. REQUIRES: the process table's record lock, and no
 /// other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 

@@ -27,8 +27,8 @@ constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// The number of records in which a byte may be stored.
 constexpr std::size_t kProbe = 16;
 
-// Records are written under the directory's lock. A process that finds a lock in its way reads them without the lock. A
-// torn record names no file in use, and the reader checks again.
+// Records are written under the directory's lock. A process that finds another record lock in its way reads the records
+// without the directory's lock. A torn record does not name a file in use, and the reader checks again.
 using Notes = std::array<std::uint64_t, kRemovedNotes>;
 
 std::size_t place_of(std::uint64_t byte, std::size_t step) noexcept {
@@ -42,7 +42,7 @@ Notes read_notes(int file) noexcept {
 }
 
 void write_note(int file, std::size_t place, std::uint64_t byte) noexcept {
-  // Do not use a system call: a process over its file size limit would get SIGXFSZ.
+  // Do not use a system call, because a process over its file size limit would get SIGXFSZ.
   const Mapping page = platform::map_shared(file, kHeaderBytes);
   if (!page) return;  // new processes are refused for longer
   // Relaxed: nothing depends on the record's order, see above.
@@ -67,10 +67,10 @@ bool is_held(int file, std::uint64_t byte) noexcept {
   return platform::find_record_lock(file, byte, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
-/// Returns whether another file of that name is in use and was not removed properly.
+/// Returns whether another file of this name is in use, and was not removed properly.
 bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
-  // The kernel reports one of the locks in a range. This lock splits the range in two.
+  // The kernel reports only one of the locks in a range, which splits the range in two.
   std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
   std::size_t count = 2;
   while (count > 0) {
@@ -88,8 +88,7 @@ bool is_other_in_use(int file, std::uint64_t own) noexcept {
   return false;
 }
 
-/// A lock of this process on a name. No child is forked while the descriptor is open, because the child would keep the
-/// lock.
+/// A lock of this process on a name. No child is forked while the descriptor is open, because it would keep the lock.
 struct Held {
   Mapping pin;  // empty: no lock
   FileDescriptor file;
@@ -153,7 +152,7 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
 
 Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return FileDescriptor();
-  directory.kept_uses().store(1, kRelaxed);  // before the name is kept in use: see hold()
+  directory.kept_uses().store(1, kRelaxed);  // must come before the name is kept in use: see hold()
   return keep_use(directory, name_byte(name, inode));
 }
 
@@ -167,7 +166,8 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {
   auto file = open_name_file(directory, name_byte(name, 0) >> kNameInodeBits);
   const bool is_in_want = !file && (file.status().code == Code::system || file.status().code == Code::no_memory);
-  // Otherwise no name of the file is in use, or no new process is admitted anyway. So a removal needs no memory.
+  // If there is no file, no name of the file is in use, or no new process is admitted anyway. So a removal does not
+  // need memory.
   return file || is_in_want ? std::move(file) : FileDescriptor();
 }
 
@@ -182,8 +182,8 @@ Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, co
 void RemovedNote::write(std::uint64_t inode) noexcept {
   if (directory_ == nullptr) return;
   const std::uint64_t byte = name_byte(name_, inode);
-  // A process that has opened the dictionary since prepare() may have made the file. A process that opens it after the
-  // mark was set finds the mark.
+  // A process that has opened the dictionary since prepare() may have made the file. A process that opens the
+  // dictionary after the mark was set finds the mark.
   try {
     if (directory_->kept_uses().load(kRelaxed) != 0) forget_uses(*directory_, byte);
     if (!file_) {

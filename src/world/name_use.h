@@ -2,23 +2,23 @@
 //
 // A user of a dictionary holds the lock on its file (world/file_use.h). It also holds a shared record lock on the
 // name's file (world/name_file.h), on a byte computed from the name (its hash) and the dictionary's file (its inode).
-// Users do not notice when a file is deleted by hand, or when another file is moved over it. A process that then opens
-// the name finds a lock of that name with another inode, and is refused.
+// Users do not notice when a file is deleted by hand, or when another file is moved over it. But a process that opens
+// the name after that finds a lock of this name with another inode, and is refused.
 //
 // A process takes its own lock before it checks for other locks. So if two processes open two files at the same time,
 // at least one of them sees the lock of the other.
 //
 // A file that was removed properly does not block its name, because its users find it marked as retired. The remover
 // records the file's byte in the name's file, after it sets the mark and before it removes the name. If the record is
-// lost, new processes are refused until the last user of the removed file has detected the removal. They are never
+// lost, new processes are refused until the last user of the removed file has detected the removal, but they are never
 // admitted by mistake.
 //
 // The record of byte b is in one of the 16 words, numbered modulo 256, that begin at number
 // (b * 0x9E3779B97F4A7C15 mod 2^64) >> 32. A word whose byte is not locked may be reused. Records are written under the
-// directory's lock, or by a process that creates a file with the byte and clears its record.
+// directory's lock, or by a process that creates a file with this byte and clears the byte's record.
 //
 // The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A name that is
-// kept in use across exec has a separate file (world/kept_file.h). Such files are searched for only if a process of
+// kept in use across exec has a separate file (world/kept_file.h). Processes search for such files only if a process of
 // this world (runtime directory) has made one since the world last had no process.
 #pragma once
 
@@ -33,10 +33,11 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// Names use the bytes from here to the last byte that can be locked: 36 bits of hash, then 26 bits of the inode.
+/// The bytes for names extend from here to the last byte that can be locked. Their numbers have 36 bits of the name's
+/// hash, then 26 bits of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
 inline constexpr int kNameInodeBits = 26;
-/// Returns the byte for that file under that name.
+/// Returns the byte for a file with this name and inode.
 inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
   const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kNameInodeBits + 2);
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
@@ -44,18 +45,18 @@ inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noe
 
 /// Tries once to take this process's lock on the name. Returns the lock, or an empty mapping if another file of that
 /// name is in use at this moment. `directory` must be anchored to the process table. If there is no anchor, no names
-/// are in use, and the result is empty. REQUIRES: no other file has the name, or the caller checks again which file has
-/// it.
+/// are in use, and the result is empty. REQUIRES: no other file has the name, or the caller checks afterwards which
+/// file has it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
-/// Does the same for a file that is about to get its name. Fails with mismatch if another file of that name stays in
+/// Does the same for a file that is about to get its name. Fails with mismatch if another file of this name stays in
 /// use.
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// Returns a descriptor which shows, as long as it is open anywhere, that the name stands for that file and that the
-/// file is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that
-/// file, and the caller checks that the file has the name.
+/// Returns a descriptor. As long as it is open anywhere, it shows that the name stands for this file, and that the file
+/// is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that file,
+/// and the caller checks that the file has the name.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
@@ -66,7 +67,7 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 /// Records that a dictionary's file of an anchored directory was removed. Does nothing for other files and directories.
 class RemovedNote {
  public:
-  /// Does everything that can fail for lack of descriptors or memory. Call it before the file is marked.
+  /// Does everything that needs descriptors or memory. Call this before the file is marked.
   static Expected<RemovedNote> prepare(const RuntimeDirectory& directory, const std::string& name);
   /// Records the removed file. REQUIRES: the file is marked, still has its name, and the directory's lock is held.
   void write(std::uint64_t inode) noexcept;

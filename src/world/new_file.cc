@@ -1,4 +1,4 @@
-// Creates a file: reserves and initialises the file, and only then gives it its name.
+// Creates a file: reserves space, initialises the file, and only then gives it its name.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -87,8 +87,8 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
                                " bytes, but only " + std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
-// Refuses a file that cannot be created, before anything is allocated. A full /dev/shm harms every process, and a
-// process over its file size limit would get SIGXFSZ.
+// Refuses a file that cannot be created, before anything is allocated, because a full /dev/shm harms every process, and
+// a process over its file size limit would get SIGXFSZ.
 Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
   const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
@@ -184,8 +184,8 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   HOLDFAST_FAILPOINT("new_file.publish");
   std::optional<DirectoryLock> alone;
   if (file.before_naming) {
-    // Only one process at a time does this. The lock that is taken before the file gets its name must not look like the
-    // use of a file that has lost its name.
+    // Only one process at a time may do this: the lock that is taken before the file gets its name must not look like
+    // the use of a file that has lost its name.
     auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
     if (!lock) return lock.status();
     alone.emplace(std::move(*lock));

@@ -27,12 +27,12 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// The pause between two attempts at the table's lock while no holder is recorded. No benchmark covers it, because none
-/// measures how many processes enter together.
+/// The pause between two attempts at the table's lock while no holder is recorded. No benchmark covers this constant,
+/// because none measures many processes that enter together.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
-/// Returns where the generations of a world begin. Each world begins at another number. So tokens of another world,
-/// which a dictionary may still contain, name no process here.
+/// Returns where the generations of a world begin. Each world begins at another number, so that tokens of another
+/// world, which a dictionary may still contain, do not name a process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
 /// Returns the value that two of the three words have, or kNeverUsed.
@@ -58,7 +58,7 @@ enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
-// The pid that show_as() was given, and in the upper half the process that it was given to.
+// The pid that was given to show_as(), and in the upper half the process in which it was called.
 std::atomic<std::uint64_t> shown_pid{0};
 
 std::uint32_t pid_to_show() noexcept {
@@ -69,7 +69,7 @@ std::uint32_t pid_to_show() noexcept {
 
 using HostName = std::array<char, 40>;
 
-/// Returns the host's name as this process sees it, because a container has its own name.
+/// Returns the host's name as this process sees it: a container has its own name.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -152,8 +152,8 @@ KeptLife KeepLife::take() const noexcept {
 Status end_kept_description(int fd) {
   if (const int error = platform::record_unlock_all(fd))
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
-  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). But the description
-  // of a keeper stays open if other processes have it.
+  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). Close a new one,
+  // because the description of a keeper stays open if other processes have it.
   if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
     platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
@@ -236,7 +236,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Retry, because another process may create or retire the file between two steps. But do not retry forever.
+  // Retry, but not forever, because another process may create or retire the file between two steps.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
@@ -297,15 +297,16 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-// Waiters sleep on the holder's pid, in order of arrival. So hundreds of processes that are forked together neither
-// starve nor keep the holder from a processor. A holder that dies wakes no process, so each sleep is bounded.
+// Waiters sleep on the holder's pid, in order of arrival. So hundreds of processes that are forked together do not
+// starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
+// bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
-  std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
+  std::uint64_t passed_on_ns = start_ns;  // when a different holder was last seen
   std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
   for (Backoff backoff;;) {
-    // Make a new description for each attempt, and prevent forks while it exists: a child would share the description
-    // and hold the lock.
+    // Make a new description for each attempt, and prevent forks while it exists, because a child would share the
+    // description and hold the lock.
     auto guard = std::make_unique<platform::ForkGuard>();
     auto fd = open_file(O_RDWR);
     if (!fd) return fd.status();
@@ -346,7 +347,7 @@ Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
 
-// Wakes the next process after the close. Before that, it would find the lock still taken.
+// Wakes the next process after the close, because before that, the lock is still taken.
 ProcessTable::Lock::~Lock() {
   if (!fd_) return;
   holder_->store(0, std::memory_order_relaxed);
@@ -386,9 +387,9 @@ void ProcessTable::set_generation(std::uint32_t index, std::uint64_t generation)
   for (auto& word : slots()[index].generations) word.store(generation, std::memory_order_release);
 }
 
-// Takes a slot. The slot's lock is free, so its last owner is dead, and under the table's lock no other process can
-// take the slot. So raise the generation before taking the slot's lock: from then on, the old generation means a dead
-// process. If this process is killed or stopped in between, it has only skipped a number.
+// Takes a slot. The slot's lock is free, so its last owner is dead, and under the table's lock, no other process can
+// take the slot. The generation is raised before the slot's lock is taken: from then on, the old generation means a
+// dead process. If this process is killed or stopped in between, only a number is skipped.
 Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
@@ -402,7 +403,8 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     program = std::move(*kept);
   }
   set_generation(index, generation);
-  // Do this afterwards. If the file is missing while its generation is still current, it was deleted by hand.
+  // Do this afterwards, because if the file is missing while its generation is still current, it counts as deleted by
+  // hand.
   if (is_of_hold(before)) forget_life(directory_, make_token(index, before));
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
@@ -423,7 +425,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
                                     " does not outlive its descriptor; the directory must be on tmpfs"};
   }
-  pin.release();  // from now on, only the end of the process frees the slot
+  pin.release();  // after this, only the end of the process frees the slot
   return make_token(index, generation);
 }
 
@@ -470,7 +472,7 @@ bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> 
   return !is_free(0, index) || !is_free(std::min(index + 1, kSlots), kSlots);
 }
 
-// Reads all slots only if a file may be missing. That takes as long as the rest of leaving.
+// Reads all slots only if a file may be missing, because this takes as long as the rest of leaving.
 bool ProcessTable::end_holds(const Lock& held, Ended which) {
   bool is_any_alive = false;
   const auto look_at = [&](std::uint32_t index) {
@@ -482,7 +484,7 @@ bool ProcessTable::end_holds(const Lock& held, Ended which) {
     const Token token = make_token(index, generation);
     const Kept kept = find_life(directory_, token);
     is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
-    // A missing file was deleted by hand, and its program may live.
+    // If the file is missing, it was deleted by hand, and its program may live.
     const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
     if (kept != Kept::ended && !is_gone) return;
     set_generation(index, generation_behind(generation, false));
@@ -548,8 +550,8 @@ int ProcessTable::probe_descriptor() noexcept {
   FileId id;
   const int error = platform::file_id(known, id);
   if (error == 0 && id == mapping_.file()) return known;
-  // If the host has closed this number, it may already belong to the new descriptor, or to another thread: do not close
-  // it.
+  // If the host has closed this number, it may already belong to the new descriptor or to another thread, so do not
+  // close it.
   const bool may_be_ours = known >= 0 && error != 0 && error != EBADF;
   try {
     auto fresh = open_file(O_RDONLY);
@@ -597,8 +599,8 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
       holder == kSlotLocks + index) {
     return Kernel::holds;
   }
-  // Before concluding that a process died, check before and after the query that this file was asked. A host that
-  // closes all descriptors and opens others must not make live processes look dead.
+  // Before concluding that a process has died, check that the descriptor referred to this file before and after the
+  // query: a host that closes all descriptors and opens others must not make live processes look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = probe_descriptor();
@@ -619,7 +621,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
-  // If a successor is between its three stores, it writes all three words anyway. An exact exchange damages none of
+  // If a successor is between its three stores, it writes all three words anyway, and an exact exchange does not damage
   // them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
@@ -659,7 +661,7 @@ void ProcessTable::count_unjudged() noexcept {
 // The generation does not change while the file is locked.
 Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation) noexcept {
   const std::uint64_t current = generation_of_slot(index);
-  if (current == kNeverUsed) {  // or its words were overwritten
+  if (current == kNeverUsed) {  // never used, or its words were overwritten
     const auto& words = slots()[index].generations;
     const auto is_zero = [](const auto& word) { return word.load(std::memory_order_relaxed) == 0; };
     return std::all_of(words.begin(), words.end(), is_zero) ? Liveness::dead : Liveness::unknown;
@@ -681,14 +683,14 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
   std::vector<std::uint32_t> result;
   const int fd = probe_descriptor();
   if (fd < 0) return result;
-  // The kernel reports one of the locks in a range. This lock splits the range in two.
+  // The kernel reports only one of the locks in a range, which splits the range in two.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
   while (!ranges.empty()) {
     const auto [first, end] = ranges.back();
     ranges.pop_back();
     std::uint64_t holder = platform::kNoHolder;
     if (first >= end || platform::find_record_lock(fd, kSlotLocks + first, end - first, holder) != 0) continue;
-    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // no lock, or a foreign one
+    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // there is no lock, or only a foreign one
     const auto index = static_cast<std::uint32_t>(holder - kSlotLocks);
     result.push_back(index);
     ranges.emplace_back(first, index);

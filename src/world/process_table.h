@@ -2,37 +2,38 @@
 // of waits.
 //
 // A process owns a slot through a kernel record lock on byte kSlotLocks + slot of this file. The kernel's answer,
-// together with the generation in the slot, decides whether a process lives. The rest of the slot's content does not
+// together with the generation in the slot, decides whether a process lives. The other content of the slot does not
 // matter.
 //
 // Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and deciding whether this world has ended; held for microseconds
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot. A child without an identity is in
-//                        the world, too: a server that forks into the background must not lose what it stored
+//                        the world, too: a server that forks into the background must not lose what it has stored
 //   kSlotLocks + slot    that process lives
 //   kKeeperLocks + pid   a keeper keeps the world until the process with that pid ends (World::keep_for)
 //
-// A process that has become another program by exec, and still holds locks, has no lock here except the locks of its
-// keeper. A separate file shows that it lives (world/kept_file.h). Its generation is odd. All other generations are
-// even, and their processes have no such file.
+// A process that has become another program by exec, but still holds locks, has no record lock here except those of its
+// keeper. A separate file shows that it lives (world/kept_file.h), and its generation is odd. The generations of all
+// other processes are even, and they have no such file.
 //
 // If none of these locks is held, the boot id and the time namespace in the header show whether the file is still
 // valid. A process joins a table in use whatever its boot id, because containers have their own boot ids. A copy of a
 // table is refused, because its header names another inode.
 //
-// Entering takes the table's lock for about 0.2 ms. Waiting processes sleep, in order of arrival, on a word with the
-// holder's pid. A holder wakes the next process when it has closed the file. A holder that dies wakes no process, so
-// each sleep is bounded. The bounds are random and grow. 900 children that are forked together enter within 0.3 s on
-// two processors.
+// A process that enters holds the table's lock for about 0.2 ms. Waiting processes sleep, in order of arrival, on a
+// word with the holder's pid. A holder wakes the next process when it has closed the file. A holder that dies does not
+// wake others, so each sleep is bounded; the bounds are random and grow. On two processors, 900 children that are
+// forked together enter within 0.3 s.
 //
 // A process gives up after one second if the same process holds the lock all the time, because that process may be
 // stopped. It gives up after five seconds if the lock passes from process to process. After a failure, changes fail
 // immediately for 0.1 s, and after further failures for up to 1 s.
 //
-// The generation of a slot is stored three times, and two equal copies decide. So one overwritten word makes no process
-// look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is never
-// mistaken for its predecessor, wherever the predecessor was stopped. The first generation of a slot is the lower half
-// of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h says why).
+// The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
+// a process look dead. The generation is raised under the table's lock while the slot's lock is free, so that a
+// successor is never mistaken for its predecessor, wherever the predecessor was stopped. The first generation of a slot
+// is the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h
+// says why).
 #pragma once
 
 #include <array>
@@ -73,17 +74,17 @@ struct TableHeader {
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; waiters sleep on it
   Word64 unjudged;                 // how often judge() has returned unknown; shown to users
   Word64 kept_uses;                // not 0: a dictionary may be kept in use across exec (world/name_use.h)
-  Word64 keeper;                   // lock of the last keeper that has not ended properly, 0: none; shown to users
+  Word64 keeper;                   // byte of the last keeper that has not ended properly, 0: none; shown to users
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
 
-/// The slot of one process. Its owner writes it, unless stated otherwise. All processes read it, and treat what they
-/// read as hints.
+/// The slot of one process. Only its owner writes it, unless stated otherwise. All processes read it, but only as
+/// hints.
 struct alignas(64) ProcessSlot {
-  // The owner writes the rest of this cache line before it stores the generations (release), and never again.
+  // The owner writes the other words of this cache line before it stores the generations (release), and never again.
   std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used. All equal
   std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
   std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, cut to 15 bytes, zero-padded
@@ -96,10 +97,10 @@ struct alignas(64) ProcessSlot {
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // For sync/shmtx.h. The lower half is the number of critical sections that the threads of this process are in now,
   // the upper half the number that they have begun. It has a separate cache line, because the owner writes it all the
-  // time, and others read it only to wait for the owner.
+  // time, whereas others only read it to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. The time of this process's last check of what its waiters wait for (CLOCK_MONOTONIC, ms).
-  // If it was long ago, the waiters lose their positions in the queues.
+  // If the last check was long ago, the waiters lose their positions in the queues.
   alignas(64) std::atomic<std::uint64_t> looked_ms;
   // These words are written with the first cache line, and never again. They are shown to users.
   std::atomic<std::uint64_t> pid_namespace;        // inode of the namespace of `pid`; 0: unknown
@@ -115,7 +116,7 @@ inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlot
 inline constexpr std::size_t kTableBytes = kWaitTableOffset + kWaitTableBytes;
 static_assert(kWaitTableOffset % kWaitTableAlign == 0);
 
-/// Returns the program's name from a slot, to show it to users.
+/// Returns the program's name in a slot, for users.
 std::string comm_of(const ProcessSlot& slot);
 
 /// Copies zero-padded words, such as a slot's texts, and ends `bytes` with a zero byte. REQUIRES: `bytes` is no longer
@@ -133,20 +134,20 @@ void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char 
 /// Returns the inode of this process's pid namespace, or 0 if it is unknown.
 std::uint64_t pid_namespace() noexcept;
 
-/// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays.
-/// Returns whether this call was the first.
+/// Names this process and its forked children in their slots, instead of the name that the kernel knows. Only the first
+/// call has an effect. Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Writes `pid` into this process's slot instead of its own, from the next entering on. Forked children write their
-/// own again.
+/// Makes this process write `pid` into its slot instead of its own when it enters the next time. Forked children write
+/// their own pid again.
 void show_as(pid_t pid) noexcept;
 
 /// Returns whether a process with that generation was kept alive across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
-/// Two descriptors that keep a process alive across exec. One of them is enough, as long as it is open anywhere.
+/// Two descriptors that keep a process alive across exec. Either of them is enough, as long as it is open anywhere.
 struct KeptLife {
-  platform::FileDescriptor program;  // for the program: it gives no access to the world (world/kept_file.h)
+  platform::FileDescriptor program;  // for the program: does not give access to the world (world/kept_file.h)
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
@@ -161,8 +162,8 @@ class KeepLife {
   KeptLife take() const noexcept;
 };
 
-/// Releases the lock that a descriptor of a KeptLife or of a kept dictionary holds, even if other processes have the
-/// description open, and closes the descriptor. Fails with invalid.
+/// Closes a descriptor of a KeptLife or of a kept dictionary, and releases its lock even if other processes have the
+/// description open. Fails with invalid if it is another descriptor.
 Status end_kept_description(int fd);
 
 /// This process's handle to the table. Thread-safe; all processes share the slots.
@@ -170,11 +171,11 @@ class ProcessTable {
  public:
   /// Opens the directory's table, or creates it.
   static Expected<ProcessTable> open(const RuntimeDirectory& directory);
-  /// Opens the directory's table, in use or not, and changes nothing. Fails with not_found if there is no table.
+  /// Opens the directory's table, in use or not, without changing anything. Fails with not_found if there is no table.
   static Expected<ProcessTable> look(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
-  /// Unmaps only a table that could not be entered, because the table of a world that was entered is never destroyed.
+  /// Only runs for a table that could not be entered, because the table of a world that was entered is never destroyed.
   ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
@@ -189,17 +190,17 @@ class ProcessTable {
   /// Asks the kernel whether the directory still has this table.
   bool is_current() const noexcept;
 
-  /// Returns whether the file was truncated. The guard (platform/bus_guard.h) then put zeros there, and nothing in the
-  /// table is valid.
+  /// Returns whether the file was truncated. The guard (platform/bus_guard.h) has then replaced it with zeros, and
+  /// nothing in the table is valid.
   bool lost() const noexcept;
   /// Sets `identity` to kNobody when the file is found truncated.
   void clear_when_lost(std::atomic<Token>& identity) const noexcept {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Checks whether the process of that slot and generation lives, or is kept alive across exec.
+  /// Checks whether the process with this slot and generation lives, or is kept alive across exec.
   Liveness judge(std::uint32_t index, std::uint64_t generation) noexcept;
-  /// Checks whether the process itself lives. `generation_mask` has the bits of the generation that the caller knows.
+  /// Checks whether the process itself lives. `generation_mask`: the bits of the generation that the caller knows.
   Liveness judge_process(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Returns how often judge() has returned unknown in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
@@ -226,15 +227,15 @@ class ProcessTable {
   };
   /// How long to wait for the table's lock.
   struct Timeouts {
-    std::uint64_t with_one_ns;  // while one process has the lock; it may be stopped
+    std::uint64_t with_one_ns;  // while the same process has the lock; it may be stopped
     std::uint64_t in_all_ns;    // while the lock passes from process to process
   };
   /// Takes the lock. Fails with `busy` after the timeouts.
   Expected<Lock> lock(const Timeouts& timeouts) const;
 
   /// Takes a free slot for this process, for as long as the process lives, and returns its token. Fails with mismatch
-  /// if this process and the table use different clocks. `is_tidy`: there is nothing of exited programs. REQUIRES: this
-  /// process has no slot.
+  /// if this process and the table use different clocks. `is_tidy`: exited programs have left nothing behind. REQUIRES:
+  /// this process has no slot.
   Expected<Token> enter(const Lock& held, bool is_tidy);
   /// Prepares judge() for a time when descriptors, paths or permissions may be lost.
   Status prepare_to_judge() noexcept;
@@ -248,14 +249,14 @@ class ProcessTable {
   /// also frees the slots whose file is missing. Returns whether such a program of this world lives, or may live.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
-  /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.
+  /// Keeps the world alive until the result is unmapped here, and in every child that was forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
   /// Returns whether the world has a keeper for the process of that pid, in this pid namespace. Returns false if this
   /// is unknown.
   bool has_keeper(pid_t pid) noexcept;
   /// Makes this process the only keeper for that process, as long as the result is open. The result is empty if there
-  /// already is a keeper, or if this is unknown.
+  /// is already a keeper, or if this is unknown.
   platform::FileDescriptor become_keeper(pid_t pid) const;
   /// Returns whether there probably was a keeper that has not called end_keeping(). Call this before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;
@@ -270,7 +271,7 @@ class ProcessTable {
 
   static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file, Access access);
   enum class Kernel { holds, free, silent };
-  /// Checks whether a process holds the byte of that slot.
+  /// Asks the kernel whether a process holds the byte of this slot.
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
@@ -294,9 +295,9 @@ class ProcessTable {
   std::uint64_t time_namespace_ = 0;
   bool only_looks_ = false;  // mapped read-only
   // This descriptor is open from the time a process enters, so that a later lack of descriptors, permissions or paths
-  // does no harm. The process's children inherit it. The host may close it (daemons close everything). So before a
-  // death is believed, the descriptor is compared with the file. It is closed only while it belongs to that file
-  // (platform::close_if_file).
+  // does no harm. The process's children inherit it. The host may close it (daemons close everything). So the
+  // descriptor is compared with the file before a process is considered dead, and is closed only if it still belongs to
+  // the file (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 

@@ -34,8 +34,8 @@ Status refuse(const std::string& path, const std::string& why) {
   return {Code::permission, "runtime directory " + path + " " + why};
 }
 
-// Returns whether this process may use the group. Root need not be a member, because it trusts the owner, who has
-// chosen the group.
+// Returns whether this process may use the group. Root need not be a member, because it trusts the directory's owner,
+// who has chosen the group.
 bool is_our_group(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
@@ -75,7 +75,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// Returns a path that no other user can have taken, if this user has such a path.
+// Returns a path that no other user can have taken, if there is one for this user.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -89,15 +89,15 @@ std::string place_to_suggest() {
   return private_to_us && is_tmpfs(system) ? without_tail(folder) + "/holdfast" : kAny;
 }
 
-// Suggests to name another directory. Using another one silently would split the world, because processes of one user
-// may have different environments.
+// Suggests naming another directory. Using another one without a message would split the world, because processes of
+// one user may have different environments.
 std::string name_another_one() {
   return "choose another one for all programs that share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-// Suggests what to do about the directory. Only a directory with the default name is ours. HOLDFAST_DIR may name any
-// directory, such as /tmp, which nobody must remove. Only its own user knows whether that user's programs use it, so
-// root must not remove it either.
+// Suggests what to do about the directory. Only a directory with the default name is ours, whereas HOLDFAST_DIR may
+// name any directory, such as /tmp, which must not be removed. Only the directory's user knows whether programs use it,
+// so root must not remove it either.
 std::string another_one(const std::string& path) {
   const bool is_default = path == default_directory(::geteuid());
   return (is_default ? "ask that user to remove it, or " : "") + name_another_one();
@@ -109,7 +109,8 @@ std::string look_as(uid_t user) {
          name_another_one();
 }
 
-/// Returns whether the directory is meant for a group. If so, nobody must remove it or change its mode.
+/// Returns whether the directory is meant for a group. Such a directory must not be removed, and its mode must not be
+/// changed.
 constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
 constexpr const char* kShareIt = "to share it with its group, set HOLDFAST_SHARE=group in all programs; otherwise ";
 
@@ -170,21 +171,21 @@ Status explain_missing_shared_directory(const std::string& path) {
                                path + " && chgrp GROUP " + path + " && chmod 0770 " + path};
 }
 
-// Sets the mode of a new directory. A umask may have removed bits of the mode, even bits that open() needs. O_PATH
-// needs none of them, and a chmod through the descriptor reaches the directory that was checked.
+// Sets the mode of a new directory. A umask may have removed bits of the mode, even bits that open() needs. O_PATH does
+// not need them, and a chmod through the descriptor changes exactly the directory that was checked.
 Status make_private(const std::string& path, int parent, const std::string& name) {
   const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (!made || ::fstat(made.get(), &info) != 0 || info.st_uid != ::geteuid() ||
       (info.st_mode & 07777) == kPrivateMode) {
-    return {};  // nothing to do; open() checks it
+    return {};  // the directory exists; open() checks it
   }
   const int failed = ::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), kPrivateMode);
   return failed == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Makes the directory, but only where it would be accepted. If another process makes it first, that process sets the
-// mode.
+// Makes the directory, but only where it would be accepted. If another process makes it first, the other process sets
+// the mode.
 Status create_directory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string name = path.substr(slash + 1);
@@ -227,7 +228,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                           "choose another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
-// Checks not only the group but also the owner, because an owner may change group and mode, and remove every file.
+// Checks the owner, because an owner may change group and mode, and may remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
     return refuse(
@@ -248,7 +249,7 @@ Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
   return Status{Code::invalid, "bad HOLDFAST_SHARE \"" + std::string(share) + "\": expected \"group\", or no value"};
 }
 
-// Accepts only numbers, because the C library loads modules into every program to look up a name.
+// Accepts only a number, because the C library would load modules into every program to look up a name.
 Expected<std::optional<uid_t>> owner_from_environment() {
   const char* const text = ::secure_getenv("HOLDFAST_OWNER");
   if (text == nullptr || *text == '\0') return std::optional<uid_t>();
@@ -331,7 +332,7 @@ RuntimeDirectory::Visit::~Visit() {
   if (fd_) visited = {};
 }
 
-// The host may have closed the descriptor of a visit, so it is checked, here and in open().
+// The host may have closed the descriptor of a visit, so the descriptor is checked, here and in open().
 Expected<CheckedDirectory> RuntimeDirectory::open_as_it_is() const {
   if (visited.id == id_ && platform::is_file(visited.fd, id_)) return CheckedDirectory(visited.fd);
   auto fd = open_path();

@@ -1,22 +1,22 @@
 // The runtime directory defines a world: all processes that share the directory belong to one world.
 //
 // It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
-// write into this process's memory. It must be a real directory (no symbolic link) on tmpfs, owned by this user and
+// write into this process's memory. It must be a directory (not a symbolic link) on tmpfs, owned by this user and
 // closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may belong to root,
 // to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's groups (any
 // group for root), its mode may be up to 0770, and files in it are checked against that group.
 //
-// Not only the group matters but also the owner, because every user may make directories in /dev/shm. An outsider may
-// have made this directory before root ran `install -d -m 0770 -g`. That command sets mode and group, but the outsider
+// The owner matters as much as the group, because every user may make directories in /dev/shm. An outsider may have
+// made this directory before root ran `install -d -m 0770 -g`. This command sets mode and group, but the outsider
 // remains the owner, and may delete `processes` at any time. HOLDFAST_OWNER is a number, because glibc would load
 // modules into every program to look up a name. Nothing protects against members of the group, because they may write
 // into the locks anyway.
 //
-// All changes are made relative to a descriptor of the parent directory, and never by path. The environment is read
-// with secure_getenv, because the caller of a set-uid program must not choose where the program keeps its locks.
+// All changes are made relative to a descriptor of the parent directory, never by path. The environment is read with
+// secure_getenv, because the caller of a set-uid program must not choose where the program keeps its locks.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor. So a process that closes all its
-// descriptors stays in its world, and detects that the directory was removed and made again.
+// descriptors stays in its world, and detects when the directory has been removed and made again.
 #pragma once
 
 #include <sys/stat.h>
@@ -84,8 +84,8 @@ class RuntimeDirectory {
  public:
   enum class Sharing { none, group };
 
-  /// While it exists, open() in this thread uses one descriptor, instead of opening and checking the path each time. So
-  /// open() finds only later that another directory has taken the name.
+  /// While this object exists, open() in this thread uses the same descriptor, instead of opening and checking the path
+  /// each time. So it may not notice yet that another directory has taken the name.
   class Visit {
    public:
     explicit Visit(const RuntimeDirectory& directory);
@@ -97,7 +97,7 @@ class RuntimeDirectory {
     platform::FileDescriptor fd_;  // empty inside another visit
   };
 
-  /// Makes an object without a directory, whose open() fails.
+  /// Makes an object without a directory; its open() fails.
   RuntimeDirectory() = default;
 
   enum class Missing { make, refuse };
@@ -115,7 +115,7 @@ class RuntimeDirectory {
   const std::string& path() const noexcept { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   Sharing sharing() const noexcept { return sharing_; }
-  /// Returns the group that files are given and checked against. REQUIRES: sharing() is group.
+  /// Returns the group that files get, and against which they are checked. REQUIRES: sharing() is group.
   gid_t group() const noexcept { return group_; }
 
   /// Opens the directory and checks it again. Fails if another directory has taken the name, or if the anchor is gone.
@@ -127,9 +127,9 @@ class RuntimeDirectory {
   /// gone.
   bool is_gone() const;
 
-  /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check, a
-  /// process could meet processes with another process table through a dictionary. `made` and `kept` are in memory of
-  /// that file, which must stay mapped as long as names are opened.
+  /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check,
+  /// processes with different process tables could share a dictionary. `made` and `kept` are in memory of that file,
+  /// which must stay mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
@@ -147,7 +147,7 @@ class RuntimeDirectory {
   std::string path_;
   Sharing sharing_ = Sharing::none;
   std::optional<uid_t> owner_;
-  uid_t user_ = 0;  // the user for whom it was chosen
+  uid_t user_ = 0;  // the user for whom the directory was chosen
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

@@ -21,23 +21,24 @@ namespace {
 
 /// The timeout while processes enter one after the other, as hundreds of forked children may do.
 constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
-/// The first timeout of a forked child. The child enters inside a call, and the holder of the table's lock may be
-/// stopped. After a failure, it waits for a shorter time.
+/// The first timeout of a forked child, which enters inside a call, while the holder of the table's lock may be
+/// stopped. After a failure, the child waits for a shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
-/// The pause before such a child tries again, which doubles each time. No benchmark covers it, because it is for a
-/// child that was refused.
+/// The pause before such a child tries again, which doubles each time. No benchmark covers this constant, because none
+/// has a child that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
-/// A process that exits does not wait long to remove unused files, because the next process that enters does the same.
+/// A process that exits does not wait long in order to remove unused files, because the next process that enters does
+/// the same.
 constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
 /// The number of checks, one each millisecond, whether another process that is exiting has ended.
 constexpr int kLeaveLooks = 250;
 
 // Guards the creation of the world, entering, and leaving.
 platform::LongMutex entering;
-// Guards the message that says why this process could not enter. Take it only inside a ForkGuard, so that no child
-// finds it locked.
+// Guards the message that says why this process could not enter. Locked only inside a ForkGuard, so that no child finds
+// it locked.
 std::mutex failing;
 std::atomic<World*> the_world{nullptr};
 // Set before the world is made, while `entering` is held. A forked child inherits it.
@@ -60,8 +61,7 @@ struct WorldMaker {
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
     if (looks) return make_observed(*chosen, identity, std::move(page));
-    // A process that found the table of another boot unused may retire the table while this process is about to enter
-    // it.
+    // Another process may find the table of another boot unused, and retire it while this process is about to enter it.
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
@@ -103,13 +103,13 @@ struct WorldMaker {
   static void leave() noexcept {
     World* const world = the_world.load(std::memory_order_acquire);
     if (world == nullptr) return;
-    // A process without a token is a child that never did anything here.
+    // A process without a token is a child that has never done anything here.
     if (const Token self = world->known_token(); self != kNobody) world->leave(slot_of(self));
   }
 
   static void install_handlers() {
     static const bool once = [] {
-      // This is for kernels that cannot wipe the page. No thread is entering now, because it would have the table's
+      // This is for kernels that cannot wipe the page. No thread is entering now, because it would hold the table's
       // lock.
       ::pthread_atfork(nullptr, nullptr, [] {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
@@ -200,8 +200,8 @@ Status World::enter(std::uint64_t timeout_ns) {
   const RuntimeDirectory::Visit visit(directory_);
   auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
-  // A forked child that enters has its parent's presence, so it does not conclude that its own world has ended. Nor
-  // does it end the world of a process that is exiting, which may hold locks until its last instruction.
+  // A forked child has its parent's presence, so it does not conclude that its own world has ended. A process that is
+  // exiting also counts, because it may hold locks until its last instruction.
   const bool is_first = !ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
                         !table_->end_holds(*lock, ProcessTable::Ended::all);
   if (is_first) {
@@ -266,9 +266,9 @@ struct Keeper {
 
 }  // namespace
 
-// Starts a keeper if necessary. The keeper is a fork, so it has this process's presence from its first instruction on.
-// It has no slot, because it holds nothing. If the keeper is killed, the next process that calls this function detects
-// it.
+// Starts a keeper if necessary. The keeper is forked, so it has this process's presence from its first instruction on.
+// It has no slot, because it does not hold anything. If the keeper is killed, the next process that calls this function
+// detects that.
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
@@ -276,8 +276,8 @@ Status World::keep_for(pid_t parent) {
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
-  // Check this last. If the parent lives now, it already had its number when the descriptor for its end was opened. A
-  // result of 0 means that the parent is in another pid namespace.
+  // Check this last: if the parent is still the same process now, then the descriptor for its end was opened for this
+  // process. A result of 0 means that the parent is in another pid namespace.
   if (parent <= 0 || ::getppid() != parent)
     return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};
   if (unknown != 0)
@@ -303,8 +303,8 @@ Status World::keep_for(pid_t parent) {
 }
 
 // Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside
-// critical sections, and this process keeps what it holds. So remove nothing while another process is exiting, and
-// nothing that threads of this process use. The next process that enters removes the rest.
+// critical sections, and this process keeps what it holds. So this does not remove anything while another process is
+// exiting, or anything that threads of this process use. The next process that enters removes the rest.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
     const platform::LongMutex::Hold only_one(entering);
@@ -324,7 +324,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
       platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }
   } catch (...) {
-    // There is no memory for this; the next process that enters does it.
+    // There is not enough memory; the next process that enters removes the files.
   }
 }
 

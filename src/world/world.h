@@ -1,24 +1,23 @@
-// A world consists of the processes that share a runtime directory, and so share dictionaries and locks. The class
-// World reports which of these processes live.
+// A world consists of the processes that share a runtime directory, and thereby dictionaries and locks. World reports
+// which of these processes live.
 //
 // A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
 // mapping of a closed descriptor. A forked child does not inherit the lock (MADV_DONTFORK), and the lock ends with the
 // process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it needs
-// one. No pid decides anything.
+// one. No decision depends on a pid.
 //
 // A world lives while it contains a process, a child that such a process forked, or a keeper, which stays until a given
 // process exits. The first process to enter an empty world retires every dictionary that is not persistent. The last
-// process that exits properly does the same, so that no memory is left behind. A process enters, leaves, and decides
-// whether to retire dictionaries, under the table's own record lock.
+// process that exits properly does the same, so that no memory is left behind. Entering, leaving, and the decision
+// whether to retire dictionaries happen under the table's own record lock.
 //
-// A keeper is needed for a process that is not in the world, such as nginx's master, which runs as another user and in
-// another environment than its workers. A worker forks the keeper, so the keeper is present from its first instruction
-// on. The keeper has no slot, because it holds nothing.
+// A keeper is needed for a process that is not in the world, such as nginx's master, whose user and environment differ
+// from those of its workers. A worker forks the keeper, so the keeper is present from its first instruction on. The
+// keeper has no slot, because it does not hold anything.
 //
-// The keeper releases everything else that it inherited. It closes descriptors, which would keep nginx's ports open,
-// and unmaps shared mappings, which would keep dictionaries in use. It is not a separate program, because the library
-// may be all that is installed, and chroot may hide the program. The table does not record masters by pid, because no
-// decision depends on a pid.
+// The keeper releases everything else that it has inherited. It closes descriptors, which would keep nginx's ports
+// open, and unmaps shared mappings, which would keep dictionaries in use. It is not a separate program, because only
+// the library may be installed, and chroot may hide the program.
 #pragma once
 
 #include <sys/types.h>
@@ -51,8 +50,8 @@ class World {
   /// change. Later calls are cheap. After a failure, the next call tries again. Any thread may call it.
   static Expected<World*> current();
 
-  /// Makes this process an observer, which only reads the world. From now on current() takes no slot, and makes, adopts
-  /// and removes no file; token() returns kNobody. Fails with exists if the process has already entered.
+  /// Makes this process an observer, which only reads the world. From now on, current() does not take a slot, and does
+  /// not make, adopt or remove files; token() returns kNobody. Fails with exists if the process has already entered.
   static Status observe();
   /// Returns whether observe() was called.
   static bool observes() noexcept;
@@ -60,8 +59,8 @@ class World {
   static Status refuse_observer();
 
   /// Enters, and returns descriptors that keep this process's slot and presence as long as one of them is open
-  /// anywhere. They do so even after exec, when the process runs another program. Fails with exists if the process
-  /// already has a slot.
+  /// anywhere, even after exec, when the process runs another program. Fails with exists if the process already has a
+  /// slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process exits, even while no other process is in the world. Starts a
@@ -70,13 +69,13 @@ class World {
   Status keep_for(pid_t parent);
 
   /// Returns this process's token, and enters (again) after a fork. Returns kNobody on failure, with the reason in
-  /// last_failure(). A failure is remembered for 0.1 s to 1 s. So a process that cannot enter fails immediately, and
-  /// does not slow down other processes.
+  /// last_failure(). A failure is remembered for 0.1 s to 1 s, so that a process that cannot enter fails immediately,
+  /// and does not slow down other processes.
   Token token() noexcept {
     const Token token = known_token();
     return token != kNobody ? token : enter_again();
   }
-  /// Returns the same token, but returns kNobody in a forked child that has not entered yet. Does nothing else.
+  /// Returns the same token without entering: kNobody in a forked child that has not entered yet.
   Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
   /// Returns why token() last returned kNobody in this process. REQUIRES, for this and the next call: token() has
   /// returned kNobody.
@@ -89,8 +88,8 @@ class World {
   /// that was never issued. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation. But a
-  /// process that has ended is dead, although what it holds may be kept alive across exec: nobody is inside its
-  /// critical sections any more.
+  /// process that has ended is always dead, even if it is kept alive across exec, because nobody is inside its critical
+  /// sections any more.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
   /// Returns whether the process table was truncated. If it was, this process has lost its identity permanently.
   bool lost() const noexcept;
@@ -101,8 +100,8 @@ class World {
   /// Returns how often judge() returned unknown, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
-  /// Returns the token with these owner bits. This is the token of the slot's present process if the bits match,
-  /// otherwise a token that no living process has.
+  /// Returns the token with these owner bits: the token of the slot's present process if the bits match, otherwise a
+  /// token that no living process has.
   Token token_of(std::uint32_t owner_bits) noexcept;
 
   /// Returns the slot of that token if its generation is current, otherwise null. The result is a hint, because the
@@ -118,12 +117,12 @@ class World {
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
   }
 
-  /// Returns slot number `index`, whether its owner lives or not. Returns null if the slot never had an owner.
+  /// Returns slot number `index`, even if its owner is dead; null if the slot never had an owner.
   ProcessSlot* slot_at(std::uint32_t index) noexcept;
   /// Returns the token of the slot's last process, or kNobody if there was none.
   Token token_at(std::uint32_t index) noexcept;
 
-  /// Returns the path of the file `processes`. Each process of this world keeps descriptions of this file open until it
+  /// Returns the path of the file `processes`. Each process of the world keeps descriptions of this file open until it
   /// dies.
   std::string table_path() const;
   const platform::FileId& table_file() const noexcept;
@@ -152,8 +151,8 @@ class World {
     };
     std::atomic<Token> token;             // written once per process, when it enters
     std::atomic<std::uint64_t> retry_ns;  // do not enter before this time: the last attempt failed
-    std::atomic<std::uint64_t> pause_ns;  // between the last attempt and the next
-    Failure failure;                      // why; guarded by a mutex
+    std::atomic<std::uint64_t> pause_ns;  // the pause between the last attempt and the next
+    Failure failure;                      // why the attempt failed; guarded by a mutex
   };
 
   World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity);
@@ -174,7 +173,7 @@ class World {
   RuntimeDirectory directory_;
   std::unique_ptr<ProcessTable> table_;
   std::atomic<std::uint64_t>* sections_;  // of the table's first slot
-  // The mutex of entering guards these members. A forked child inherits them. They are empty in a process that has
+  // The mutex `entering` guards these members, which a forked child inherits. They are empty in a process that has
   // left.
   platform::Mapping presence_;
   Identity* identity_;

@@ -103,9 +103,9 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
-// Returns whether another version of this library has left this file behind. Only a person decides about a persistent
-// dictionary. Any other dictionary has no users: they would have the process table of their version, which is checked
-// first.
+// Returns whether another version of this library has left this file behind. Only a person may decide about a
+// persistent dictionary. Any other dictionary has no users, because they would have the process table of their version,
+// which is checked first.
 bool left_by_another_version(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                              FileKind kind) {
   const FileHeader& header = file.header();
@@ -119,8 +119,8 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 // --- removing --------------------------------------------------------------------------------------------
 
 // Marks the file as retired, for the users that have mapped it. Writes only to a file that is long enough and ours.
-// Sets `told` if the users see the mark. They need no mark if a part of the file is lost, because an access to that
-// part faults. Returns 0, or an errno value; after a failure the users do not know.
+// Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an access to
+// that part faults. Returns 0, or an errno value if the users do not get to know that the file is retired.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
@@ -136,8 +136,8 @@ int mark_retired(int fd, Retired reason, bool& told) {
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
   if (!page) return errno;
   // Release: pairs with the acquire load of a user that then searches for a successor. Sequentially consistent: pairs
-  // with the barrier of Segment::was_removed_before_commit(), so that what a later dictionary does comes after it. The
-  // first reason stays.
+  // with the barrier of Segment::was_removed_before_commit(), so that everything that a later dictionary does comes
+  // after the mark. The first reason stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
       ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_seq_cst, std::memory_order_relaxed);
@@ -150,7 +150,7 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-// Checks whether the kernel will let this process remove the name of that file. Returns 0 or an errno value.
+// Checks whether the kernel will let this process remove the file's name. Returns 0 or an errno value.
 int check_unlink(int directory_fd, const struct stat& file) noexcept {
   if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
   struct stat directory;
@@ -160,7 +160,7 @@ int check_unlink(int directory_fd, const struct stat& file) noexcept {
   return is_sticky && self != 0 && self != file.st_uid && self != directory.st_uid ? EPERM : 0;
 }
 
-// Removes the name if it still leads to `id`; without an `id`, removes it whatever it leads to.
+// Removes the name if it still leads to `id`, or wherever it leads if `id` is null.
 Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason,
                    std::uint64_t timeout_ns) {
   auto directory_fd = directory.open();
@@ -177,8 +177,8 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   // Check this before the file is marked, because a dictionary that keeps its name must stay.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
-  // If the file cannot be marked, it keeps its name. Two files under one name, each with users, could give one lock two
-  // holders.
+  // If the file cannot be marked, it keeps its name, because with two files under one name, each with users, a lock
+  // could have two holders.
   auto note = RemovedNote::prepare(directory, name);
   if (!note) return note.status();
   HOLDFAST_FAILPOINT("remove.prepared");
@@ -226,7 +226,7 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
   if (::fstat(file.fd.get(), &info) != 0)
     return Status{Code::system, "cannot stat " + path + ": " + platform::error_text(errno)};
-  if (info.st_nlink == 0) return there_is_no(directory, name);  // the file was retired since it was opened
+  if (info.st_nlink == 0) return there_is_no(directory, name);  // the file was retired after it was opened
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), *file.page); !read.ok()) return read;
   file.id = id_of(info);
@@ -249,7 +249,8 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
   for (Backoff backoff;;) {
     int error = 0;
     {
-      // The guard is in the object, so that no fork comes between locking and owning, and forks do not wait below.
+      // The guard is in the object, so that no fork happens between locking and owning, and forks do not wait during
+      // the pause below.
       DirectoryLock lock(directory_fd);
       error = platform::try_lock_description(directory_fd);
       if (error == 0) return Expected<DirectoryLock>(std::move(lock));
@@ -282,7 +283,7 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   if (!left) {
     if (Status good = judge_header(directory.path_of(name), header, kind, info); !good.ok()) return good;
     if (header.retired.load(std::memory_order_relaxed) == 0) return file;
-    // A retired file that still has its name: a process died while removing it.
+    // The file is retired but still has its name, because a process died while removing it.
   }
   Status removed = retire_opened_file(directory, name, *file);
   return removed.ok() ? there_is_no(directory, name) : removed;

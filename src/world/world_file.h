@@ -1,11 +1,11 @@
-// The files of a world (runtime directory) are created completely or not at all, and are checked before they are
+// Files of a world (runtime directory). They are created completely or not at all, and are checked before they are
 // mapped.
 //
 // Every file begins with a FileHeader in a header page of kHeaderBytes. To create a file, an unnamed file is
-// initialised, then linked into the directory. The space that will be touched is reserved first (posix_fallocate). So a
-// full /dev/shm makes the creation fail, and never causes a SIGBUS later. A file may end in a hole, whose space is
-// reserved when it is needed (dict/reserved.h). To open a file, the header page is read with pread into private memory
-// and checked there; only then is the file mapped.
+// initialised, then linked into the directory. The space that will be touched is reserved first (posix_fallocate), so
+// that a full /dev/shm makes the creation fail, instead of causing a SIGBUS later. A file may end in a hole, whose
+// space is reserved when it is needed (dict/reserved.h). To open a file, the header page is read with pread into
+// private memory and checked there; only then is the file mapped.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-// Tests build a library with another layout, and test two layouts together.
+// Tests build a library with another layout, and test both layouts together.
 #ifndef HOLDFAST_LAYOUT
 #define HOLDFAST_LAYOUT 6
 #endif
@@ -36,20 +36,20 @@ enum class FileKind : std::uint32_t { processes = 1, dictionary = 2, names = 3 }
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
 /// The suffix of dictionary files.
 inline constexpr std::string_view kDictionarySuffix = ".dict";
-/// The prefix of incomplete files that need a name. No name that a user chooses begins with a dot.
+/// The prefix of incomplete files that need a name. The file name of a dictionary never begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 /// Returns a temporary name that no other file has.
 std::string temporary_name();
 /// Returns the number as 16 hexadecimal digits.
 std::string hexadecimal(std::uint64_t number);
 
-/// Says why a file is no longer part of its world. Only after kRetiredWithWorld does a handle make a new dictionary.
-/// kRetiredByDamage is a separate bit, which is set by a process that lost a part of the file: see
+/// Says why a file is no longer a part of its world. A handle makes a new dictionary only after kRetiredWithWorld.
+/// kRetiredByDamage is a separate bit, which is set by a process that has lost a part of the file: see
 /// platform/bus_guard.h.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
 /// A world's identity, which is random and never reused. It is made with the process table, and stored in every
-/// dictionary, because tokens and fencing tokens are meaningful only within one world.
+/// dictionary, because tokens and fencing tokens are only meaningful within one world.
 struct WorldId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -63,7 +63,7 @@ enum Persist : std::uint32_t {
   kKept = 2,  // until it is removed, but replaceable while unused: see use_dictionary_file(), retire_unused_file()
 };
 
-/// The first bytes of every file. All but `retired` and `persist` stay constant while the file is in use.
+/// The first bytes of every file. All except `retired` and `persist` are constant while the file is in use.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
@@ -73,7 +73,7 @@ struct FileHeader {
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
   std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
   std::uint64_t time_namespace;        // times of another time namespace mean nothing either
-  std::uint32_t mode;                  // permission bits it was created with; more than these are refused
+  std::uint32_t mode;                  // permission bits with which it was created; a file with more is refused
   std::uint32_t reserved;              // 0
   std::uint64_t inode;                 // the file's own inode, which differs in a copy
   WorldId world;                       // its world
@@ -82,8 +82,8 @@ static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// The lock on a runtime directory, which is needed to remove names. Without this lock, another process could put a new
-/// file in place between the check of a file and the removal of its name. The new file would then be lost. Dictionaries
-/// also get their names under this lock, one at a time (world/new_file.cc). Other files need no lock to get a name,
+/// file in place between the check of a file and the removal of its name. The new file would be lost. Dictionaries also
+/// get their names under this lock, one at a time (world/new_file.cc). Other files do not need it to get a name,
 /// because linkat never replaces a file.
 class DirectoryLock {
  public:
@@ -100,13 +100,13 @@ class DirectoryLock {
  private:
   explicit DirectoryLock(int fd) noexcept : fd_(fd) {}
 
-  platform::ForkGuard guard_;  // a child would share the description, and with it the lock
+  platform::ForkGuard guard_;  // a child would share the description, and thereby the lock
   int fd_;
 };
 
-/// Returns how users learn that a mapping of such a file was lost. A lost dictionary is reported to all users. A lost
-/// process table is reported only to this process, because otherwise new processes would make another table while other
-/// processes still use this one.
+/// Returns how users get to know that a mapping of such a file was lost. A lost dictionary is reported to all users. A
+/// lost process table is reported only to this process, because otherwise new processes would make another table while
+/// other processes still use this one.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
@@ -122,15 +122,15 @@ struct OpenedFile {
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
-/// Opens `name`. It must be a regular file of the directory's owner with one link, with no more permissions than it was
-/// created with. It must have the right `kind`, kLayoutVersion, and the size in its header. Otherwise the message says
-/// what was found and what was expected. Fails with not_found if there is no such file, or if it has lost its name in
-/// the meantime. Retires an unused file of another version of this library, and reports it as not_found.
-/// world/file_use.h decides whether the content is still valid.
+/// Opens `name`. It must be a regular file of the directory's owner with one link, and without more permissions than it
+/// was created with. It must have the right `kind`, the layout kLayoutVersion, and the size in its header. Otherwise,
+/// the message says what was found and what was expected. Fails with not_found if there is no such file, or if it has
+/// lost its name in the meantime. Retires an unused file of another version of this library, and reports it as
+/// not_found. world/file_use.h decides whether the content is still valid.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
-/// Does the same, but retires nothing, and reports a file of another version of this library as corrupt. Opens a
-/// process table only for reading.
+/// Does the same, but does not retire the file, and reports a file of another version of this library as corrupt. Opens
+/// a process table only for reading.
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -140,15 +140,15 @@ struct NewFile {
   std::uint32_t mode;     // exact permission bits, whatever the umask
   WorldId world{};        // for a dictionary; a process table gets a new one
   /// This function is called with the inode before the file gets its name, by one process at a time. If it fails, the
-  /// file gets no name. It may be empty.
+  /// file does not get a name. It may be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
-  std::uint64_t optional = 0;  // the last bytes of the hole that need no space now
+  std::uint64_t optional = 0;  // the last bytes of the hole, for which there need not be space now
 };
 
-/// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping, then
-/// gives the file its name. Fails with exists if another process was first (open that file instead), or with no_memory
-/// (the message says how much is free). A dictionary's mapping also marks it as in use (world/file_use.h).
+/// Creates the file. Fills in the FileHeader, behind which everything is zero, runs `initialise` on the mapping, and
+/// then gives the file its name. Fails with exists if another process was first (open that file instead), or with
+/// no_memory (the message says how much is free). A dictionary's mapping also marks it as in use (world/file_use.h).
 Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,
                                               const NewFile& file,
                                               const std::function<void(std::byte* base)>& initialise);
@@ -162,7 +162,7 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access
 /// file that a third process makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Does the same for an opened file, if the name still leads to it. Afterwards the name leads to another file, or to
+/// Does the same for an opened file, if the name still leads to it. Afterwards, the name leads to another file or to
 /// none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);

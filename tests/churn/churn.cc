@@ -1,5 +1,6 @@
-// Makes millions of changes to a full dictionary: values of 1 byte to 64 KB in changing mixes, and sometimes a quarter
-// of a shard. No set may fail, the share of used memory may not shrink, and every value that is read must be whole.
+// Makes millions of changes to a full dictionary, with values of 1 byte to 64 KB in changing mixes, and sometimes of a
+// quarter of a shard. A set must never fail, the share of used memory must not shrink, and every value that is read
+// must be complete.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,7 +21,7 @@ namespace {
 struct Mix {
   const char* name;
   std::size_t shortest;
-  std::size_t longest;  // sizes in between are spread evenly over powers of two
+  std::size_t longest;  // all powers of two up to here are equally likely sizes
 };
 constexpr Mix kMixes[] = {
     {"1 to 64", 1, 64},
@@ -38,7 +39,7 @@ struct Settings {
   std::uint64_t operations = 10'000'000;
   std::uint64_t size = 32U << 20;
   std::uint64_t laps = 2;  // how often each mix runs
-  double least = 0.80;     // share of the arenas that live entries take
+  double least = 0.80;     // the share of the arenas that live entries must always take
 };
 
 /// Every byte of a value shows its key and its length.
@@ -67,7 +68,7 @@ class Churn {
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) fail(problem);
     for (const Shard& shard : dict_.segment().shards())
-      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired although nobody died");
+      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired although no process died");
     if (problems_ == 0)
       std::printf("least live memory %.1f %%; first lap %.1f %%, last %.1f %%\n", 100 * least_, 100 * averages_.front(),
                   100 * averages_.back());
@@ -96,7 +97,7 @@ class Churn {
                                                          : longest);
   }
 
-  /// New keys in each turn, so that old entries are evicted, not overwritten by smaller ones.
+  /// Returns a key. Each turn has new keys, so that old entries are evicted, not overwritten by smaller ones.
   std::string key_of(std::uint64_t number) const { return std::to_string(turn_) + "-" + std::to_string(number); }
 
   void set(std::uint64_t number, std::size_t size) {
@@ -115,10 +116,10 @@ class Churn {
     if (code == HOLDFAST_NOT_FOUND) return;
     const char expected = filler(number, value.size);
     if (code != HOLDFAST_OK || std::any_of(value.data, value.data + value.size, [&](char c) { return c != expected; }))
-      fail("get of " + key + ": another value than was stored");
+      fail("get of " + key + ": not the value that was stored");
   }
 
-  /// Returns the share of the arenas that entries take. Nothing expires here, so all entries are live.
+  /// Returns the share of the arenas that entries take. All entries are live, because none has an exptime.
   double live() {
     std::uint64_t free = 0;
     for (Shard& shard : dict_.segment().shards()) free += shard.free_granules();
@@ -149,7 +150,7 @@ class Churn {
     turn_ = turn + 1;
     const Mix& mix = kMixes[turn % std::size(kMixes)];
     const std::uint64_t steps = settings_.operations / settings_.laps / std::size(kMixes);
-    const std::uint64_t keys = 5 * settings_.size / (mean(mix) + 64);  // several times as many as fit
+    const std::uint64_t keys = 5 * settings_.size / (mean(mix) + 64);  // several times as many keys as fit
     const auto begin = std::chrono::steady_clock::now();
     double sum = 0;
     double least = 1;
@@ -187,7 +188,7 @@ class Churn {
   std::uint64_t turn_ = 0;
   std::uint64_t checks_ = 0;
   double least_ = 1;
-  std::vector<double> averages_;  // of the live memory, per lap
+  std::vector<double> averages_;  // averages of the live memory, one per lap
 };
 
 }  // namespace
@@ -195,7 +196,7 @@ class Churn {
 
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::Settings> app(
-      "Changes a full dictionary again and again, and checks that its memory stays in use");
+      "Changes a full dictionary over and over, and checks that its memory stays in use");
   app.add_option("--operations", app.settings.operations, "number of operations")->check(CLI::Range(1000UL, ~0UL));
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(1UL << 20, 1UL << 34));
   app.add_option("--laps", app.settings.laps, "how often each mix of sizes runs")->check(CLI::Range(1, 1000));

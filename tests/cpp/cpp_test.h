@@ -1,4 +1,4 @@
-// A new dictionary for each test of holdfast.hpp. The test process has its own world.
+// A fixture that gives each test of holdfast.hpp a new dictionary. The test process has its own world.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class CppTest : public ::testing::Test {
     static int count = 0;
     return "dictionary-" + std::to_string(++count);
   }
-  /// Whether another process could get the lock now.
+  /// Returns whether another process could get the lock now.
   bool is_free(const std::string& key) {
     Child child([&](Channel&) { return dict.lock(key, duration(0)) ? 0 : 1; });
     return child.wait() == 0;

@@ -1,4 +1,4 @@
-// holdfast::dictionary and holdfast::result.
+// Tests holdfast::dictionary and holdfast::result.
 #include "cpp/cpp_test.h"
 
 namespace holdfast::test {
@@ -120,7 +120,7 @@ TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   EXPECT_EQ(result<int>(7).value(), 7);
 }
 
-TEST(CppResult, has_a_standard_code_where_one_means_the_same) {
+TEST(CppResult, has_a_standard_code_if_one_means_the_same) {
   EXPECT_EQ(make_error_code(errc::locked), std::errc::resource_unavailable_try_again);
   EXPECT_EQ(make_error_code(errc::no_memory), std::errc::not_enough_memory);
   EXPECT_EQ(make_error_code(errc::timeout), std::errc::timed_out);

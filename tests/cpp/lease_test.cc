@@ -1,4 +1,4 @@
-// Tests holdfast::lease, which holds a lock as long as the object lives.
+// Tests holdfast::lease, which holds a lock as long as the lease object lives.
 #include <thread>
 
 #include "cpp/cpp_test.h"
@@ -46,7 +46,7 @@ TEST_F(CppLease, holds_once_after_a_move) {
   EXPECT_TRUE(second.valid());
   EXPECT_EQ(second.token(), token);
   second = dict.lock("l").value();
-  EXPECT_TRUE(is_free("k")) << "it released the lock that it held before";
+  EXPECT_TRUE(is_free("k")) << "the lease did not release the lock that it held before";
   EXPECT_FALSE(is_free("l"));
   std::thread([moved = std::move(second)]() mutable { EXPECT_TRUE(moved.unlock()); }).join();
   EXPECT_TRUE(is_free("l"));
@@ -90,7 +90,7 @@ TEST_F(CppLease, has_a_larger_token_than_earlier_leases) {
   EXPECT_GT(dict.lock("k")->token(), first);
 }
 
-TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) {
+TEST_F(CppLease, can_be_shared_by_readers_and_be_downgraded_by_a_writer) {
   lease writer = dict.lock_exclusive("rw").value();
   EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
   EXPECT_TRUE(writer.keep(1));
@@ -99,7 +99,7 @@ TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_a_readers) 
   EXPECT_EQ(dict.lock_exclusive("rw", duration(0)).error().code, errc::locked);
 }
 
-TEST_F(CppLease, of_the_only_reader_can_become_the_writers) {
+TEST_F(CppLease, can_be_upgraded_by_the_only_reader) {
   lease reader = dict.lock_shared("rw").value();
   lease other = dict.lock_shared("rw").value();
   const std::uint64_t token = reader.token();

@@ -42,7 +42,7 @@ TEST_F(CppMutex, guards_a_scope) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppMutex, of_one_key_excludes_other_objects_and_other_processes) {
+TEST_F(CppMutex, excludes_other_objects_with_the_same_key_and_other_processes) {
   mutex one(dict, "k");
   mutex other(dict, "k");
   const std::unique_lock guard(one);
@@ -151,7 +151,7 @@ TEST_F(CppMutex, lost_by_a_thread_is_not_unlocked_under_its_new_owner) {
   EXPECT_FALSE(is_free("k"));
 }
 
-TEST_F(CppMutex, lost_by_a_thread_and_locked_again_is_free_after_one_unlock) {
+TEST_F(CppMutex, is_free_after_one_unlock_if_a_thread_lost_it_and_locked_it_again) {
   mutex one(dict, "k", {.exptime = 10ms});
   one.lock();
   while (one.valid()) std::this_thread::sleep_for(1ms);
@@ -205,7 +205,7 @@ TEST_F(CppMutex, is_not_owned_by_a_forked_child) {
   EXPECT_TRUE(one.release());
 }
 
-TEST_F(CppMutex, that_is_shared_has_many_readers_or_one_writer) {
+TEST_F(CppMutex, has_many_readers_or_one_writer_if_it_is_shared) {
   shared_mutex rw(dict, "rw");
   {
     const std::shared_lock reader(rw);
@@ -222,7 +222,7 @@ TEST_F(CppMutex, that_is_shared_has_many_readers_or_one_writer) {
   EXPECT_EQ(code_of([&] { rw.lock(); }), std::errc::resource_deadlock_would_occur);
 }
 
-TEST_F(CppMutex, to_share_makes_a_reader_the_writer) {
+TEST_F(CppMutex, can_make_a_reader_the_writer_if_it_is_shared) {
   shared_mutex rw(dict, "rw");
   EXPECT_EQ(rw.upgrade().error().code, errc::not_owner);
   int value = 0;

@@ -21,11 +21,11 @@ struct Settings {
   std::uint64_t size = 12288;
   bool versions = false;
   int rounds = 1;
-  int repairs = 10;               // images per round whose repair is stepped through as well
-  std::uint64_t at_least = 2000;  // fewer distinct images are a failure
+  int repairs = 10;               // images per round whose repair is also stepped through
+  std::uint64_t at_least = 2000;  // the run fails with fewer distinct images
   bool expect_violations = false;
-  std::string only;          // only operations with this text in "STATE: NAME"
-  std::uint64_t one_in = 1;  // steps through a random one of this many operations
+  std::string only;          // steps only operations with this text in "STATE: NAME"
+  std::uint64_t one_in = 1;  // steps one in this many operations, chosen at random
 };
 
 class Enumeration {
@@ -91,7 +91,7 @@ class Enumeration {
       if (victim_.is_locked(image)) sample({scenario.name, &state, scenario.key, image});
   }
 
-  /// Keeps a random selection of all that it gets.
+  /// Keeps a random selection of all images that it gets.
   void sample(const ToRepair& one) {
     const auto most = static_cast<std::size_t>(settings_.repairs);
     const std::uint64_t at = random_() % ++locked_images_;
@@ -155,14 +155,14 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::crash::Settings> app(
-      "Single-steps every operation and judges each image of the segment");
-  app.add_option("--rounds", app.settings.rounds, "number of rounds, each with other states");
+      "Single-step every operation, and judge each image of the segment");
+  app.add_option("--rounds", app.settings.rounds, "number of rounds, each with different states");
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
-  app.add_flag("--versions", app.settings.versions, "a dictionary whose keys have versions");
+  app.add_flag("--versions", app.settings.versions, "use a dictionary whose keys have versions");
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
   app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", app.settings.only, "only operations with this text in \"STATE: NAME\"");
+  app.add_option("--only", app.settings.only, "step only operations with this text in \"STATE: NAME\"");
   app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);

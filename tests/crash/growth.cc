@@ -2,7 +2,7 @@
 // Runs the first change of a shard, and a change that finds no room, one instruction at a time. A process that has not
 // used the shard yet checks each image of the dictionary, as if the other process had died there.
 //
-//   crash_growth [WORD]     only tests with WORD in their names
+//   crash_growth [WORD]     runs only tests with WORD in their names
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -22,7 +22,7 @@ using test::Child;
 using test::Dict;
 
 constexpr std::uint64_t kSize = 2U << 20;    // holds two shards
-constexpr std::uint64_t kArena = 64U << 10;  // compares this much of the first shard's arena
+constexpr std::uint64_t kArena = 64U << 10;  // the part of the first shard's arena that is compared
 const std::string kValue(100, 'v');
 
 class Growth {
@@ -75,7 +75,7 @@ class Growth {
 
  private:
   Shard& shard_of(const std::string& key) { return dict_.segment().shard_of(Key(key, dict_.segment().seed()).hash); }
-  /// Whether another key of the first shard fits without growth.
+  /// Returns whether another key of the first shard fits without growth.
   bool has_room() {
     const Shard& shard = dict_.segment().shards().front();
     return filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
@@ -86,7 +86,7 @@ class Growth {
     for (int i = 0; i < filled_; ++i)
       if (dict_.get(keys_[static_cast<std::size_t>(i)]) != test::text(kValue)) return "a key is lost: " + keys_[i];
     if (const test::Got got = dict_.get(new_key()); got.code == HOLDFAST_OK && got != test::text(kValue))
-      return "half a value";
+      return "a value is incomplete";
     for (std::size_t i = 0; i < 1000; ++i)
       if (dict_.set(keys_[i], kValue) != HOLDFAST_OK) return std::string("a change fails: ") + holdfast_error();
     for (std::size_t i = 0; i < 1000; ++i)
@@ -95,7 +95,7 @@ class Growth {
     if (repairs > 1) return "the repair changed more than the death requires";
     dict_.flush_expired();
     if (dict_.stats().repairs != repairs) return "the audit found damage";
-    if (dict_.stats().evictions != 0) return "something was evicted";
+    if (dict_.stats().evictions != 0) return "a key was evicted";
     return "right";
   }
 
@@ -105,7 +105,7 @@ class Growth {
   }
 
   const std::string only_;
-  Dict dict_;  // this process only reads the file and never opens its shards
+  Dict dict_;  // this process only reads the file, and never opens the shards
   std::byte* bytes_;
   Image blank_;
   std::size_t compared_;  // the operation may change only this many bytes at the beginning

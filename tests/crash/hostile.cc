@@ -1,5 +1,5 @@
-// Shared memory is never trusted. One process writes random words into a dictionary while other processes use it, and
-// opens damaged files. No process may crash, and every call must return within a second.
+// Checks that shared memory is never trusted. One process writes random words into a dictionary while other processes
+// use it, and opens damaged files. No process may crash, and every call must return within a second.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ class Hostile {
   void run(std::uint64_t flips, double seconds) {
     for (int i = 0; i < kUsers; ++i) start(i);
     const std::uint64_t end = platform::monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-    // Writes in bursts, so that there is time in between to create entries to damage.
+    // Writes in bursts. Between two bursts, the other processes have time to create entries to damage.
     while (ledger_.violations.count.load() == 0 && (flips_ < flips || platform::monotonic_ns() < end)) {
       for (int i = 0; i < 25; ++i, ++flips_) scribbler_.scribble();
       ::usleep(100);
@@ -43,7 +43,7 @@ class Hostile {
   std::uint64_t report(const char* name) {
     std::uint64_t calls = 0;
     for (const auto& count : ledger_.calls) calls += count.load();
-    std::printf("%-9s %" PRIu64 " words overwritten, %" PRIu64 " calls; of their turns p99 <= %" PRIu64
+    std::printf("%-9s %" PRIu64 " words overwritten, %" PRIu64 " calls; p99 of a few calls <= %" PRIu64
                 " us, longest %" PRIu64 " us; %" PRIu64 " violations\n",
                 name, flips_, calls, ledger_.turn_us.quantile(0.99), ledger_.turn_us.longest_us.load(),
                 ledger_.violations.count.load());
@@ -120,8 +120,8 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   using namespace holdfast::crash;
   holdfast::test::RandomRun<Settings> app("Overwrites a dictionary that is in use, and opens damaged files");
-  app.add_option("--flips", app.settings.flips, "least number of words to overwrite in each of two dictionaries");
-  app.add_option("--files", app.settings.files, "damaged files to open");
-  app.add_option("--seconds", app.settings.seconds, "least time for each dictionary");
+  app.add_option("--flips", app.settings.flips, "minimum number of words to overwrite in each of two dictionaries");
+  app.add_option("--files", app.settings.files, "number of damaged files to open");
+  app.add_option("--seconds", app.settings.seconds, "minimum time for each dictionary");
   return app.run(argc, argv, run);
 }

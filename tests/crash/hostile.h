@@ -1,4 +1,4 @@
-// One process writes random words into a dictionary that other processes use.
+// Lets one process write random words into a dictionary that other processes use.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ inline constexpr int kUsers = 3;
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
   std::atomic<const char*> current[kUsers];  // the call in progress
-  Histogram turn_us;                         // duration of a few calls
+  Histogram turn_us;                         // duration of a few calls at a time
   Violations violations;
 };
 
@@ -24,7 +24,7 @@ struct HostileLedger {
 /// (support/call_limit.h).
 [[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
 
-/// Overwrites a word of the dictionary's file: a random word, or one that is likely to do harm.
+/// Overwrites words of the dictionary's file: random words, or words that are likely to do harm.
 class Scribbler {
  public:
   Scribbler(test::Dict& dict, std::uint64_t size, std::uint64_t seed) : dict_(dict), size_(size), random_(seed) {}
@@ -43,7 +43,7 @@ class Scribbler {
   std::mt19937_64 random_;
 };
 
-/// Opens `count` files with damaged headers, sizes and content. Returns the number of files that it could open.
+/// Tries to open `count` files with damaged headers, sizes and content. Returns how many it could open.
 std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violations& violations);
 
 }  // namespace holdfast::crash

@@ -118,7 +118,7 @@ class User {
     within("parker_sleep", [&] { holdfast_parker_sleep(parker_, random_() % 20 == 0 ? 0.009 : 0, &some, 1); });
   }
 
-  /// Leaves some of the locks held until they expire.
+  /// Takes permits, and leaves some of them held until they expire.
   void take_permits(const std::string& key) {
     const int kind = random_() % 3 == 0 ? HOLDFAST_RWLOCK : HOLDFAST_SEMAPHORE;
     std::vector<holdfast_lease> leases(1 + random_() % 5);

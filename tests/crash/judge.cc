@@ -12,8 +12,7 @@ namespace holdfast::crash {
 namespace {
 
 constexpr std::uint64_t kPrinted = 20;
-/// For one image in this many, the judge does not call repair(). It runs an operation that detects the dead owner
-/// instead.
+/// For one image in this many, the judge does not call repair(): it runs an operation that detects the dead owner.
 constexpr std::uint64_t kByOperation = 40;
 
 }  // namespace
@@ -45,7 +44,7 @@ void Judge::judge_repair(const std::string& name, const State& state, const std:
     if (last_versions_[name_of_key] == version) fail("the repair kept the version of " + name_of_key);
 }
 
-/// Returns what a reader of values sees of a lock.
+/// Returns what a reader of values sees: nothing, if the entry is a lock.
 static Seen value_in(const Seen& seen) { return seen.kind == Seen::Kind::lock ? Seen{} : seen; }
 
 void Judge::check_versions(const WatchState& sight, const std::function<std::uint64_t(const std::string&)>& version,
@@ -54,7 +53,7 @@ void Judge::check_versions(const WatchState& sight, const std::function<std::uin
   for (const auto& [key, seen] : sight) {
     const std::uint64_t now = version(key);
     if (now == first_versions_[key] && value_in(seen) != value_in(before_.at(key)))
-      fail(std::string(where) + " " + key + " has changed, and its version has not");
+      fail(std::string(where) + " " + key + " has changed, but its version has not");
     if (now < last_versions_[key]) fail(std::string(where) + " an earlier version of " + key + " is back");
   }
 }
@@ -76,13 +75,14 @@ void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) 
 }
 
 Judge::Phase Judge::phase_of(const WatchState& sight) const {
-  // A key that did not change is in both phases; it counts as being in the last.
+  // If the operation changes nothing, `before_` and `after_` are equal.
   if (sight == before_) return before;
   if (sight == after_) return after;
   return sight == between_ ? between : neither;
 }
 
-// Treats other keys that were evicted as if they had stayed, because they do not all disappear at the same instruction.
+// Treats evicted keys other than the operation's own as if they had stayed, because they do not all disappear at the
+// same instruction.
 void Judge::find_evicted(const Image& first, const Image& last) {
   evicted_.clear();
   const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);
@@ -119,8 +119,9 @@ void Judge::check_sight(WatchState sight, const char* where, Course& course) {
     return;
   }
   if (before_ == after_) return;
-  if (phase < course.last) fail(std::string(where) + " back from after to before");
-  if (phase == after && course.gone != evicted_) fail(std::string(where) + " an eviction after the operation");
+  if (phase < course.last) fail(std::string(where) + " the new value is gone and the old one is back");
+  if (phase == after && course.gone != evicted_)
+    fail(std::string(where) + " a key was evicted after the operation's change");
   course.last = phase;
 }
 
@@ -134,7 +135,7 @@ void Judge::judge_one(const Image& image) {
   for (auto& [key, version] : last_versions_) version = victim_.version_in(image, key);
   for (const auto& [key, seen] : bare)
     if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
-      fail("fencing token " + std::to_string(seen.sequence) + " of " + key + " was never given out");
+      fail("fencing token " + std::to_string(seen.sequence) + " of " + key + " was never granted");
   repair_and_check(image);
 }
 
@@ -152,7 +153,7 @@ void Judge::repair_and_check(const Image& image) {
           Image(reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()),
                 reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
     fail("the mutex stays locked after the takeover");
-  check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
+  check_whole(locked ? "after the repair" : "without a repair, because the mutex is free");
   const WatchState repaired = victim_.see_judged(state_->keys, start_ns_);
   check_sight(repaired, "repaired:", repaired_course_);
   const auto* whole = reinterpret_cast<const std::byte*>(&victim_.judged().segment().header());
@@ -215,7 +216,7 @@ void Judge::use(const std::string& key) {
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 
-// Locks once with the mutex, then without it: no fencing token may occur twice.
+// Takes the lock once under the mutex, then without it: no fencing token may occur twice.
 void Judge::lock_some_times(const std::string& key, const WatchState& others) {
   test::Dict& dict = victim_.judged();
   std::uint64_t last = 0;

@@ -19,18 +19,18 @@ class Judge {
   Judge(Victim& victim, bool print) : victim_(victim), print_(print) {}
 
   /// Judges the images of one run in order. The first image is from before the run. REQUIRES: the process that changed
-  /// them is dead.
+  /// the dictionary is dead.
   ///
-  /// Each key must have either its old or its new value, in the bare image and after a repair. Once it has the new
+  /// Each key must have either its old or its new value, in the bare image and after a repair. Once a key has its new
   /// value, it must not have the old one again. The operation's own key may be missing in between (a lock that changes
-  /// hands). Keys that are evicted to make room for this key disappear one by one, before the key exists.
+  /// hands). Keys that are evicted to make room for the operation's key disappear one by one, before the key exists.
   ///
-  /// If the keys have versions, a key whose value has changed must have another version than at the beginning, and the
-  /// versions must only grow.
+  /// If the keys have versions, a key whose value has changed must not have the version that it had at the beginning,
+  /// and versions must only grow.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
-  /// Judges the images of a repair after an operation on `key`: no key changes, and a second repair finds the same
-  /// keys.
+  /// Judges the images of a repair after an operation on `key`: no key may change, and a second repair must find the
+  /// same keys.
   void judge_repair(const std::string& name, const State& state, const std::string& key,
                     const std::vector<Image>& images, std::uint64_t start_ns);
 
@@ -41,7 +41,7 @@ class Judge {
 
  private:
   enum Phase { before, between, after, neither };
-  /// How far the operation has got, as one kind of read shows it.
+  /// The progress of the operation, as one kind of read shows it.
   struct Course {
     Phase last = before;
     std::set<std::string> gone;
@@ -72,7 +72,7 @@ class Judge {
   std::string name_;
   const State* state_ = nullptr;
   std::string key_;       // the only key that may change; empty for a repair
-  std::string dead_key_;  // a shortage of memory may first free the dead process's hold on it
+  std::string dead_key_;  // a key whose hold by a dead process may be freed first if memory is short
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;

@@ -1,4 +1,4 @@
-// Shared by the kill storms: the processes that are killed and replaced, the duration, and the command line.
+// The parts that the kill storms share: the processes that are killed and replaced, the duration, and the command line.
 #pragma once
 
 #include <signal.h>
@@ -29,26 +29,27 @@ class Kills {
     int status = 0;
     ::waitpid(pid, &status, 0);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-      violations_.add("a process ended by itself, status %d", status);
+      violations_.add("a process ended by itself with status %d", status);
     ++count_;
   }
   int count() const { return count_; }
 
-  /// Seconds since the storm began.
+  /// Returns the seconds since the storm began.
   double spent() const { return static_cast<double>(platform::monotonic_ns() - begin_ns_) / 1e9; }
-  /// Whether to continue. The storm lasts for that time, and on a slow machine until that many kills. A violation ends
-  /// the storm.
+  /// Returns whether to continue. The storm lasts for `seconds`, and then until there were `at_least` kills. A
+  /// violation ends the storm.
   bool goes_on(double seconds, int at_least) const {
     return violations_.count.load() == 0 && (spent() < seconds || (count_ < at_least && spent() < 8 * seconds));
   }
-  /// `calls`: the calls of all processes. The number grows while any process makes progress.
+  /// Adds a violation if no process makes progress. `calls`: the number of calls of all processes, which grows while
+  /// any process makes progress.
   void check_progress(std::uint64_t calls) {
     const std::uint64_t now = platform::monotonic_ns();
     if (calls != last_calls_) {
       last_calls_ = calls;
       progress_ns_ = now;
     } else if (now - progress_ns_ > kStallNs) {
-      violations_.add("nobody makes progress");
+      violations_.add("no process makes progress");
     }
   }
 
@@ -79,7 +80,7 @@ inline int main_of_storm(int argc, char** argv, const char* what, int at_least,
                          const std::function<StormEnd(const StormSettings&)>& storm) {
   test::RandomRun<StormSettings> app(what);
   app.settings.at_least = at_least;
-  app.add_option("--seconds", app.settings.seconds, "least length of the run");
+  app.add_option("--seconds", app.settings.seconds, "minimum length of the run");
   app.add_option("--at-least", app.settings.at_least, "fewest kills for the run to succeed");
   return app.run(argc, argv, [&](const StormSettings& settings) {
     const test::ScratchDirectory directory;

@@ -1,4 +1,4 @@
-// Memory that the processes of a test share besides the dictionary. No library code uses it.
+// Memory that the processes of a test share in addition to the dictionary. The library does not use it.
 #pragma once
 
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ struct Violations {
   char text[16][160];
 
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    // Counted last, because a process that reads the count may kill this one.
+    // The violation is counted last, because a process that reads the count may kill this process.
     if (const std::uint64_t number = begun.fetch_add(1); number < std::size(text)) {
       std::va_list arguments;
       va_start(arguments, format);
@@ -43,7 +43,7 @@ struct Violations {
   }
 };
 
-/// Counts durations in bins whose bounds are powers of two microseconds.
+/// Counts durations in bins. The bounds of the bins are powers of two, in microseconds.
 struct Histogram {
   static constexpr int kBins = 32;
   std::atomic<std::uint64_t> bins[kBins];
@@ -62,7 +62,7 @@ struct Histogram {
     for (const auto& bin : bins) sum += bin.load();
     return sum;
   }
-  /// Returns the upper bound (us) of the bin that contains this quantile.
+  /// Returns the upper bound (us) of the bin that contains the quantile `part`.
   std::uint64_t quantile(double part) const {
     std::uint64_t left = static_cast<std::uint64_t>(static_cast<double>(count()) * part);
     for (int bin = 0; bin < kBins; ++bin) {

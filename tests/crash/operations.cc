@@ -64,7 +64,7 @@ class LockMaker : public Maker {
     const std::string old = dict_.get(key).text;
     add("set a value of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
-    // The preparation leaves the spare block behind.
+    // The preparation leaves a spare block behind.
     add(
         "set a value of the same size again", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
@@ -94,7 +94,7 @@ class LockMaker : public Maker {
   }
 
   void deletions() {
-    // The first, a middle and the last entry of every chain.
+    // Chooses the first, a middle and the last entry of every chain.
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string key = present_.empty() ? any() : present_[i * (present_.size() - 1) / 2];
       add("delete", key, [this, key] { return dict_.remove(key); });
@@ -236,7 +236,7 @@ class LockMaker : public Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// Moves a node, as the sweep that compacts memory does.
+  /// Moves a node, like the sweep that compacts memory.
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
@@ -279,7 +279,7 @@ class LockMaker : public Maker {
     release_word(lock);
   }
 
-  /// Makes a free lock that was held `times` times.
+  /// Creates a free lock that was held `times` times.
   void make_free(const std::string& key, std::uint32_t times = 1) {
     holdfast_lease lease{};
     dict_.remove(key);
@@ -306,8 +306,8 @@ class LockMaker : public Maker {
     });
   }
 
-  /// A lock that has used up its block of numbers takes the next block. Near the end of the range, the next block is
-  /// not adjacent.
+  /// Adds operations in which a lock has used up its block of numbers and takes the next block. Near the end of the
+  /// range, the next block is not adjacent.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];
@@ -386,7 +386,7 @@ class LockMaker : public Maker {
     const auto chosen = [this, queued](bool with_another) {
       return [this, with_another, queue = queued(0)](Tools& tools, const std::string& key) {
         queue(tools, key);
-        ::usleep(3000);  // long enough for a reservation
+        ::usleep(3000);  // so long that a release reserves the lock for the waiter
         Tools second;
         if (with_another) with_waiter([this](Tools& next, const std::string& name) { wait(name, next); })(second, key);
         dict_.unlock(key, &tools.lease);

@@ -1,4 +1,4 @@
-// Operations on permits, and on the information about locks.
+// Makes the scenarios for permits, and for the information about locks.
 #include <unistd.h>
 
 #include "crash/scenario.h"
@@ -47,7 +47,7 @@ class PermitsMaker : public Maker {
     };
   }
 
-  /// Queues waiters of the judging process. The first one arrived long ago.
+  /// Queues waiters of the judging process. The first waiter arrived long ago.
   void queue(const std::string& key, std::uint32_t waiters, std::uint32_t want) {
     if (waiters == 0) return;
     HeldEntry entry(victim_, key);
@@ -119,8 +119,8 @@ class PermitsMaker : public Maker {
           [this](Tools& tools, const std::string& key) { return dict_.keep(key, tools.leases[1], 2); });
   }
 
-  /// The child has five holders, and two of them have shortcuts: holder `which` has `level` shortcuts, the next holder
-  /// has one.
+  /// Gives the child five holders, two of them with shortcuts: holder `which` has `level` shortcuts, and the next
+  /// holder has one.
   Prepare holding_with_shortcuts(std::uint32_t level, std::size_t which, bool expired = false) {
     return [this, level, which, expired](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -244,7 +244,8 @@ class PermitsMaker : public Maker {
         waiting_for(3));
   }
 
-  /// Readers of an rwlock: as many as `exptimes`, the child's own first; a negative exptime has passed.
+  /// Prepares an rwlock with one reader for each of `exptimes`. The first reader is the child. A negative exptime has
+  /// passed.
   Prepare reading(std::vector<double> exptimes, std::uint32_t waiters = 0, bool queued = false) {
     return with_waiter([this, exptimes = std::move(exptimes), waiters, queued](Tools& tools, const std::string& key) {
       dict_.remove(key);

@@ -31,7 +31,7 @@ struct Scenario {
   std::function<int()> run;  // returns a holdfast_code
 };
 
-/// `prepare` ends the child with this status if the state has no room for the entries.
+/// If the state has no room for the entries, `prepare` ends the child with this status.
 inline constexpr int kSkip = 250;
 
 /// An entry that the operation changes. Holds the shard's mutex.
@@ -56,11 +56,11 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
   return waiter;
 }
 
-/// States: empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of
-/// lists, locks, permits.
+/// Returns the states: empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists,
+/// full of lists, locks, permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// The stepped child's state besides the dictionary. Made in `prepare` and never freed, because the child dies.
+/// The stepped child's state besides the dictionary. Created in `prepare`, and never freed because the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};
@@ -68,7 +68,7 @@ struct Tools {
   std::uint64_t grant = 0;
 };
 
-/// Base of the classes that make scenarios. Each scenario refers to its maker.
+/// Base class of the makers of scenarios. Each scenario refers to its maker.
 class Maker {
  public:
   Maker(Victim& victim, const State& state, Random& random)

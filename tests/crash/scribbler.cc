@@ -14,7 +14,7 @@
 
 namespace holdfast::crash {
 
-// Mostly returns a number that leads somewhere: other numbers are detected immediately.
+// Mostly returns the number of an existing granule, because other numbers are detected immediately.
 std::uint32_t Scribbler::bad_word(std::uint32_t granules) {
   switch (random_() % 5) {
     case 0:
@@ -92,7 +92,7 @@ void Scribbler::scribble_entry(Shard& shard) {
   }
   if (view.type == EntryType::list && random_() % 2 == 0) return scribble_list(shard, view);
   if (is_holdable(view.type) && random_() % 2 == 0) return scribble_holder(shard, view);
-  // A word of the header, the key or the value. Half of the choices hit the header's four words.
+  // Chooses a word of the header, the key or the value. Half of the choices are one of the header's four words.
   const std::uint32_t words = view.granules * kGranule / 4;
   const bool in_header = random_() % 2 == 0 || words <= 8;
   shard.words32(block)[in_header ? random_() % 8 : 8 + random_() % (words - 8)].store(bad_word(shard.granules()),
@@ -114,8 +114,8 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
       return;
     case 3:
     case 4:
-      // The word is mostly set to free. Otherwise it may name a live process that does not hold the mutex, and that
-      // would delay all writers for ever.
+      // Mostly sets the word to free. A random word may name a live process that does not hold the mutex, which delays
+      // all writers until they notice.
       shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
     default:
@@ -128,14 +128,14 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
 
 void Scribbler::scribble() {
   Segment* const segment = dict_.dictionary().segment();
-  if (segment == nullptr) {  // detected that the dictionary is retired
+  if (segment == nullptr) {  // this process has noticed that the dictionary is retired
     const std::string name = dict_.dictionary().name();
     const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_open(name.data(), name.size(), &options, &dict_.handle);
     return;
   }
   Shard& shard = segment->shards()[random_() % segment->shards().size()];
-  if (shard.granules() == 0) return scribble_anywhere(*segment);  // not used by this process yet
+  if (shard.granules() == 0) return scribble_anywhere(*segment);  // this process has not used the shard yet
   switch (random_() % 4) {
     case 0:
       return scribble_anywhere(*segment);
@@ -205,7 +205,8 @@ std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violat
       ++opened;
       damage::use_all(**dictionary, std::array{"key-1", "key-2", "a"}, [](const char*, auto&& call) { (void)call(); });
     } else if (dictionary.status().message.empty()) {
-      violations.add("a damaged file is refused without a reason, code %d", static_cast<int>(dictionary.status().code));
+      violations.add("a damaged file is refused without a message, code %d",
+                     static_cast<int>(dictionary.status().code));
     }
   }
   return opened;

@@ -40,7 +40,7 @@ class Builder {
     for (const std::string& key : keys) store_something(key);
     std::vector<std::string> others = names(4);
     for (const std::string& key : others) store_something(key);
-    keys.push_back(colliding_with(keys[0]));  // would be the last in the chain
+    keys.push_back(colliding_with(keys[0]));  // this key would be the last in the chain
     keys.insert(keys.end(), others.begin(), others.end());
     return finish("chains", keys);
   }
@@ -137,7 +137,8 @@ class Builder {
     return finish("locks", all);
   }
 
-  /// Permits held by live processes, by dead processes or by both; expired; free. A few keys have several holders.
+  /// Permits of all kinds: held by live processes, by dead processes or by both, expired, and free. A few keys have
+  /// several holders.
   State permits() {
     std::vector<std::string> keys = colliding(6);
     holdfast_lease lease{};
@@ -214,7 +215,7 @@ class Builder {
     return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
-  /// Stores values of that size (0: of various sizes) until memory or this count is used up.
+  /// Stores values of this size (of various sizes if 0) until memory is full or `count` values are stored.
   std::vector<std::string> fill(const std::string& prefix, std::size_t size, int count = 1 << 30) {
     std::vector<std::string> keys;
     for (int i = 0; i < count; ++i) {

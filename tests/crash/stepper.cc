@@ -42,7 +42,8 @@ Stepped step_through(const std::function<void()>& prepare, const std::function<i
   };
   if (child < 0 || !next_stop() || WSTOPSIG(status) != SIGSTOP) {
     if (child > 0 && WIFEXITED(status)) result.status = WEXITSTATUS(status);
-    result.problem = "it did not begin, status " + std::to_string(result.status) + " (200: no ptrace here)";
+    result.problem = "the operation did not begin, status " + std::to_string(result.status) +
+                     " (200 means that ptrace is not possible)";
     return result;
   }
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL);
@@ -62,7 +63,7 @@ Stepped step_through(const std::function<void()>& prepare, const std::function<i
   if (WIFSTOPPED(status)) {
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);
-    if (result.problem.empty()) result.problem = "it does not end";
+    if (result.problem.empty()) result.problem = "the operation does not end";
   } else if (WIFEXITED(status)) {
     result.status = WEXITSTATUS(status);
   } else {

@@ -17,16 +17,16 @@ struct Stepped {
   std::string problem;         // "" if `run` returned
 };
 
-/// Forks. The child calls `prepare` at full speed, then steps through `run`. This process calls `before_first` in
-/// between, and `after_each` after every instruction. The child is dead on return.
+/// Forks. The child calls `prepare` at full speed, then steps through `run`. In between, this process calls
+/// `before_first`, and then `after_each` after every instruction. On return, the child is dead.
 Stepped step_through(const std::function<void()>& prepare, const std::function<int()>& run,
                      const std::function<void()>& before_first, const std::function<void()>& after_each);
 
 /// The bytes of a segment.
 using Image = std::vector<std::byte>;
 
-/// Does the same for the bytes of a segment. Takes an image before the first instruction, and after each instruction
-/// that changes one of the first `compared` bytes.
+/// Steps like step_through(). Returns an image of the segment before the first instruction, and one after each
+/// instruction that changes one of the first `compared` bytes.
 std::vector<Image> step_images(const std::function<void()>& prepare, const std::function<int()>& run,
                                std::span<const std::byte> bytes, std::size_t compared, Stepped& result);
 

@@ -1,5 +1,5 @@
-// The kill storm. Workers change one dictionary in every way. A random worker is killed every few milliseconds and
-// replaced. The invariants are checked all the time.
+// The kill storm. Workers change one dictionary in every possible way. Every few milliseconds, a random worker is
+// killed and replaced. The invariants are checked continuously.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Shape {
   const char* name;
   std::uint64_t size;
   holdfast_mutex mutex;
-  double share;  // share of the time
+  double share;  // its share of the running time
   bool evicts = false;
 };
 constexpr Shape kShapes[] = {
@@ -106,7 +106,7 @@ class Storm {
     return sum;
   }
 
-  /// `unsure`: calls that may have changed the counter but not noted it in the ledger.
+  /// `unsure`: the number of calls that may have changed the counter without recording it in the ledger.
   void check_counters(std::uint64_t unsure) {
     if (shape_.evicts) return;
     for (std::size_t i = 0; i < kCounters; ++i) {
@@ -130,7 +130,7 @@ class Storm {
         take_element(ledger_, key, got);
         --left;
       }
-      if (left != 0) ledger_.violations.add("%s is %d elements shorter than it says", key.c_str(), left);
+      if (left != 0) ledger_.violations.add("%s is %d elements shorter than its length says", key.c_str(), left);
     }
     std::uint64_t lost = 0;
     for (std::uint32_t id = 0; id < std::min(ledger_.next_element.load(), kElements); ++id) {
@@ -138,7 +138,7 @@ class Storm {
       if ((state & Element::kPushed) != 0 && (state & Element::kTaken) == 0) ++lost;
     }
     if (!shape_.evicts && lost > ledger_.pops_cut_short.load())
-      ledger_.violations.add("%" PRIu64 " elements lost, though only %" PRIu64 " died in a pop", lost,
+      ledger_.violations.add("%" PRIu64 " elements lost, although only %" PRIu64 " died in a pop", lost,
                              ledger_.pops_cut_short.load());
   }
 
@@ -148,7 +148,7 @@ class Storm {
     return calls;
   }
 
-  /// All workers are dead: the dictionary that they left must be intact, and must return all its memory.
+  /// Checks, when all workers are dead, that the dictionary is intact and returns all its memory.
   void settle() {
     for (Shard& shard : dict_.segment().shards()) {
       const ShardGuard guard(shard);
@@ -162,7 +162,7 @@ class Storm {
     for (const std::string& key : dict_.keys()) {
       if (key.compare(0, 5, "value") != 0) continue;
       if (const test::Got got = dict_.get(key); got.code == HOLDFAST_OK && !is_value_of(key, got.text))
-        ledger_.violations.add("torn value of %s at the end", key.c_str());
+        ledger_.violations.add("%s has a torn value at the end", key.c_str());
     }
     for (Shard& shard : dict_.segment().shards()) repairs_ += shard.header().repairs.load();
     for (int i = 0; i < kValues; ++i) dict_.remove(value_key(i));
@@ -203,5 +203,6 @@ StormEnd run(const StormSettings& settings) {
 
 int main(int argc, char** argv) {
   return holdfast::crash::main_of_storm(
-      argc, argv, "Kills processes that use a dictionary, and checks that nobody notices", 500, holdfast::crash::run);
+      argc, argv, "Kill processes that use a dictionary, and check that other processes notice nothing", 500,
+      holdfast::crash::run);
 }

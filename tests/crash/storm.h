@@ -1,4 +1,4 @@
-// Shared by the files of the kill storm: the workers' actions, their ledger, and the invariants.
+// The parts that the files of the kill storm share: the workers' actions, their ledger, and the invariants.
 #pragma once
 
 #include <array>
@@ -35,31 +35,31 @@ struct Worker {
 
 /// A critical section as its holders see it. Only the lock in the dictionary protects it.
 struct Section {
-  std::atomic<std::uint64_t> token;      // token of the process inside; 0: empty
+  std::atomic<std::uint64_t> token;      // token of the process inside, or 0
   std::atomic<std::uint64_t> inside;     // worker (upper half) and life (lower half)
   std::atomic<std::uint64_t> sequence;   // fencing token of the last process that entered
-  std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two are inside
+  std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two processes are inside
   std::atomic<std::uint64_t> entered;    // acknowledged increments of `unguarded`
 };
 
-/// A pool, as the holders of its permits see it.
+/// The state of a pool of permits that only its permits protect.
 struct Pool {
   struct alignas(64) Share {
-    std::atomic<std::uint64_t> count;  // permits (lower half); the upper half counts the changes
+    std::atomic<std::uint64_t> count;  // permits (lower half) and number of changes (upper half)
     std::atomic<std::uint64_t> token;  // token of the process that wrote `count`
   };
   std::array<Share, kWorkers> shares;
   std::atomic<std::uint64_t>
-      written;  // stored by writers; two concurrent writers lose counts, and readers see no change
+      written;  // incremented by writers: two concurrent writers would lose counts; readers must see no change
   std::atomic<std::uint64_t> grants;
-  std::atomic<std::uint64_t> checks;  // sums read at one instant
+  std::atomic<std::uint64_t> checks;  // how often the permits of all workers were added up
 };
 
 /// The history of an element of a list.
 struct Element {
   static constexpr std::uint8_t kBegun = 1;   // a push has begun
   static constexpr std::uint8_t kPushed = 2;  // the push has returned
-  static constexpr std::uint8_t kTaken = 4;   // a pop has returned it
+  static constexpr std::uint8_t kTaken = 4;   // a pop has returned the element
 };
 
 struct Ledger {
@@ -67,10 +67,11 @@ struct Ledger {
   std::array<Worker, kWorkers> workers;
   std::array<Section, kLocks> sections;
   std::array<Pool, kPools> pools;
-  std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments by processes that died during the call
+  std::array<std::atomic<std::uint64_t>, kCounters>
+      maybe;  // possible increments by processes that died during the call
   std::atomic<std::uint32_t> next_element;
   std::array<std::atomic<std::uint8_t>, kElements> elements;
-  std::atomic<std::uint64_t> pops_cut_short;  // pops that the process's death cut short
+  std::atomic<std::uint64_t> pops_cut_short;  // pops during which their processes died
   std::atomic<std::uint64_t> takeovers;
   Histogram takeover_us;
   Violations violations;
@@ -88,7 +89,7 @@ inline std::string value_key(int i) {
 std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler);
 bool is_value_of(const std::string& key, const std::string& text);
 
-/// Marks a popped element as taken. Notes a violation if it has no number, or was popped before.
+/// Marks a popped element as taken. Records a violation if the element has no number, or was popped before.
 void take_element(Ledger& ledger, const std::string& key, const test::Got& got);
 
 [[noreturn]] void work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed);

@@ -52,8 +52,8 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   };
   const auto first = collect();
   if (collect() != first) return std::nullopt;
-  // Each count includes a number of changes: if the word is the same twice, it did not change in between. A process
-  // that is alive now was alive then.
+  // Each count includes a number of changes: if a word is the same twice, it did not change in between. A process that
+  // is alive now was alive at that moment.
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;
@@ -73,7 +73,7 @@ PoolUser::PoolUser(test::Dict& dict, Ledger& ledger, int self, std::mt19937_64& 
       parker_(parker),
       waiter_(waiter) {
   for (Pool& pool : ledger_.pools) {
-    note(pool, 0);  // forgets the predecessor's share at its death
+    note(pool, 0);  // clears the share that the dead predecessor had recorded
     pool.shares[self_].token.store((*World::current())->token());
   }
 }
@@ -89,11 +89,11 @@ void PoolUser::check_sum(std::size_t number) {
   if (!sum) return;
   pool.checks.fetch_add(1);
   if (*sum > total_of(number))
-    ledger_.violations.add("%s: %llu permits are held, there are %u", pool_key(number).c_str(),
+    ledger_.violations.add("%s: %llu permits are held, but there are only %u", pool_key(number).c_str(),
                            static_cast<unsigned long long>(*sum), total_of(number));
 }
 
-/// Stays inside for a while, with the share noted.
+/// Stays inside for a while, with its share recorded.
 void PoolUser::stay(std::size_t number, bool writes) {
   Pool& pool = ledger_.pools[number];
   check_sum(number);
@@ -101,8 +101,9 @@ void PoolUser::stay(std::size_t number, bool writes) {
   const std::uint64_t end = platform::monotonic_ns() + below(100'000);
   while (platform::monotonic_ns() < end) platform::cpu_relax();
   if (is_rwlock(number) && pool.written.load() != seen)
-    ledger_.violations.add("%s: written to beside a %s", pool_key(number).c_str(), writes ? "writer" : "reader");
-  // Loads and stores on purpose: only the lock makes this safe.
+    ledger_.violations.add("%s: another process wrote while there was a %s", pool_key(number).c_str(),
+                           writes ? "writer" : "reader");
+  // Uses a separate load and store on purpose: only the lock makes them safe.
   if (writes) pool.written.store(seen + 1);
   check_sum(number);
 }
@@ -132,13 +133,13 @@ bool PoolUser::acquire(std::size_t number, std::uint32_t want, holdfast_lease* l
 
 void PoolUser::keep(std::size_t number, const holdfast_lease& lease, std::uint32_t count) {
   const std::string key = pool_key(number);
-  note(ledger_.pools[number], count);  // before the release: the share never exceeds the permits held
+  note(ledger_.pools[number], count);  // before the release, so that the share never exceeds the permits held
   expect(ledger_, "permits_keep", holdfast_permits_keep(dict_.handle, key.data(), key.size(), &lease, count),
          {HOLDFAST_OK});
   stay(number, false);
 }
 
-/// A reader becomes the writer, or gives up. Nobody writes between its read and its write.
+/// Makes the reader the writer, or gives up. No other process may write between the reader's read and its write.
 void PoolUser::upgrade(std::size_t number, const holdfast_lease& lease) {
   Pool& pool = ledger_.pools[number];
   const std::uint64_t seen = pool.written.load();
@@ -160,7 +161,7 @@ void PoolUser::upgrade(std::size_t number, const holdfast_lease& lease) {
     holdfast_parker_sleep(parker_, std::min(wait.sleep, 0.005), &woken, 1);
   }
   if (pool.written.load() != seen)
-    ledger_.violations.add("%s: written to before a reader that became the writer", pool_key(number).c_str());
+    ledger_.violations.add("%s: another process wrote before a reader became the writer", pool_key(number).c_str());
   note(pool, kAll);
   stay(number, true);
 }
@@ -188,17 +189,17 @@ void check_pools(test::Dict& dict, Ledger& ledger) {
     std::uint32_t used = 0;
     std::uint32_t waiters = 0;
     holdfast_lease lease{};
-    // The queue may still contain dead waiters with a claim that has to lapse.
+    // The queue may still contain dead waiters with reservations that have to lapse.
     const std::uint64_t end = platform::monotonic_ns() + kPatienceNs;
     int code = HOLDFAST_LOCKED;
     while (code == HOLDFAST_LOCKED && platform::monotonic_ns() < end)
       code = try_permits(dict, number, total_of(number), &lease);
     expect(ledger, "taking all permits at the end", code, {HOLDFAST_OK});
     holdfast_permits_count(dict.handle, key.data(), key.size(), &used, &waiters);
-    if (used != total_of(number)) ledger.violations.add("%s: %u permits are said to be held", key.c_str(), used);
-    expect(ledger, "giving them back", dict.unlock(key, &lease), {HOLDFAST_OK});
+    if (used != total_of(number)) ledger.violations.add("%s: %u permits count as held", key.c_str(), used);
+    expect(ledger, "releasing all permits at the end", dict.unlock(key, &lease), {HOLDFAST_OK});
     holdfast_permits_count(dict.handle, key.data(), key.size(), &used, &waiters);
-    if (used != 0) ledger.violations.add("%s: %u permits have not come back", key.c_str(), used);
+    if (used != 0) ledger.violations.add("%s: %u permits were not freed", key.c_str(), used);
     dict.remove(key);
   }
 }

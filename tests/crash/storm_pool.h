@@ -1,7 +1,7 @@
-// The part of the kill storm that shares permits: readers and writers, and semaphores.
+// The part of the kill storm that uses permits: readers and writers, and semaphores.
 //
-// Each worker notes its share of a pool after the grant, and clears it before the release. So live processes hold at
-// least the permits that they have noted, and the sum never exceeds the total. A writer holds all permits.
+// Each worker records its share of a pool after the grant, and clears it before the release. So live processes hold at
+// least the permits that they have recorded, and the sum never exceeds the total. A writer holds all permits.
 #pragma once
 
 #include <cstddef>

@@ -106,7 +106,7 @@ class Work {
     const test::Got got = dict_.get(key);
     expect("get", got.code, {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
     if (got.code == HOLDFAST_OK && (got.type != HOLDFAST_STRING || !is_value_of(key, got.text)))
-      ledger_.violations.add("torn value of %s: type %d \"%s\"", key.c_str(), got.type, got.text.c_str());
+      ledger_.violations.add("%s has a torn value: type %d \"%s\"", key.c_str(), got.type, got.text.c_str());
   }
 
   void count(std::size_t counter) {
@@ -122,7 +122,7 @@ class Work {
       expect("incr", code, {HOLDFAST_OK});
   }
 
-  /// Counts in the same counters, but other workers may change a counter between the two steps.
+  /// Increments a counter in two steps, between which other workers may change the counter.
   void count_by_cas(std::size_t counter) {
     const std::string key = counter_key(static_cast<int>(counter));
     const test::Got old = dict_.get(key);
@@ -172,14 +172,14 @@ class Work {
     if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
-  /// Takes a lease that may expire while it is held: the holder must then get an error.
+  /// Takes a lease that may expire while the process holds it. The holder must then get an error.
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);
     expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
     std::uint64_t& last = last_sequences_[key];
-    if (lease.sequence <= last) ledger_.violations.add("fencing token of %s does not grow", key.c_str());
+    if (lease.sequence <= last) ledger_.violations.add("the fencing token of %s does not grow", key.c_str());
     last = lease.sequence;
     if (below(2) == 0)
       expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND});
@@ -211,13 +211,13 @@ class Work {
     holdfast_lease lease{};
     if (!acquire(key, &lease)) return;
     Section& section = ledger_.sections[number];
-    // Loads and stores on purpose: only the lock makes this safe.
+    // Uses separate loads and stores on purpose: only the lock makes them safe.
     const std::uint64_t before = section.token.load();
     if (before != 0) take_over(key, section, before);
     section.inside.store(static_cast<std::uint64_t>(self_) << 32 | life_);
     section.token.store(lease.owner);
     if (lease.sequence <= section.sequence.load())
-      ledger_.violations.add("fencing token of %s does not grow", key.c_str());
+      ledger_.violations.add("the fencing token of %s does not grow", key.c_str());
     section.sequence.store(lease.sequence);
 
     const std::uint64_t seen = section.unguarded.load();
@@ -232,7 +232,7 @@ class Work {
     expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK});
   }
 
-  /// A process that is still noted as inside must be dead.
+  /// Checks that the process that is still recorded as inside is dead.
   void take_over(const std::string& key, Section& section, std::uint64_t token) {
     ledger_.takeovers.fetch_add(1);
     if ((*World::current())->judge(token) == Liveness::alive)
@@ -276,7 +276,7 @@ void take_element(Ledger& ledger, const std::string& key, const test::Got& got) 
   else if (is_value_of(key, got.text))  // "KEY by WORKER ID ..."
     id = std::strtoull(got.text.c_str() + got.text.find(' ', key.size() + 4), nullptr, 10);
   if (id >= kElements)
-    return ledger.violations.add("%s gave what nobody pushed: \"%s\"", key.c_str(), got.text.c_str());
+    return ledger.violations.add("%s gave an element that nobody pushed: \"%s\"", key.c_str(), got.text.c_str());
   const std::uint8_t before = ledger.elements[id].fetch_or(Element::kTaken);
   if ((before & Element::kBegun) == 0 || (before & Element::kTaken) != 0)
     ledger.violations.add("element %llu of %s was %s", static_cast<unsigned long long>(id), key.c_str(),

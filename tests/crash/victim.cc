@@ -42,8 +42,8 @@ void name_own_inode(const std::string& path) {
 
 ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
 
-/// Reads the elements of a list in order, each with its type and size. Returns false if there are fewer elements than
-/// the list's length says.
+/// Reads the elements of a list in order, each with its type and size. Returns false if the list is shorter than its
+/// length says.
 bool read_list_of(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
   std::uint32_t block = ends.first;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
@@ -124,7 +124,7 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
-  if (out.type == EntryType::permits) {  // its own expiry is derived from its holders'
+  if (out.type == EntryType::permits) {  // the entry's expiry is derived from its holders'
     if (!read_holders_of(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
@@ -168,14 +168,14 @@ std::string describe(const Seen& seen) {
 std::string difference(const WatchState& expected, const WatchState& found) {
   for (const auto& [key, seen] : expected) {
     const auto there = found.find(key);
-    if (there == found.end()) return key + " was not looked for";
+    if (there == found.end()) return key + " was not read";
     if (there->second != seen) return key + ": expected " + describe(seen) + "; found " + describe(there->second);
   }
   return "";
 }
 
-// The seed of a hash is random and is read on attach. So the seed is written into a template, and both files are copies
-// of this template.
+// The seed of the hash is random, and is read when a process opens the file. So the seed is written into a template,
+// and both files are copies of this template.
 Victim::Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions)
     : size_(round_size(size)), image_size_(size_) {
   static int count = 0;
@@ -183,7 +183,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions)
   const std::string template_name = "template-" + number;
   test::Dict blank(template_name, {.size = size, .versions = versions});
   demand(blank.status == HOLDFAST_OK, "cannot create a dictionary");
-  demand(blank.segment().geometry().shards == 1, "images of one shard only");
+  demand(blank.segment().geometry().shards == 1, "an image must contain a single shard");
   blank.segment().header().seed = hash_seed;
   blank.segment().header().seed_complement = ~hash_seed;
   const auto copy_of = [&](const std::string& name) {

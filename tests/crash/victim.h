@@ -1,5 +1,5 @@
 // The dictionary that is changed step by step, a second dictionary of the same layout in which the images are judged,
-// and the content that an image shows.
+// and the readers of an image's content.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
-  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holders
-  std::uint64_t sequence = 0;  // lock, permits: the last fencing token
+  std::uint64_t bits = 0;      // number, boolean, length of a list, owner of a lock, or number of holders of permits
+  std::uint64_t sequence = 0;  // the last fencing token of a lock or of permits
   EntryType type{};
-  std::string text;  // string; list: its elements; lock: reason; permits: the holders
+  std::string text;  // string, elements of a list, reason of a lock, or holders of permits
 
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 using WatchState = std::map<std::string, Seen>;
 
 std::string describe(const Seen& seen);
-/// Returns the first difference as a sentence.
+/// Returns a description of the first difference.
 std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
@@ -49,7 +49,7 @@ class Victim {
   Image take() { return {bytes(), bytes() + size()}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
-  /// Counts the permits of this process as released: it was dead before the image is checked.
+  /// Counts the permits of this process as released, because it was dead before the image was checked.
   static void disregard(Token dead);
 
   /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing.
@@ -60,7 +60,7 @@ class Victim {
   static std::uint64_t sequence_of(const Image& image);
   /// Returns the number of live entries that the image counts as evicted.
   static std::uint64_t evictions_of(const Image& image);
-  /// Whether the shard's mutex is held in that image.
+  /// Returns whether the shard's mutex is held in the image.
   bool is_locked(const Image& image) const;
 
   bool has_versions() { return segment().has_versions(); }

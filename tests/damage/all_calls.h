@@ -1,4 +1,4 @@
-// Calls of a dictionary whose results do not matter: each must return.
+// Makes calls of a dictionary whose results do not matter. Each call must return.
 #pragma once
 
 #include "dict/dictionary.h"
@@ -6,7 +6,7 @@
 
 namespace holdfast::damage {
 
-/// Makes the calls with `run(name, call)`.
+/// Runs each call with `run(name, call)`.
 template <class Keys, class Run>
 void use_all(Dictionary& dictionary, const Keys& keys, Run&& run) {
   char buffer[256];

@@ -33,8 +33,9 @@ int Battery::heard(const char* name, int code) {
   if (!unsound) return code;
   named_ = true;
   if (code == HOLDFAST_REMOVED) removed_ = true;
-  if (holdfast_error()[0] == '\0') fail(std::string(name) + " says \"" + holdfast_code_text(code) + "\" and no more");
-  // No process is inside a shard.
+  if (holdfast_error()[0] == '\0')
+    fail(std::string(name) + " says \"" + holdfast_code_text(code) + "\" without a message");
+  // No process is inside a shard, so a call must not time out.
   if (code == HOLDFAST_TIMEOUT) fail(std::string(name) + " times out: " + holdfast_error());
   return code;
 }
@@ -189,9 +190,9 @@ void Battery::change_lock(const Item& item) {
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
   if (code == HOLDFAST_OK && item.kind == Kind::theirs) ownership_violated_ = true;
   if (code == HOLDFAST_OK && lease.sequence <= box_.last_sequence())
-    fail("the fencing token " + std::to_string(lease.sequence) + " is given again");
+    fail("the fencing token " + std::to_string(lease.sequence) + " was granted twice");
   if (code == HOLDFAST_OK && lease.sequence >= kSequenceMax)
-    fail("the fencing token " + std::to_string(lease.sequence) + " is no number of a double");
+    fail("the fencing token " + std::to_string(lease.sequence) + " does not fit into a double");
   wait_for(item);
   if (code == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
 }
@@ -214,7 +215,7 @@ void Battery::wait_for(const Item& item) {
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
   for (const int held : {HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK}) {
-    // A wait so short that it does not sleep.
+    // The wait is too short to sleep.
     const holdfast_request request = HOLDFAST_REQUEST(.kind = held, .timeout = 1e-9, .exptime = kShort,
                                                       .want = held == HOLDFAST_HELD_LOCK ? 0U : 1U, .why = "why");
     const int got = call(
@@ -254,7 +255,7 @@ void Battery::change_permits(const Item& item) {
   call("lock_holder", [&] { return dict.holder(item.key, &holder); });
   for (holdfast_lease& lease : leases) {
     call("lock_explain", [&] { return dict.explain(item.key, lease, "why"); });
-    // INVALID: the lease has permits of a semaphore.
+    // Returns INVALID, because the lease has permits of a semaphore.
     call("permits_upgrade", [&] {
       const int code = dict.upgrade(item.key, lease, &wait);
       return code == HOLDFAST_INVALID && kind == HOLDFAST_SEMAPHORE ? HOLDFAST_OK : code;
@@ -268,7 +269,7 @@ void Battery::change_permits(const Item& item) {
   if (all.owner != 0) call("unlock", [&] { return dict.unlock(item.key, &all); });
 }
 
-// Stores more than there is room for, so that existing entries are moved and evicted.
+// Stores more values than fit, so that existing entries are moved and evicted.
 void Battery::fill_up() {
   test::Dict& dict = box_.dict();
   const std::size_t size = box_.size() / kFillers;

@@ -1,4 +1,4 @@
-// Makes every call of a dictionary on a box that may be damaged, and checks the answers.
+// Makes every call of a dictionary on a box that may be damaged, and checks the results.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ class Battery {
   Battery(const Battery&) = delete;
   Battery& operator=(const Battery&) = delete;
 
-  /// Makes all the calls. Returns the first forbidden answer as a sentence, or "".
+  /// Makes all calls. Returns a description of the first forbidden result, or "".
   std::string run();
 
-  /// Whether a stored value or a held lock was missing although nobody had removed it.
+  /// Returns whether a stored value or a held lock was missing although no process had removed it.
   bool lost() const { return lost_; }
-  /// Whether an answer named the damage.
+  /// Returns whether a call reported the damage.
   bool named() const { return named_; }
-  /// Whether the live process's lock was granted to a second process.
+  /// Returns whether the live process's lock was granted to a second process.
   bool ownership_violated() const { return ownership_violated_; }
 
  private:
@@ -57,7 +57,7 @@ class Battery {
   bool lost_ = false;
   bool named_ = false;
   bool ownership_violated_ = false;
-  bool removed_ = false;  // an answer reported the removal, so nothing is left to check
+  bool removed_ = false;  // a call reported the removal, so nothing is left to check
 };
 
 }  // namespace holdfast::damage

@@ -77,12 +77,12 @@ void Box::fill() {
   require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // data for the statistics
   items_.push_back({"expired", Kind::expired});
   require(dict_->set("expired", "old", 0.001) == HOLDFAST_OK, "expired");
-  // Makes gaps between the remaining entries.
+  // Leaves gaps between the remaining entries.
   for (const char* key : {"text 3", "text 7"}) require(dict_->set(key, std::string(40, 'g')) == HOLDFAST_OK, "gap");
-  ::usleep(10'000);  // until it has expired
+  ::usleep(10'000);  // until the entry has expired
 }
 
-/// Takes part as a reader, as a holder of a permit, and in the queue of `mine`.
+/// Makes this process a reader, a holder of a permit, and a waiter in the queue of `mine`.
 void Box::take_part() {
   holdfast_lease lease{};
   require(dict_->try_permits("rwlock", HOLDFAST_RWLOCK, 1, 0, kLong, &lease) == HOLDFAST_OK, "rwlock");
@@ -105,7 +105,7 @@ void Box::live(test::Channel& parent) {
   require(dict_->try_lock("theirs", kLong, &lease) == HOLDFAST_OK, "theirs");
   take_part();
   parent.say(std::to_string(world().token()));
-  // Stays until it is killed. It may have to wait longer than hear() does.
+  // The process stays until it is killed, which may take longer than hear() waits.
   while (parent.hear() == "(silence)") {
   }
 }

@@ -1,6 +1,6 @@
 // A dictionary with entries of every kind, which can be damaged and restored thousands of times a second.
 //
-// Three processes take part: one uses the box, one is alive and idle, and one is dead.
+// Three processes have entries: one uses the box, one is alive and idle, and one is dead.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ struct Item {
 
 /// A part of the process table that is saved and may be damaged: the header page, slots in use, and some waits.
 struct Piece {
-  std::size_t offset;  // in the table
+  std::size_t offset;  // from the beginning of the table
   std::size_t size;
   std::vector<std::byte> copy;
 };
@@ -48,7 +48,7 @@ class Box {
 
   test::Dict& dict() { return *dict_; }
   const std::vector<Item>& items() const { return items_; }
-  const holdfast_lease& lease() const { return lease_; }  // of the item `mine`
+  const holdfast_lease& lease() const { return lease_; }  // of the lock `mine`
   /// Returns the largest fencing token of a grant in the box.
   std::uint64_t last_sequence() const { return last_sequence_; }
   Token self() const { return self_; }
@@ -57,13 +57,13 @@ class Box {
 
   /// Returns the mapped dictionary.
   std::byte* bytes() const { return bytes_; }
-  std::size_t size() const { return size_; }  // without the statistics behind it
+  std::size_t size() const { return size_; }  // without the statistics at the end
   const std::vector<std::byte>& copy() const { return copy_; }
   /// Returns the mapped table.
   std::byte* table() const { return table_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// Restores the initial state. Makes a new dictionary if the old one was abandoned.
+  /// Restores the initial state. Creates a new dictionary if the old one was abandoned.
   void restore();
 
  private:
@@ -85,7 +85,7 @@ class Box {
   Token self_ = kNobody;
   Token living_token_ = kNobody;
   Token dead_token_ = kNobody;
-  std::shared_ptr<const Segment> segment_;  // stays mapped if damage looks like a removal
+  std::shared_ptr<const Segment> segment_;  // keeps the mapping if damage looks like a removal
   std::byte* bytes_ = nullptr;
   std::byte* table_ = nullptr;
   std::vector<std::byte> copy_;

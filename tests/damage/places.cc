@@ -38,7 +38,7 @@ void Places::pick(const void* from, std::size_t bytes) {
   for (std::uint64_t word = first; word < first + bytes / 4; ++word) later_words_.push_back(word);
 }
 
-// Picks the sums, longest times and first counts of all histograms, and all used records.
+// Chooses the sums, longest times and first counts of all histograms, and all used records.
 void Places::pick_statistics() {
   const auto& fields = *reinterpret_cast<const StatisticsFields*>(box_.bytes() + box_.size());
   for (const HistogramFields& histogram : fields.histograms) {
@@ -85,7 +85,8 @@ void Places::walk() {
 
 void Places::note_structure(const Shard& shard, const Block& block) {
   const std::size_t first = (kHeaderBytes + geometry_.arena_at) / 4 + std::size_t{block.at} * (kGranule / 4);
-  if (block.type == EntryType::waiter || block.type == EntryType::watcher) return;  // derived
+  if (block.type == EntryType::waiter || block.type == EntryType::watcher)
+    return;  // their words are derived from others
   EntryView view{};
   if (!shard.inspect(block.at, view)) return;
   for (std::size_t word = 0; word < 4; ++word) structure_[first + word] = true;  // next, hash, shape, value_size
@@ -151,7 +152,8 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       owner_bits(box_.living()),
       owner_bits(box_.dead()),
       static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
-      own != nullptr ? own->at : geometry_.granules - 1,  // in an entry: a chain that leads back to the entry
+      own != nullptr ? own->at
+                     : geometry_.granules - 1,  // in an entry, this makes a chain that leads back to the entry
       own != nullptr ? own->at + own->granules : geometry_.granules};
   if (kind < numbers.size()) return numbers[kind];
   static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,
@@ -160,7 +162,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
 }
 
 std::uint64_t Places::wide(std::uint64_t kind, std::uint64_t old) const {
-  const std::uint64_t another = box_.living() + 1;  // the same slot, but a different process
+  const std::uint64_t another = box_.living() + 1;  // a different process in the same slot
   const std::array<std::uint64_t, kWide> numbers{
       0, ~std::uint64_t{0}, old ^ std::uint64_t{1} << 52, old - 1, box_.self(), box_.living(), box_.dead(), another};
   return numbers[kind];

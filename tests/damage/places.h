@@ -1,4 +1,4 @@
-// Lists the words of a box, and the values to which each word may be set.
+// Lists the words of a box, and the values to which a test sets each word.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace holdfast::damage {
 
-/// One word to damage, and its new value.
+/// A word to damage, and its new value.
 struct Damage {
   bool in_table;
   std::size_t offset;  // in the dictionary or the table
@@ -25,16 +25,16 @@ class Places {
   /// Returns the number of cases: each word of the dictionary and of the table's pieces, with each value.
   std::uint64_t count() const { return (segment_words_ + later_words_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
-  /// Returns the number of words that contain the position or the length of a block.
+  /// Returns the number of cases of words that contain the position or the length of a block.
   std::uint64_t link_count() const { return links_.size() * kValues; }
   Damage link_at(std::uint64_t index) const { return word_at(links_[index / kValues], index % kValues); }
 
   std::string describe(const Damage& damage) const;
-  /// Whether the word contains the position or the length of an entry, or of a block that belongs to an entry. Such
-  /// damage can be detected, and the losses must be counted.
+  /// Returns whether the word contains the position or the length of an entry, or of a block that belongs to an entry.
+  /// Such damage can be detected, so losses must be counted.
   bool is_structure(const Damage& damage) const;
-  /// Whether this damage allows other processes to take the live process's lock: the word belongs to the lock itself,
-  /// or flushes.
+  /// Returns whether this damage allows other processes to take the live process's lock: the word belongs to the lock
+  /// itself, or counts flushes.
   bool frees_theirs(const Damage& damage) const;
 
  private:
@@ -45,7 +45,7 @@ class Places {
   struct Block {
     std::uint32_t at;
     std::uint32_t granules;
-    EntryType type;  // EntryType{0}: free
+    EntryType type;  // EntryType{0} if the block is free
     bool theirs;
   };
 
@@ -67,7 +67,7 @@ class Places {
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
   std::vector<bool> structure_;       // by word
-  std::vector<std::uint64_t> links_;  // the words among these that belong to blocks
+  std::vector<std::uint64_t> links_;  // the words of the structure that belong to blocks
 };
 
 }  // namespace holdfast::damage

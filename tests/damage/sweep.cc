@@ -1,5 +1,6 @@
-// Sets any single word of a dictionary or of the process table to any value, while other processes hold locks and wait
-// for locks. Every call returns in time, nobody loses a lock, losses are counted, and afterwards everything is intact.
+// Sets one word of a dictionary or of the process table at a time to many values, while other processes hold locks and
+// wait for locks. Every call must return in time, no live process may lose its lock, losses must be counted, and the
+// dictionary must work afterwards.
 #include <sys/wait.h>
 
 #include <cinttypes>
@@ -17,18 +18,18 @@
 namespace holdfast::damage {
 namespace {
 
-/// Written by the process that does the damage, for the process that watches it.
+/// Memory in which the damaging process reports to the process that watches it.
 struct Ledger {
-  std::atomic<std::uint64_t> done;   // cases
-  std::atomic<std::uint64_t> count;  // all cases
-  std::atomic<const char*> call;     // in progress
-  char place[96];                    // of the case
+  std::atomic<std::uint64_t> done;   // number of cases that have ended
+  std::atomic<std::uint64_t> count;  // number of all cases
+  std::atomic<const char*> call;     // the call in progress
+  char place[96];                    // the damaged word of the case
   crash::Violations violations;
 };
 
 /// The cases of this run: all of them, or a random part.
 struct Choice {
-  std::uint64_t wanted = 20'000;  // 0: all
+  std::uint64_t wanted = 20'000;  // number of cases, or 0 for all
   std::uint64_t seed = 0;
   std::uint64_t size = 12'288;
   bool versions = false;
@@ -56,7 +57,7 @@ void apply(const Box& box, const Damage& damage) {
   std::memcpy(at, &damage.value, damage.bytes);
 }
 
-/// Continues where the last process ended.
+/// Continues where the previous process ended.
 int damage_all(Ledger& ledger, const Choice& choice) {
   test::CallLimit limit(ledger.call);
   if (!World::current()) return 2;
@@ -65,7 +66,7 @@ int damage_all(Ledger& ledger, const Choice& choice) {
     const Places places(box);
     ledger.count = choice.count(places);
     const std::byte* const bytes = box.bytes();
-    // Ends when the box had to be made again and its blocks are elsewhere.
+    // The loop ends when the box had to be created again, because its blocks are then elsewhere.
     for (; box.bytes() == bytes; ledger.done.fetch_add(1), box.restore()) {
       if (ledger.done >= ledger.count) return 0;
       const Damage damage = choice.damage(places, ledger.done);
@@ -105,12 +106,12 @@ std::uint64_t report(const Ledger& ledger, std::uint64_t size) {
 int main(int argc, char** argv) {
   using namespace holdfast;
   std::uint32_t most = 40;
-  test::RandomRun<damage::Choice> app("Sets single words of a dictionary and of its world to anything, and uses them");
-  app.add_option("--cases", app.settings.wanted, "number of cases; 0: all");
-  app.add_option("--size", app.settings.size, "bytes of the dictionary, of one shard");
-  app.add_flag("--versions", app.settings.versions, "a dictionary whose keys have versions");
-  app.add_flag("--links", app.settings.links, "only words that give the place or the length of a block");
-  app.add_option("--violations", most, "end after this many processes have ended");
+  test::RandomRun<damage::Choice> app("Set single words of a dictionary and of its world to any value, and use both");
+  app.add_option("--cases", app.settings.wanted, "number of cases, or 0 for all");
+  app.add_option("--size", app.settings.size, "size in bytes of the dictionary, which has one shard");
+  app.add_flag("--versions", app.settings.versions, "use a dictionary whose keys have versions");
+  app.add_flag("--links", app.settings.links, "damage only words that contain the position or the length of a block");
+  app.add_option("--violations", most, "stop after this many processes have ended");
   return app.run(argc, argv, [&](const damage::Choice& choice) {
     const test::ScratchDirectory directory;
     auto& ledger = crash::make_shared_memory<damage::Ledger>();

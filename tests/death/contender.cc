@@ -147,7 +147,7 @@ std::uint32_t DeathTest::waiters() {
   constexpr std::uint64_t kForCounting = 20 * kNsPerSecond;
   std::uint32_t count = 0;
   for (Shard& shard : dict.segment().shards()) {
-    const ShardGuard guard(shard, kForCounting);  // waiters come and poll from time to time
+    const ShardGuard guard(shard, kForCounting);  // the mutex may be held, because waiters poll from time to time
     EXPECT_TRUE(guard.held());
     count += count_shard(shard).waiters;
   }

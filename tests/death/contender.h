@@ -1,4 +1,4 @@
-// Contenders for a key: a waiter with its own parker, and processes with one contender each.
+// Contenders for a key. A contender is a waiter with its own parker; some processes have one contender each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace holdfast::test {
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// Create the object in the process that uses it.
+/// Create the object in the process that uses the object.
 class Contender {
  public:
   Contender(const Way& way, Dict& dict, std::string key = "k");
@@ -34,7 +34,7 @@ class Contender {
   }
   int release() { return way_.release(dict_, key_, &lease_); }
   int renew(double exptime) { return way_.renew(dict_, key_, lease_, exptime); }
-  /// Whether the waiter was woken within that time.
+  /// Returns whether the waiter was woken within this time.
   bool sleep(double seconds);
 
   const holdfast_lease& lease() const { return lease_; }
@@ -49,18 +49,18 @@ class Contender {
   double sleep_time_ = 0;
 };
 
-/// Longer than any wait of these tests, shorter than kPatience.
+/// Longer than any wait of these tests, but shorter than kPatience.
 inline constexpr double kLong = 40;
 
 /// Takes the key and says "ok", or the error. When the process gets a line, it releases the key, reports the result,
 /// and ends.
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
-/// Queues and says "locked", or the error. Waits and reports the result, then acts as a holder.
+/// Queues for the key and says "locked", or the error. Then waits, reports the result, and acts as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// Does the same, but the process does not sleep after queueing until it gets a line. It is chosen and does not come.
+/// Starts a waiter that, after queueing, does nothing until it gets a line. So it does not come when it is chosen.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
-/// Returns the first child that says a line, or the end if none does within kPatience.
+/// Returns the first child that says a line, or the end if no child does within kPatience.
 std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
 std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
 
@@ -70,7 +70,7 @@ inline const std::string kOk = outcome(HOLDFAST_OK);
 inline const std::string kLocked = outcome(HOLDFAST_LOCKED);
 inline const std::string kNotOwner = outcome(HOLDFAST_NOT_OWNER);
 
-/// Gives each test a new dictionary. At the end, no waiter may remain and nothing may be damaged.
+/// Gives each test a new dictionary. Checks at the end that no waiter remains and nothing is damaged.
 class DeathTest : public ::testing::TestWithParam<Way> {
  protected:
   DeathTest();
@@ -79,11 +79,11 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops the process (SIGSTOP) outside the dictionary. Inside a mutex it would block everyone, which other tests
+  /// Stops the process (SIGSTOP) while it holds no mutex. With a mutex it would block all processes, which other tests
   /// cover.
   void stop(const Child& child);
-  /// Expects each process to get the key and end, in any order: the first process that polls gets what a dead process
-  /// held.
+  /// Expects each process to get the key and end, in any order: the first process that polls gets the dead process's
+  /// key.
   static void expect_served(std::vector<Child*> waiting);
   /// Returns the number of waiter blocks in all queues of the dictionary.
   std::uint32_t waiters();
@@ -94,7 +94,7 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
 std::string name_of_way(const ::testing::TestParamInfo<Way>& info);
 
-/// Whether the process has ended and is not reaped.
+/// Returns whether the process has ended and is not reaped.
 bool is_zombie(pid_t pid);
 
 }  // namespace holdfast::test

@@ -1,5 +1,5 @@
 // Tests that there is no convoy: a waiter in a slow event loop, which polls only every few milliseconds, does not keep
-// other waiters from the key, and still gets it.
+// other waiters from the key, and still gets the key itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace holdfast::test {
 namespace {
 
 constexpr double kHeld = 100e-6;  // seconds
-constexpr int kLearnt = 5;        // rounds after which loops are known to be slow
+constexpr int kLearnt = 5;        // rounds after which the library knows that a loop is slow
 
-/// Written by all processes of a run.
+/// Shared by all processes of a run.
 struct Ledger {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> held_ns{0};  // sum over all processes
@@ -33,8 +33,8 @@ void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
   way.release(dict, "k", &lease);
 }
 
-/// Requests the key all the time. Sleeps for it in a thread or, if `round_ms` is given, in a loop that does other work
-/// for that long whenever it has to wait.
+/// Keeps requesting the key. Waits for it in a sleeping thread or, if `round_ms` is given, in a loop that does other
+/// work for this long whenever it has to wait.
 int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
@@ -67,7 +67,7 @@ struct Outcome {
 
 class ConvoyTest : public DeathTest {
  protected:
-  /// Measures from round `from` on; 0: for a second after the first hold.
+  /// Measures from round `from` on. If `from` is 0, measures for a second after the first hold.
   Outcome run(int slow_loops, int round_ms, int from) {
     auto& ledger = crash::make_shared_memory<Ledger>();
     std::vector<std::unique_ptr<Child>> children;
@@ -91,7 +91,8 @@ class ConvoyTest : public DeathTest {
   /// A stall of the machine may spoil a run, but not each of several.
   void expect_no_convoy(int slow_loops, int round_ms, int from = kLearnt) {
     constexpr int kRuns = 4;
-    // Nearly 1 if the processes have processors. It was 0.03 to 0.5 when the key was kept for absent waiters.
+    // The share is nearly 1 if each process has a processor. It was 0.03 to 0.5 when the key was reserved for absent
+    // waiters.
     constexpr double kInUse = 0.6;
     const double kWaitMax = std::max(1.0, 0.02 * round_ms);
     for (int i = 1;; ++i) {
@@ -99,15 +100,15 @@ class ConvoyTest : public DeathTest {
       RecordProperty("in_use_" + std::to_string(i), std::to_string(outcome.in_use));
       if (outcome.in_use >= kInUse && outcome.slow > 0 && outcome.longest <= kWaitMax) return;
       if (i < kRuns) continue;
-      EXPECT_GE(outcome.in_use, kInUse) << "the key lies idle";
+      EXPECT_GE(outcome.in_use, kInUse) << "the key is unused for too long";
       EXPECT_GT(outcome.slow, 0U) << "the slow loops never get the key";
-      EXPECT_LE(outcome.longest, kWaitMax) << "a slow one waits for long";
+      EXPECT_LE(outcome.longest, kWaitMax) << "a slow loop waits for too long";
       return;
     }
   }
 };
 
-// Excludes fair locks: strict order makes each waiter wait for all earlier ones.
+// Fair locks are excluded: strict order makes each waiter wait for all earlier waiters.
 constexpr Way kWays[] = {kExclusiveWays[0], kExclusiveWays[2], kExclusiveWays[3]};
 INSTANTIATE_TEST_SUITE_P(, ConvoyTest, ::testing::ValuesIn(kWays), name_of_way);
 
@@ -116,7 +117,7 @@ TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_delay_the_others) { e
 TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_delay_the_others) { expect_no_convoy(1, 5); }
 TEST_P(ConvoyTest, a_loop_slower_than_a_claim_delays_nobody_and_gets_its_turn) { expect_no_convoy(1, 100); }
 
-// Fails if the key is kept for 50 ms for each loop whose speed is not known yet.
+// Fails if the key is reserved for 50 ms for each loop whose speed is not known yet.
 TEST_P(ConvoyTest, eight_new_loops_delay_nobody_in_their_first_second) { expect_no_convoy(8, 100, 0); }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Two concurrent processes take locks that never expire, each under a new key. SIGKILL ends them at random moments, and
-// new processes replace them. No attempt may fail: memory that dead processes hold must be reusable, however much it
-// is.
+// Two concurrent processes take locks that never expire, each lock under a new key. SIGKILL ends the processes at
+// random moments, and new processes replace them. No attempt may fail: all memory that dead processes hold must be
+// reusable, however much they hold.
 
 #include <signal.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kSize = 100 << 10;
 constexpr std::size_t kProcesses = 2;
-/// Locks of one process. About 700 fit into the dictionary, and live processes keep their locks.
+/// Largest number of locks of one process. About 700 locks fit into the dictionary, and live processes keep theirs.
 constexpr std::uint64_t kLocksMax = 300;
 constexpr int kAttemptsMax = 100;
 
@@ -34,7 +34,7 @@ struct Settings {
 
 /// Shared by the processes of a run, outside the dictionary.
 struct Ledger {
-  std::atomic<std::uint64_t> begun;  // attempts, and the number in the next key
+  std::atomic<std::uint64_t> begun;  // number of attempts, and the number in the next key
   std::atomic<std::uint64_t> taken;
   std::array<std::atomic<std::uint64_t>, kProcesses> taken_by_each;
   std::atomic<std::uint64_t> longest_ns;
@@ -70,7 +70,7 @@ class Run {
     holdfast_lease lease{};
     const std::uint64_t begin = platform::monotonic_ns();
     int code = HOLDFAST_TIMEOUT;
-    // A stall of the machine may stop one process inside for longer than the other process waits.
+    // If the machine stalls, one process may stay inside for longer than the other process waits.
     for (int attempts = 0; code == HOLDFAST_TIMEOUT && attempts < kAttemptsMax; ++attempts)
       code = dict_.try_lock(key, 0, &lease);
     const std::uint64_t ns = platform::monotonic_ns() - begin;
@@ -84,17 +84,18 @@ class Run {
     }
   }
 
-  /// Returns soon enough that the process is still in the middle of a call.
+  /// Waits until process `i` has taken `count` locks. Returns so soon that the process is often still in the middle of
+  /// a call.
   void await_locks(std::size_t i, std::uint64_t count) {
     const auto has_them = [&] { return ledger_.taken_by_each[i] >= count || ledger_.violations.count != 0; };
     for (int looks = 0; looks < 1000; ++looks) {
       if (has_them()) return;
       ::usleep(10);
     }
-    if (!eventually(has_them)) ledger_.violations.add("a process can take no more locks");
+    if (!eventually(has_them)) ledger_.violations.add("a process cannot take more locks");
   }
 
-  /// Kills the process of that number after it has taken some locks, and starts the next process.
+  /// Kills process `i` after it has taken some locks, and starts the next process.
   void replace(std::size_t i) {
     if (processes_[i] != nullptr) {
       await_locks(i, 1 + random_() % kLocksMax);
@@ -110,15 +111,15 @@ class Run {
     });
   }
 
-  /// Runs in a new process: this process never enters the world.
+  /// Checks the dictionary in a new process, because this process never enters the world.
   void finish() {
     Child last([this](Channel& parent) {
-      // A process may have been killed inside: the next process repairs the dictionary.
+      // If a process was killed inside, this change repairs the dictionary.
       if (dict_.set("next", "one") != HOLDFAST_OK) ledger_.violations.add("after the end: %s", holdfast_error());
       if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
         ledger_.violations.add("left damaged: %s", wrong.c_str());
       if (dict_.set("value", std::string(kSize / 4, 'v')) != HOLDFAST_OK)
-        ledger_.violations.add("a value of a quarter of the dictionary: %s", holdfast_error());
+        ledger_.violations.add("cannot store a value of a quarter of the dictionary: %s", holdfast_error());
       parent.say(std::to_string(dict_.stats().repairs));
       return 0;
     });
@@ -141,7 +142,7 @@ class Run {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  RandomRun<Settings> app("Kills holders of endless locks under ever new keys: memory never runs out");
+  RandomRun<Settings> app("Kill holders of endless locks under ever new keys, and check that memory never runs out");
   app.add_option("--locks", app.settings.locks, "number of locks")->check(CLI::Range(1UL, 90'000'000UL));
   return app.run(argc, argv, [](const Settings& settings) {
     const ScratchDirectory directory;

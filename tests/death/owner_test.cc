@@ -1,5 +1,5 @@
-// Tests every way in which a holder ends. Whatever happens to its pid, its parent and its children, the next waiter
-// gets the key when the process is gone, and not earlier.
+// Tests every way in which a holder can end. Whatever happens to its pid, its parent and its children, the next waiter
+// must get the key when the process is gone, and not earlier.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -38,7 +38,7 @@ class OwnerTest : public DeathTest {
 
 INSTANTIATE_TEST_SUITE_P(, OwnerTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// A process that nobody waits for or kills ends after this time.
+/// A process that no test waits for or kills ends after this time.
 constexpr unsigned kOrphanSeconds = 60;
 
 [[noreturn]] void execute_another_program() {
@@ -102,7 +102,7 @@ TEST_P(OwnerTest, a_death_is_detected_even_if_wake_ups_for_others_interrupt_each
     const int queued = mine.queue();
     channel.say(std::to_string((*World::current())->token()));
     channel.hear();
-    // Makes no call except the sleep: the test shows that the sleep itself detects the death.
+    // The process makes no call except the sleep, so only the sleep itself can detect the death.
     channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "slept on");
     channel.say(outcome(mine.wait(kLong)));
     return mine.release() == HOLDFAST_OK ? 0 : 1;
@@ -139,7 +139,8 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);
-  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it checks by the pid";
+  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); }))
+      << "the main thread's end must look like the end of the process";
   const auto impatient = waiter(0.2);
   EXPECT_EQ(impatient->hear(), kLocked);
   EXPECT_EQ(impatient->hear(), kLocked);
@@ -225,13 +226,13 @@ TEST_P(OwnerTest, a_dead_processs_lock_is_free_while_its_children_live) {
   ASSERT_EQ(std::sscanf(pids.c_str(), "%d %d %d", &children[0], &children[1], &children[2]), 3) << pids;
   const auto impatient = waiter(0.1);
   EXPECT_EQ(impatient->hear(), kLocked);
-  EXPECT_EQ(impatient->hear(), kLocked) << "a holder with children is still one";
+  EXPECT_EQ(impatient->hear(), kLocked) << "a holder with children still holds the key";
   const auto next = waiter();
   EXPECT_EQ(next->hear(), kLocked);
   parent->kill();
   EXPECT_EQ(next->hear(), kOk);
   for (const int child : children) {
-    EXPECT_EQ(::kill(child, 0), 0) << "it has outlived its parent";
+    EXPECT_EQ(::kill(child, 0), 0) << "the child has not outlived its parent";
     ::kill(child, SIGKILL);
   }
   EXPECT_EQ(next->ask("release"), kOk);

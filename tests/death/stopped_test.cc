@@ -1,5 +1,5 @@
-// Stopped processes (SIGSTOP, a debugger, a frozen container) are alive. Nobody takes their locks, and only processes
-// that need those locks wait for them.
+// Tests that processes that are stopped (by SIGSTOP, a debugger, a frozen container) count as alive: they keep their
+// locks, and only processes that want these locks wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,12 +24,12 @@ TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_
   // The longest timeout exceeds the time for which an absent waiter stays in the queue.
   for (const double timeout : {0.0, 0.1, 1.0, 3.5}) others.push_back(waiter(timeout));
   for (const auto& other : others) {
-    EXPECT_EQ(other->hear(), kLocked) << "queued";
-    EXPECT_EQ(other->hear(), kLocked) << "gave up";
+    EXPECT_EQ(other->hear(), kLocked) << "the waiter did not queue";
+    EXPECT_EQ(other->hear(), kLocked) << "the waiter did not give up";
   }
   EXPECT_EQ(waiters(), 1U) << "the waiter that gave up has left";
   stopped->signal(SIGCONT);
-  EXPECT_EQ(stopped->ask("release"), kOk) << "it lost the key";
+  EXPECT_EQ(stopped->ask("release"), kOk) << "the holder lost the key";
   EXPECT_EQ(patient->hear(), kOk);
   EXPECT_EQ(patient->ask("release"), kOk);
 }
@@ -42,7 +42,7 @@ TEST_P(StoppedTest, a_stopped_holder_with_an_exptime_keeps_its_lock_until_it_exp
   stop(*stopped);
   const auto impatient = waiter(0.2);
   const auto patient = waiter();
-  // On a busy machine either process may be so late that the lock has expired.
+  // On a busy machine, either process may be so late that the lock has expired.
   const auto gets_it = [&](Child& one) {
     bool got = false;
     for (int said = 0; said < 2; ++said) {
@@ -61,11 +61,11 @@ TEST_P(StoppedTest, a_stopped_holder_with_an_exptime_keeps_its_lock_until_it_exp
   EXPECT_TRUE(gets_it(*patient));
   stopped->signal(SIGCONT);
   EXPECT_EQ(stopped->ask("release"), kNotOwner);
-  EXPECT_EQ(patient->ask("release"), kOk) << "the late release took it from its new holder";
+  EXPECT_EQ(patient->ask("release"), kOk) << "the late release took the key from its new holder";
 }
 
 TEST_P(StoppedTest, a_waiter_chosen_while_it_is_stopped_delays_nobody_for_long) {
-  for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
+  for (const int waited_ms : {0, 5}) {  // the waiter is woken on the fast path, or the key is reserved for it
     const auto first = holder();
     ASSERT_EQ(first->hear(), kOk);
     const auto stopped = waiter();
@@ -80,7 +80,7 @@ TEST_P(StoppedTest, a_waiter_chosen_while_it_is_stopped_delays_nobody_for_long) 
     EXPECT_EQ(first->ask("release"), kOk);
     expect_served(pointers(others));
     stopped->signal(SIGCONT);
-    EXPECT_EQ(stopped->hear(), kOk) << "it still wants it";
+    EXPECT_EQ(stopped->hear(), kOk) << "the waiter does not take the key after it continues";
     EXPECT_EQ(stopped->ask("release"), kOk);
   }
 }
@@ -121,7 +121,7 @@ TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_
   const auto third = waiter(0.1);
   EXPECT_EQ(third->hear(), kLocked);
   EXPECT_EQ(third->hear(), kLocked);
-  EXPECT_EQ(other->ask("release"), kOk) << "it lost the key";
+  EXPECT_EQ(other->ask("release"), kOk) << "the holder lost the key";
   EXPECT_EQ(stopped->hear(), kOk);
   EXPECT_EQ(stopped->ask("release"), kOk);
 }

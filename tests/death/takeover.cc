@@ -1,5 +1,5 @@
-// Repeatedly kills the holder of a key for which ten other processes wait. The ten must get the key one at a time.
-// Reports the time from the kill until the first of them has the key.
+// Repeatedly kills the holder of a key for which ten other processes wait. These processes must get the key one at a
+// time. Reports the time from the kill until the first of them has the key.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ struct Settings {
 
 /// Shared by the processes of a run, outside the dictionary.
 struct Ledger {
-  std::atomic<std::uint64_t> inside;    // token of the process in the critical section; 0: empty
+  std::atomic<std::uint64_t> inside;    // token of the process in the critical section, or 0
   std::atomic<std::uint64_t> doomed;    // token of the process to be killed inside
   std::atomic<std::uint64_t> first_ns;  // when the first process after the kill entered
   std::atomic<std::uint32_t> entered;
@@ -50,7 +50,7 @@ class Takeover {
   Takeover(const Takeover&) = delete;
   Takeover& operator=(const Takeover&) = delete;
 
-  /// Kills at most this many processes, for about this long.
+  /// Kills at most `kills` processes, for about this long.
   void run(std::size_t kills, double seconds) {
     const double end = now() + seconds;
     while (times_ms_.size() < kills && now() < end && ledger_.violations.count.load() == 0) kill_one();
@@ -84,7 +84,8 @@ class Takeover {
     ledger_.entered.fetch_add(1);
     sleep_ms(static_cast<int>(lease.sequence % 2));  // sometimes long enough for other processes to run
     std::uint64_t self = lease.owner;
-    if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another process got in between");
+    if (!ledger_.inside.compare_exchange_strong(self, 0))
+      ledger_.violations.add("another process entered at the same time");
   }
 
   std::unique_ptr<Child> start() {
@@ -131,7 +132,7 @@ class Takeover {
     const std::uint64_t killed = platform::monotonic_ns();
     doomed.kill();
     for (int i = 0; i < kWaiters; ++i) expect(*processes_[i], "served", ledger_);
-    if (ledger_.entered.load() != kWaiters) ledger_.violations.add("%u got it", ledger_.entered.load());
+    if (ledger_.entered.load() != kWaiters) ledger_.violations.add("%u processes got the key", ledger_.entered.load());
     if (ledger_.first_ns.load() < killed) ledger_.violations.add("a live holder lost the key");
     times_ms_.push_back(static_cast<double>(ledger_.first_ns.load() - killed) / 1e6);
     if (doomed.wait() != 128 + SIGKILL) ledger_.violations.add("the holder ended by itself");
@@ -163,9 +164,9 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  RandomRun<Settings> app("Kills holders of a key that others wait for, and times how soon the next has it");
-  app.add_option("--kills", app.settings.kills, "most kills of each primitive");
+  RandomRun<Settings> app("Kill holders of a key for which others wait, and measure when the next process has it");
+  app.add_option("--kills", app.settings.kills, "maximum number of kills of each primitive");
   app.add_option("--seconds", app.settings.seconds,
-                 "for all primitives together, about; then it ends with fewer kills");
+                 "approximate time for all primitives together, after which the run ends with fewer kills");
   return app.run(argc, argv, run);
 }

@@ -1,4 +1,5 @@
-// Waiters that die anywhere in the queue, chosen or not: the other waiters get the key, and nothing is left behind.
+// Tests that waiters may die anywhere in the queue, chosen or not: the other waiters get the key, and nothing is left
+// behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -39,7 +40,7 @@ TEST_P(WaitersTest, dead_waiters_in_a_queue_delay_nobody) {
     for (std::size_t i = 0; i < kWaiters; ++i)
       if (dead.count(i) == 0) alive.push_back(all[i].get());
     expect_served(alive);
-    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "the lock is not kept for a dead process";
+    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "the lock is reserved for a dead process";
     EXPECT_EQ(first.release(), HOLDFAST_OK);
   }
 }
@@ -53,7 +54,7 @@ TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
     EXPECT_EQ(waiters(), kWaiters);
   }
   EXPECT_EQ(first.release(), HOLDFAST_OK);
-  // Some uses pass the first dead waiter, which might still come.
+  // The first uses of the key overtake the dead waiter, which might still come.
   for (int uses = 0; waiters() != 0; ++uses) {
     ASSERT_LT(uses, 1000);
     ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
@@ -63,7 +64,7 @@ TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
 
 TEST_P(WaitersTest, the_death_of_the_chosen_waiter_delays_nobody) {
   for (const bool stopped : {false, true}) {
-    for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
+    for (const int waited_ms : {0, 5}) {  // the waiter is woken on the fast path, or the key is reserved for it
       Contender first(GetParam(), dict);
       ASSERT_EQ(first.take(), HOLDFAST_OK);
       const auto chosen = start_sluggish_waiter(GetParam(), dict);
@@ -99,7 +100,7 @@ TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_l
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // A waiter that is held up during its turn for longer than this is passed over, and comes back later.
+  // A chosen waiter that is held up for longer than this is passed over, and comes back later.
   bool in_time = true;
   double killed = now();
   first->kill();
@@ -108,7 +109,7 @@ TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_l
     ASSERT_NE(next, left.end()) << left.size() << " left";
     in_time = in_time && now() - killed < kClaimSeconds;
     if (GetParam().fair != 0 && in_time) {
-      EXPECT_EQ(next, left.begin()) << "not in order of arrival";
+      EXPECT_EQ(next, left.begin()) << "the waiters are not served in order of arrival";
     }
     EXPECT_EQ((*next)->hear(), kOk);
     killed = now();

@@ -1,4 +1,4 @@
-// The cost of a release: one wake-up if any processes wait, and no system call if none does.
+// Tests the cost of a release: one wake-up if any process waits, and no system call if none does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ std::uint64_t posts() {
   return sum;
 }
 
-/// Whether the process has gone to sleep on its mailbox since the last post to the mailbox.
+/// Returns whether the process has gone to sleep on its mailbox since the last post there.
 bool is_asleep(pid_t pid) {
   constexpr std::uint32_t kAsleep = 1;
   World& world = **World::current();
@@ -54,7 +54,7 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
   struct One {
     std::uint32_t waiter;
     int left;
-    double again;  // when the loop polls on its own
+    double again;  // when the loop next polls by itself
   };
   std::vector<One> crowd;
   int grants = 0;
@@ -111,8 +111,8 @@ TEST_P(WakesTest, a_release_wakes_only_one_of_a_hundred_waiters) {
   const double per_release = static_cast<double>(posts() - before) / (kGrants + 1);
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
-  // A waiter that is held up for that long does not come. Then the next waiter is woken, or detects the absence. That
-  // is rare, except on a busy machine or with a sanitizer.
+  // A waiter that is held up for a long time does not come in time. Then the next waiter is woken, or detects the
+  // absence. This is rare, except on a busy machine or with a sanitizer.
 #ifdef HOLDFAST_SANITIZED
   constexpr double kSeldom = 0.5;
 #else
@@ -122,16 +122,17 @@ TEST_P(WakesTest, a_release_wakes_only_one_of_a_hundred_waiters) {
   const double slack = kSeldom + 2 * held_up / (kGrants + 1);
   EXPECT_LE(per_release, 1 + slack);
   EXPECT_LE(counted, 1 + slack);
-  // On a machine that stalls, some waiters come by themselves before the wake-up reaches them.
+  // On a machine that stalls, some waiters poll by themselves before the wake-up reaches them.
   constexpr double kSeen = 0.5;
   EXPECT_GE(counted, kSeen);
-  EXPECT_GE(per_release, kSeen) << "they were not woken before they came: this test shows nothing";
+  EXPECT_GE(per_release, kSeen) << "the waiters came before they were woken, so the test shows nothing";
   EXPECT_EQ(waiters(), 0U);
 }
 
 // --- system calls ---
 
-/// Returns the number of each system call that `body` makes. `problem` is not empty if the calls cannot be recorded.
+/// The number of system calls of each kind that a function makes. `problem` is not empty if the calls cannot be
+/// recorded.
 struct Calls {
   std::vector<std::uint64_t> numbers;
   std::string problem;
@@ -139,7 +140,7 @@ struct Calls {
   bool has(std::uint64_t number) const { return std::count(numbers.begin(), numbers.end(), number) != 0; }
 };
 
-/// Records in a forked process, from the first mark to the second.
+/// Runs `body` in a forked process, and records its calls from the first mark to the second.
 Calls calls_of(const std::function<void()>& prepare, const std::function<void()>& body) {
   constexpr std::uint64_t kMark = SYS_getppid;
   const pid_t child = ::fork();
@@ -161,7 +162,7 @@ Calls calls_of(const std::function<void()>& prepare, const std::function<void()>
     return WIFSTOPPED(status);
   };
   if (!next_stop() || WSTOPSIG(status) != SIGSTOP) {
-    calls.problem = "it did not begin: no ptrace here?";
+    calls.problem = "the process did not begin; ptrace may not be possible";
     return calls;
   }
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD);
@@ -175,7 +176,7 @@ Calls calls_of(const std::function<void()>& prepare, const std::function<void()>
     else if (marks == 1)
       calls.numbers.push_back(info.entry.nr);
   }
-  if (marks != 2) calls.problem = "it ended between the marks";
+  if (marks != 2) calls.problem = "the process ended between the marks";
   return calls;
 }
 
@@ -197,7 +198,7 @@ TEST_P(WakesTest, a_release_makes_a_system_call_only_if_a_waiter_sleeps) {
   ASSERT_EQ(alone.problem, "");
   EXPECT_THAT(alone.numbers, ::testing::IsEmpty());
 
-  // Shows that the same method detects a wake-up.
+  // Checks that the same method detects a wake-up.
   std::unique_ptr<Child> sleeper;
   const Calls watched = calls_of(
       [&] {

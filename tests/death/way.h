@@ -1,4 +1,4 @@
-// Ways to hold a key. Each test of an owner's death runs for each way.
+// The ways to hold a key. Each test of an owner's death runs for each way.
 #pragma once
 
 #include <ostream>
@@ -8,13 +8,13 @@
 
 namespace holdfast::test {
 
-/// One primitive, as one contender uses it. All calls that this folder's tests make to a primitive are here.
+/// A primitive, as one contender uses it. The tests of this folder call primitives only through this structure.
 struct Way {
   static constexpr int kLock = -1;
 
   const char* name;
   int fair;                 // whether waiters are served in order of arrival
-  int kind = kLock;         // or a holdfast_permits_kind
+  int kind = kLock;         // kLock or a holdfast_permits_kind
   std::uint32_t total = 1;  // number of permits; the holder has all of them
 
   int take(Dict& dict, const std::string& key, double exptime, holdfast_lease* lease) const {

@@ -20,14 +20,14 @@ namespace holdfast::faults {
 
 namespace {
 
-/// Not a real system call: the victim uses it to talk to the answering process.
+/// A number without a system call. The victim uses it to talk to the answering process.
 constexpr int kMark = 0x4F46;
 
 struct Named {
   int number;
   const char* name;
 };
-/// Calls that can fail with the same one or two errors. The second error is 0 if there is only one.
+/// Calls that can fail with the same one or two errors. If there is only one, the second error is 0.
 struct Ways {
   int error;
   int other_error;
@@ -111,7 +111,7 @@ Call way_of(int number, const std::uint64_t* arguments) {
   return {};
 }
 
-/// A message of one byte, with room for the descriptor that it carries.
+/// A message of one byte, with room for a descriptor.
 struct DescriptorMessage {
   char byte = 'd';
   iovec part{&byte, 1};
@@ -196,7 +196,7 @@ bool CallJudge::answer() {
   response.id = question.id;
   if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
   if (error > 0) response.error = -error;
-  // In the meantime, the asking process may have been killed or interrupted.
+  // This fails if the asking process was killed or interrupted in the meantime.
   ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
   return true;
 }

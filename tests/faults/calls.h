@@ -1,5 +1,5 @@
-// Makes system calls of a different process fail on demand through seccomp notifications. The call may come from the C
-// library or this library, from any thread, or from a forked child.
+// Makes system calls of another process fail on demand, with seccomp notifications. The calls may come from the C
+// library or from holdfast, from any thread, or from a forked child.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,32 @@
 
 namespace holdfast::faults {
 
-/// In the victim: asks another process about all later system calls, through a descriptor that it sends over `channel`
-/// (a socket). Returns 0 or an errno value.
+/// Makes the kernel ask another process about all later system calls of the victim, which calls this function. Sends
+/// the descriptor of the questions over `channel` (a socket). Returns 0 or an errno value.
 int ask_about_calls(int channel) noexcept;
-/// In the victim: starts or stops counting calls and letting them fail.
+/// Starts or stops the counting and failing of the victim's calls. The victim calls this function.
 void arm_calls() noexcept;
 void disarm_calls() noexcept;
 
 /// Receives the descriptor that ask_about_calls sends; -1 on failure.
 int receive_descriptor(int channel) noexcept;
 
-/// A call that was made, and the ways in which it can fail.
+/// A call of the victim, and the errors with which it can fail.
 struct Call {
   const char* name;
   int error;        // the chosen error
-  int other_error;  // a second possible error; 0: none
+  int other_error;  // a second possible error, or 0
 };
 
 /// Answers the questions of one victim.
 class CallJudge {
  public:
-  /// Call number `first` (counted from 1) fails, and with `from_then_on` all later calls; 0: none. `other`: fail with
-  /// the second error.
+  /// Lets call number `first` (counted from 1; 0 means no call) fail and, if `from_then_on`, all later calls. If
+  /// `other`, they fail with their second error.
   CallJudge(int listener, std::uint64_t first, bool from_then_on, bool other) noexcept
       : listener_(listener), first_(first), from_then_on_(from_then_on), other_(other) {}
 
-  /// Answers the current question; returns false when there is no process left to ask.
+  /// Answers the current question. Returns false if there is no longer a process that may ask.
   bool answer();
 
   /// Returns the calls that were counted.

@@ -1,5 +1,5 @@
-// In every scenario, makes every allocation or every system call fail in turn, either once or from then on. After each
-// fault, when nothing fails any more, everything must work: in that process, in other processes, and after its end.
+// In every scenario, makes each allocation or each system call fail in turn, either once or with all later ones. When
+// nothing fails any longer, everything must work again: in the process, in other processes, and after its end.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ struct Plan {
   bool list = false;
 };
 
-/// After the undisturbed run's last allocation or call, a scenario may make at most this many more that fail.
+/// A scenario with faults may make at most this many more allocations or calls than the run without faults.
 constexpr std::uint64_t kMoreThanUndisturbed = 200;
 
 std::string name_of(const Module& module, const Case& one) {
@@ -50,9 +50,9 @@ class Faults {
       if (is_over()) break;
       run_one(one);
     }
-    // A failure may cause more calls than the undisturbed run makes.
+    // A fault may cause more calls than the run without faults makes.
     if (plan_.repeat.empty() && !is_over()) continue_after_undisturbed();
-    std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong\n", runs_, cases_.size(), faults_,
+    std::printf("%llu runs of at least %zu, %llu of them with a fault, %d failed\n", runs_, cases_.size(), faults_,
                 wrong_);
     return wrong_ == 0 && faults_ != 0 ? 0 : 1;
   }
@@ -64,7 +64,7 @@ class Faults {
     return plan_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin_).count() > plan_.seconds;
   }
 
-  /// The undisturbed run shows which calls can fail.
+  /// Runs a scenario without faults, which shows which calls can fail.
   void look_at(Case one) {
     if (name_of(module_, one).find(plan_.only) == std::string::npos) return;
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
@@ -107,13 +107,14 @@ class Faults {
     return outcome.failed;
   }
 
-  /// There may be fewer open descriptors and mappings than at the end of the undisturbed run, but not more.
+  /// Returns an error if more descriptors and mappings are open than at the end of the run without faults. Fewer are
+  /// allowed.
   std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
     const std::vector<std::string>& least = kept_.at(name_of(module_, one));
     std::set_difference(outcome.kept.begin(), outcome.kept.end(), least.begin(), least.end(), std::back_inserter(more));
     if (more.empty()) return "";
-    std::string text = "it has more open or mapped than undisturbed:";
+    std::string text = "it has more files open or mapped than without faults:";
     for (const std::string& name : more) text += " " + name;
     return text;
   }
@@ -141,7 +142,7 @@ class Faults {
   const Plan& plan_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
-  std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex, as in the next member
+  std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex
   std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with the number of calls
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;
@@ -153,18 +154,19 @@ class Faults {
 
 int main(int argc, char** argv) {
   using namespace holdfast::faults;
-  holdfast::test::RandomRun<Plan> app("Lets each allocation or system call fail, and sees that all works afterwards");
+  holdfast::test::RandomRun<Plan> app(
+      "Let each allocation or system call fail, and check that everything works afterwards");
   app.add_option("kind", app.settings.kind, "what fails: allocations or calls")
       ->required()
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
-  app.add_option("--seconds", app.settings.seconds, "random runs for this long; 0: all runs");
-  app.add_option("--limit", app.settings.limit, "seconds that one run may take");
-  app.add_option("--only", app.settings.only, "only scenarios with this text in their names");
-  app.add_option("--repeat", app.settings.repeat, "repeats one run by its name: \"12\", \"12 on\", \"12 on other\"");
-  app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
+  app.add_option("--seconds", app.settings.seconds, "seconds of random runs, or 0 for all runs");
+  app.add_option("--limit", app.settings.limit, "time limit of a run in seconds");
+  app.add_option("--only", app.settings.only, "run only scenarios with this text in their names");
+  app.add_option("--repeat", app.settings.repeat, "repeat one run by its name: \"12\", \"12 on\", \"12 on other\"");
+  app.add_flag("--list", app.settings.list, "list what can fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {
-    // In this process nothing fails, and it never enters a world: it only forks.
+    // Nothing fails in this process. It never enters a world, and only forks.
     const Module* const module = load_module();
     return module != nullptr ? Faults(*module, plan).run() : 1;
   });

@@ -1,7 +1,7 @@
-// Scenarios: code that runs while calls fail, and checks of the result.
+// A scenario is code that runs while calls fail, with checks of the result.
 //
-// The scenarios are a separate module, which each victim loads. So the library is loaded late, as LuaJIT loads it, and
-// its thread-local memory is allocated on first use.
+// The scenarios are in a separate module, which each victim loads. So the library is loaded late, as LuaJIT does it,
+// and its thread-local memory is allocated on first use.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ inline constexpr const char* kMutexNames[kMutexCount] = {"futex", "spin", "file"
 
 struct Scenario {
   const char* name;
-  int mutexes;          // one bit for each kind of mutex that the scenario runs with
-  Neighbour neighbour;  // another process in the world that holds, or held, what the victim needs
+  int mutexes;          // one bit for each kind of mutex with which the scenario runs
+  Neighbour neighbour;  // another process in the world, which holds or held what the victim needs
   void (*prepare)();    // runs while nothing fails
   void (*act)();        // runs while calls fail
-  /// Runs when nothing fails any more. Returns the first fault as a sentence, or "".
+  /// Runs when nothing fails any longer. Returns a description of the first error, or "".
   const char* (*settle)();
   bool ends_armed = false;  // the process ends with exit() while calls fail, not with a signal
 };
@@ -28,12 +28,13 @@ struct Scenario {
 struct Module {
   const Scenario* scenarios;
   std::size_t count;
-  /// Runs the scenario's `prepare` in the victim, with that kind of mutex. `without_memory`: allocations will fail.
+  /// Runs the scenario's `prepare` in the victim, with this kind of mutex. `without_memory`: whether allocations will
+  /// fail.
   void (*prepare)(const Scenario& scenario, int mutex, bool without_memory);
-  /// Runs in a process that holds locks until it is killed. Returns when it holds them; null on failure.
+  /// Takes the neighbour's locks, which it holds until it is killed. Returns null on failure.
   const char* (*hold_things)();
-  /// Judges as a process that is new to the world, while the victim lives and after its end. Returns "" if all is
-  /// correct.
+  /// Check the dictionaries as a process that is new to the world, while the victim lives and after its end. Return ""
+  /// if everything is correct.
   const char* (*judge_during_victim)(Neighbour neighbour);
   const char* (*judge_after_victim)(Neighbour neighbour);
 };

@@ -1,4 +1,4 @@
-// The module of scenarios. It uses only the public header and the C library.
+// The module with the scenarios. It uses only the public header and the C library.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -22,8 +22,8 @@ namespace {
 constexpr int kMutexes[kMutexCount] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE};
 constexpr auto& kNames = kMutexNames;
 constexpr std::uint64_t kSize = 65536;
-/// The longest wait of a call for other processes, and of the next holder for a dead process's lock, on a machine that
-/// may stall for a second.
+/// Longer than a call may wait for other processes, or for a dead process's lock, on a machine that may stall for a
+/// second.
 constexpr double kPatience = 5;
 
 char sentence[512];
@@ -36,7 +36,7 @@ char sentence[512];
   return sentence;
 }
 
-// --- the library without allocations ----------------------------------------------------------------------
+// --- calls of the library without allocations ----------------------------------------------------------------------
 
 struct Dict {
   holdfast_dict* handle = nullptr;
@@ -71,7 +71,7 @@ struct Dict {
     return holdfast_permits_try(handle, key, std::strlen(key), HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, 0, 0,
                                 lease);
   }
-  /// Tries until it gets the lock or kPatience is over.
+  /// Tries to take the lock until it succeeds or kPatience is over.
   int lock_soon(const char* key, holdfast_lease* lease) const {
     const double end = holdfast_now() + kPatience;
     int code = lock(key, lease);
@@ -87,7 +87,7 @@ const char* failed(const char* what, int code) {
   return say("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// Returns "" if no other process gets the lock or this many permits.
+/// Returns "" if this process can get neither the lock nor this many permits.
 const char* refused(const Dict& dict, const char* lock, const char* what, const char* semaphore, std::uint32_t permits,
                     const char* what_permits) {
   holdfast_lease lease{};
@@ -97,14 +97,14 @@ const char* refused(const Dict& dict, const char* lock, const char* what, const 
   return "";
 }
 
-// --- everything works ------------------------------------------------------------------------------------
+// --- checks that everything works ------------------------------------------------------------------------------------
 
 const char* values_work(const Dict& dict) {
   char key[32];
   for (int i = 0; i < 40; ++i) {
     std::snprintf(key, sizeof key, "works-%d-%d", static_cast<int>(::getpid()), i);
     if (const int code = dict.set(key, "value"); code != HOLDFAST_OK) return failed("a store", code);
-    if (!dict.has(key, "value")) return say("what was stored is not there");
+    if (!dict.has(key, "value")) return say("a stored value is missing");
     if (const int code = dict.remove(key); code != HOLDFAST_OK) return failed("a delete", code);
   }
   std::uint32_t count = 0;
@@ -124,21 +124,22 @@ const char* locks_work(const Dict& dict) {
     return failed("explain", code);
   holdfast_lease second{};
   if (const int code = holdfast_lock(dict.handle, "free", 4, 0.001, 0, &second); code != HOLDFAST_LOCKED)
-    return failed("a wait in a call for what is held", code);
+    return failed("a blocking call for a held lock", code);
   if (const int code = dict.unlock("free", &lease); code != HOLDFAST_OK) return failed("unlock", code);
   if (const int code = dict.permits("permits", 3, &lease); code != HOLDFAST_OK) return failed("free permits", code);
-  if (const int code = dict.unlock("permits", &lease); code != HOLDFAST_OK) return failed("to give permits back", code);
+  if (const int code = dict.unlock("permits", &lease); code != HOLDFAST_OK) return failed("release of permits", code);
   std::uint32_t used = 0;
   std::uint32_t waiters = 0;
   if (const int code = holdfast_permits_count(dict.handle, "permits", 7, &used, &waiters); code != HOLDFAST_OK)
     return failed("a count of permits", code);
-  if (used != 0 || waiters != 0) return say("%u permits in use and %u waiters where all was given back", used, waiters);
+  if (used != 0 || waiters != 0)
+    return say("%u permits in use and %u waiters after all permits were released", used, waiters);
   if (const int code = dict.write("rwlock", &lease); code != HOLDFAST_OK) return failed("a free rwlock", code);
   if (const int code = dict.unlock("rwlock", &lease); code != HOLDFAST_OK) return failed("unlock of a writer", code);
   return "";
 }
 
-/// Waits for a lock that this process itself holds, is woken by the release, and gets the lock.
+/// Checks that a waiter for a lock that this process itself holds is woken by the release, and gets the lock.
 const char* waits_work(const Dict& dict) {
   holdfast_lease lease{};
   holdfast_lease second{};
@@ -149,17 +150,17 @@ const char* waits_work(const Dict& dict) {
   wait.parker = parker;
   wait.waiter = holdfast_waiter_open(parker);
   if (wait.waiter == 0) return say("no waiter: %s", holdfast_error());
-  if (holdfast_parker_fd(parker) < 0) return say("no descriptor of a parker: %s", holdfast_error());
+  if (holdfast_parker_fd(parker) < 0) return say("a parker has no descriptor: %s", holdfast_error());
   int code = holdfast_lock_wait(dict.handle, "waited", 6, 0, &wait, &second);
-  if (code != HOLDFAST_LOCKED) return failed("a wait for what is held", code);
-  if (code = dict.unlock("waited", &lease); code != HOLDFAST_OK) return failed("unlock of what is waited for", code);
+  if (code != HOLDFAST_LOCKED) return failed("a wait for a held lock", code);
+  if (code = dict.unlock("waited", &lease); code != HOLDFAST_OK) return failed("unlock of a lock with a waiter", code);
   const double end = holdfast_now() + kPatience;
   for (code = HOLDFAST_LOCKED; code != HOLDFAST_OK && holdfast_now() < end;) {
     std::uint32_t woken = 0;
     holdfast_parker_sleep(parker, std::fmin(wait.sleep, 0.5), &woken, 1);
     code = holdfast_lock_wait(dict.handle, "waited", 6, 0, &wait, &second);
   }
-  if (code != HOLDFAST_OK) return failed("the wait for what was given back", code);
+  if (code != HOLDFAST_OK) return failed("a wait for a released lock", code);
   if (code = dict.unlock("waited", &second); code != HOLDFAST_OK) return failed("unlock after a wait", code);
   holdfast_waiter_close(parker, wait.waiter);
   holdfast_parker_free(parker);
@@ -183,10 +184,11 @@ const char* child_works(const Dict& dict) {
 const char* figures_are_sane(const Dict& dict) {
   holdfast_stats stats{};
   if (const int code = holdfast_dict_stats(dict.handle, &stats); code != HOLDFAST_OK) return failed("stats", code);
-  if (stats.bytes_used + stats.bytes_free > holdfast_capacity(dict.handle)) return say("more memory than there is");
+  if (stats.bytes_used + stats.bytes_free > holdfast_capacity(dict.handle))
+    return say("used and free memory are more than the capacity");
   if (stats.entries > 200) return say("%llu entries", static_cast<unsigned long long>(stats.entries));
   if (stats.repairs != 0)
-    return say("%llu repairs where nobody died inside", static_cast<unsigned long long>(stats.repairs));
+    return say("%llu repairs although no process died inside", static_cast<unsigned long long>(stats.repairs));
   return "";
 }
 
@@ -279,7 +281,7 @@ const char* judge_after_victim(Neighbour neighbour) {
 
 // --- scenarios -------------------------------------------------------------------------------------------
 
-// A victim runs one scenario, with one kind of mutex. These are the results of `act` for `settle`:
+// A victim runs one scenario, with one kind of mutex. In these variables, `act` leaves its results for `settle`.
 int mutex = 0;
 Dict mine;
 holdfast_lease lease;
@@ -292,7 +294,8 @@ int other_code = -1;
 bool is_memory_short = false;  // only allocations fail
 char wrong_answer[sizeof sentence];
 
-/// If memory is short, a call must return one of these codes. Otherwise this function notes a wrong answer.
+/// Records an error if only allocations fail and the call returned neither one of these codes nor a failure with a
+/// message.
 void expect(const char* what, int given, std::initializer_list<int> codes) {
   if (!is_memory_short || wrong_answer[0] != '\0') return;
   for (const int wanted : codes)
@@ -302,7 +305,7 @@ void expect(const char* what, int given, std::initializer_list<int> codes) {
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(what, given));
 }
 void expect_ok(const char* what, int given) { expect(what, given, {HOLDFAST_OK}); }
-/// A call that fails for a different reason reports this reason, with or without memory.
+/// Records an error if a call that must fail for another reason than memory does not report this reason.
 void expect_refused(int given, const char* why) {
   if (is_memory_short && (given != HOLDFAST_INVALID || std::strstr(holdfast_error(), why) == nullptr))
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(why, given));
@@ -333,7 +336,7 @@ void attach() {
   expect("parse_size", holdfast_parse_size("12x", 3, &bytes), {HOLDFAST_INVALID});
 }
 
-// A failed change has changed nothing.
+// Checks that a failed change has changed nothing.
 void prepare_values() {
   open();
   mine.set("stored", "old");
@@ -375,14 +378,14 @@ void act_values() {
 }
 const char* settle_values() {
   if (!mine.has("stored", code == HOLDFAST_OK ? "new" : "old"))
-    return say("a store gave %s, and \"stored\" is not what it then must be", holdfast_code_text(code));
+    return say("a store returned %s, but \"stored\" has the wrong value", holdfast_code_text(code));
   return settle();
 }
 
-// A lock that was granted is held, and a lock that was not granted is free.
+// Checks that a granted lock is held, and that a lock that was not granted is free.
 void act_locks() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
-  // Without the lock, these calls fail for that reason.
+  // If the lock was not granted, these calls fail for this reason.
   const std::initializer_list<int> held_or_not = {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND};
   expect_ok("lock", code = mine.lock("mine", &lease));
   expect_ok("permits", other_code = mine.permits("mine too", 2, &permits));
@@ -408,10 +411,10 @@ const char* give_back(const char* key, int given, holdfast_lease* by, int (*take
   holdfast_lease second{};
   if (given == HOLDFAST_OK)
     if (const int released = mine.unlock(key, by); released != HOLDFAST_OK)
-      return failed("unlock of what was given while calls failed", released);
+      return failed("unlock of a lock that was granted while calls failed", released);
   if (const int taken = take(&second); taken != HOLDFAST_OK)
-    return failed("to take what was not given, or was given back", taken);
-  return mine.unlock(key, &second) == HOLDFAST_OK ? "" : say("it cannot be given back");
+    return failed("a lock that was not granted, or was released", taken);
+  return mine.unlock(key, &second) == HOLDFAST_OK ? "" : say("the lock cannot be released");
 }
 const char* settle_locks() {
   if (mine.handle == nullptr) return settle();
@@ -423,7 +426,7 @@ const char* settle_locks() {
   return *wrong != '\0' ? wrong : settle();
 }
 
-// Does everything that a parker can do. Whatever it created is closed when nothing fails.
+// Uses all features of a parker. Everything that the parker created is closed once nothing fails.
 void act_parkers() {
   const auto wait_for_lock = [](const char* key) {
     holdfast_lease none{};
@@ -441,7 +444,7 @@ void act_parkers() {
   wait.holds = 1;
   holdfast_parker_fd(parker);
   holdfast_parker_timer(parker, 0.001);
-  if (is_memory_short) {  // a socket would stay if its removal failed too
+  if (is_memory_short) {  // if calls fail, the removal of a socket may fail, too
     char path[HOLDFAST_PATH_MAX];
     expect_ok("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
   }
@@ -476,7 +479,8 @@ const char* settle_parkers() {
   return settle();
 }
 
-// Waits in a call for a lock that another process holds or held. A grant is held, and a failed wait leaves no trace.
+// Waits in a call for a lock that another process holds or held. A granted lock must be held, and a failed wait must
+// leave no trace.
 void act_blocking() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
   expect("lock", code = holdfast_lock(mine.handle, "theirs", 6, 0.005, 0, &lease), held_or_free);
@@ -487,13 +491,13 @@ void act_blocking() {
 const char* settle_blocking() {
   if (mine.handle == nullptr) return settle();
   if (code == HOLDFAST_OK && mine.unlock("theirs", &lease) != HOLDFAST_OK)
-    return say("the lock that was waited for cannot be given back");
+    return say("a lock that was granted after a wait cannot be released");
   if (other_code == HOLDFAST_OK && mine.unlock("theirs too", &permits) != HOLDFAST_OK)
-    return say("the permit that was waited for cannot be given back");
+    return say("a permit that was granted after a wait cannot be released");
   return settle();
 }
 
-// Removes a dictionary and makes it again while calls fail.
+// Removes a dictionary and creates it again while calls fail.
 void act_remove() {
   mine.lock("removed with it", &lease);
   code = holdfast_remove(kNames[mutex], std::strlen(kNames[mutex]));
@@ -502,9 +506,8 @@ void act_remove() {
   mine.unlock("removed with it", &lease);
 }
 
-// Does the same in a process with several threads. Other threads may be inside the dictionary, so it is freed only
-// after the kernel has passed a barrier in each of them. If the kernel refused the barrier, the next removal frees the
-// dictionary.
+// Removes a dictionary in a process with several threads. Other threads may be inside the dictionary, so it is freed
+// only after a memory barrier in all threads. If the kernel refuses the barrier, the next removal frees the dictionary.
 void prepare_remove_among_threads() {
   open();
   parker = holdfast_parker_new();
@@ -517,7 +520,7 @@ const char* settle_remove_among_threads() {
   return settle();
 }
 
-/// Returns the status of the child, or 0 if there is none.
+/// Returns the status of the child, or 0 if there is no child.
 int reap(pid_t child) {
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) != child) {
@@ -525,7 +528,7 @@ int reap(pid_t child) {
   return status;
 }
 
-// Forks a child while calls fail, in the child too.
+// Forks a child while calls fail, also in the child.
 void act_fork() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -542,12 +545,12 @@ const char* settle_fork() {
   for (const char* key : {"of the child", "left by the child"}) {
     if (const int taken = mine.lock_soon(key, &lease); taken != HOLDFAST_OK)
       return failed("a lock of a child that is dead", taken);
-    if (mine.unlock(key, &lease) != HOLDFAST_OK) return say("it cannot be given back");
+    if (mine.unlock(key, &lease) != HOLDFAST_OK) return say("the lock cannot be released");
   }
   return settle();
 }
 
-// A full dictionary with locks of dead processes, and no room except by eviction.
+// Fills a dictionary, which also has locks of dead processes, so that only eviction makes room.
 void fill(int op, const char* prefix, int count) {
   char key[32];
   for (int i = 0; i < count; ++i) {
@@ -587,8 +590,8 @@ const char* settle_evict() {
   return settle();
 }
 
-// A dictionary of several shards, whose memory is reserved on use. A change that fails for lack of memory has changed
-// nothing.
+// Uses a dictionary of several shards, whose memory is reserved on use. A change that fails for lack of memory must
+// change nothing.
 int stored[200];
 
 int open_large() { return mine.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }
@@ -609,9 +612,9 @@ const char* settle_large() {
     std::snprintf(key, sizeof key, "large %d", i);
     const char* const last = stored[i + 100] == HOLDFAST_OK ? "second" : stored[i] == HOLDFAST_OK ? "first" : nullptr;
     if (last != nullptr && !mine.has(key, last))
-      return say("stores gave %d and %d, and it is not what it then must be", stored[i], stored[i + 100]);
+      return say("stores returned %d and %d, but the value is wrong", stored[i], stored[i + 100]);
     if (last == nullptr && (mine.has(key, "first") || mine.has(key, "second")))
-      return say("a store gave %d, and it is there", stored[i]);
+      return say("a store returned %d, but the value exists", stored[i]);
   }
   for (int i = 0; i < 3000; ++i) {
     std::snprintf(key, sizeof key, "settled %d", i);
@@ -619,7 +622,7 @@ const char* settle_large() {
   }
   for (int i = 0; i < 3000; ++i) {
     std::snprintf(key, sizeof key, "settled %d", i);
-    if (!mine.has(key, "value")) return say("what was stored is not there");
+    if (!mine.has(key, "value")) return say("a stored value is missing");
   }
   holdfast_stats stats{};
   holdfast_dict_stats(mine.handle, &stats);
@@ -629,7 +632,7 @@ const char* settle_large() {
   return settle();
 }
 
-// Calls of a new thread, for which nothing is allocated yet.
+// Makes calls in a new thread, for which nothing is allocated yet.
 std::atomic<bool> may_call{false};
 std::atomic<bool> has_called{false};
 pthread_t thread;

@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Filled by the victim and the judge for the program.
+/// Memory in which the victim and the judge report to the program.
 struct Shared {
   AllocationPlan plan;
   char problem[600];
@@ -40,7 +40,7 @@ struct Shared {
 
 void tell(Shared& shared, const char* problem) { std::snprintf(shared.problem, sizeof shared.problem, "%s", problem); }
 
-/// A process with a socket to it, in its own process group. The destructor kills and reaps the process.
+/// A process in its own process group, with a socket to this process. The destructor kills and reaps the process.
 class Process {
  public:
   explicit Process(const std::function<void(int socket)>& body) {
@@ -78,9 +78,9 @@ class Process {
     }
     return status_;
   }
-  /// REQUIRES: the process's socket is at its end.
+  /// REQUIRES: the process has closed its socket.
   std::string how_it_ended() {
-    ::usleep(20'000);  // the socket closes before the process is a zombie
+    ::usleep(20'000);  // the socket is closed a moment before the process is a zombie
     if (!reaped_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) reaped_ = true;
     if (!reaped_) return "closed its socket";
     if (WIFSIGNALED(status_)) return std::string("died of ") + ::strsignal(WTERMSIG(status_));
@@ -94,7 +94,7 @@ class Process {
   bool reaped_ = false;
 };
 
-/// Sends one byte and waits for one. Runs in the victim, the neighbour and the judge.
+/// Sends a byte and waits for one. The victim, the neighbour and the judge call this function.
 void report_and_wait(int socket) {
   char byte = 'r';
   while (::write(socket, &byte, 1) < 0 && errno == EINTR) {
@@ -121,8 +121,8 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
   std::exit(0);
 }
 
-/// Returns the process's open descriptors, by name if they have one (all sockets and pipes look alike). Also returns
-/// the files of the directory that the process has mapped, each once.
+/// Returns the process's open descriptors, and the files of the directory that it has mapped, each once. Descriptors
+/// with a name have this name; all sockets and pipes look alike.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
   std::map<std::string, std::string> listed;  // by inode
@@ -138,7 +138,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
     if (at == std::string::npos) continue;
     std::string addresses, rights, offset, device, inode;
     std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
-    // The kernel shows a number for a file that the process created itself until the file has a name.
+    // Until a file that the process created has a name, the kernel shows a number for it.
     const auto known = listed.find(inode);
     const std::string name = known != listed.end() ? known->second : line.substr(at + directory.size() + 1);
     const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
@@ -169,7 +169,7 @@ int count_slots(const std::string& table) {
   return count;
 }
 
-/// Returns a file that should not exist, or "".
+/// Returns the name of a file that should not exist, or "".
 std::string strange_file(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
@@ -225,7 +225,7 @@ class Run {
   std::string problem(Outcome& outcome) {
     if (scenario_.neighbour != Neighbour::none && !start_neighbour()) return "the neighbour has nothing";
     victim_ = std::make_unique<Process>([this](int socket) { be_victim(socket, module_, one_, shared_); });
-    if (one_.kind == Kind::calls && !get_listener()) return "no notifications of seccomp here";
+    if (one_.kind == Kind::calls && !get_listener()) return "seccomp notifications are not possible";
     if (std::string wrong = wait_for(*victim_, "before anything fails"); !wrong.empty()) return wrong;
     if (scenario_.neighbour == Neighbour::dead) neighbour_->end();
     victim_->go_on();
@@ -281,7 +281,7 @@ class Run {
     victim_->go_on();
     if (const std::string wrong = wait_for(*victim_, "at its end");
         wrong != "the victim ended with status 0 at its end")
-      return wrong.empty() ? "the victim goes on" : wrong;
+      return wrong.empty() ? "the victim continues" : wrong;
     judge_ = std::make_unique<Process>([this](int socket) {
       tell(shared_, module_.judge_after_victim(scenario_.neighbour));
       report_and_wait(socket);
@@ -294,7 +294,7 @@ class Run {
     return shared_.problem[0] == '\0' ? "" : std::string("after the victim's end: ") + shared_.problem;
   }
 
-  /// Answers for the victim until that process reports, and then returns "".
+  /// Answers questions about the victim's calls until the process reports. Returns "" or an error.
   std::string wait_for(Process& process, const char* when) {
     const std::string name = &process == victim_.get() ? "the victim " : "another process ";
     for (;;) {

@@ -1,5 +1,5 @@
-// The input is a file under the name of a dictionary or of the process table: arbitrary bytes, or a valid file with
-// some words and the size changed. The file must be refused with a message, or be usable.
+// The input is a file with the name of a dictionary or of the process table: arbitrary bytes, or a valid file with a
+// changed size and changed words. The library must refuse the file with a message, or be able to use it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ Bytes read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The valid files, and a folder for the table of a different world.
+/// The valid files, and a folder for the process table of a different world.
 struct Templates {
   Templates() {
     World& world = world_of_one();
@@ -52,7 +52,7 @@ struct Templates {
 Bytes changed(Bytes bytes, Input& input) {
   const auto size = input.take<std::uint32_t>();
   while (!input.empty()) {
-    // Most of the words that decide are in the header page.
+    // Most words that decide whether a file is accepted are in the header page.
     const auto where = input.take<std::uint16_t>();
     const std::size_t words = where % 2 == 0 ? 128 : bytes.size() / 4;
     const auto value = input.take<std::uint32_t>();
@@ -68,7 +68,7 @@ void open_dictionary(World& world, const Bytes& bytes) {
   if (opened)
     damage::use_all(**opened, std::array{"text 1", "number 1", "list", "theirs"}, call_limit());
   else
-    require(!opened.status().message.empty(), "a dictionary is refused without a reason");
+    require(!opened.status().message.empty(), "a dictionary is refused without a message");
 }
 
 void open_table(const std::string& folder, const Bytes& bytes) {
@@ -76,7 +76,7 @@ void open_table(const std::string& folder, const Bytes& bytes) {
   auto directory = RuntimeDirectory::at(folder);
   if (!directory) fail(directory.status().message);
   auto table = call_limit()("open", [&] { return ProcessTable::open(*directory); });
-  if (!table) return require(!table.status().message.empty(), "a table is refused without a reason");
+  if (!table) return require(!table.status().message.empty(), "a table is refused without a message");
   call_limit()("held_slots", [&] { return table->held_slots(); });
   call_limit()("judge", [&] {
     std::uint64_t known = 0;

@@ -1,5 +1,5 @@
-// The input is a program: calls, with words of the dictionary or of the process table overwritten between them. The
-// dictionary is the one of damage/box.h, restored before each input.
+// The input is a program: calls, and between them words of the dictionary or of the process table to overwrite. The
+// dictionary is the box of damage/box.h, which is restored before each input.
 #include <memory>
 
 #include "damage/box.h"
@@ -59,8 +59,8 @@ class Program {
     if (dict_.dictionary().segment() == nullptr) return;  // a call reported the removal
     if (!damaged_) {
       const Shard& shard = dict_.segment().shards().front();
-      require(dict_.stats().repairs == repairs, "a repair without damage");
-      require(audit(shard, dict_.segment().seed()), "damage is seen where none was done");
+      require(dict_.stats().repairs == repairs, "a shard was repaired without damage");
+      require(audit(shard, dict_.segment().seed()), "the audit finds damage although none was done");
     }
     put_in_order();
   }
@@ -97,10 +97,10 @@ class Program {
   void overwrite() {
     damaged_ = true;
     damage::Damage damage = places_.at(input_.take<std::uint32_t>() % places_.count());
-    // Bit 0: a value that leads nowhere.
+    // Bit 0 chooses an arbitrary value.
     if (const auto value = input_.take<std::uint32_t>(); (value & 1) != 0) damage.value = value >> 1;
-    // These words may make the dictionary unusable, and making a new box takes as long as a hundred inputs. The sweep
-    // covers these words.
+    // These words may make the dictionary unusable, and creating a new box takes as long as a hundred inputs.
+    // damage/sweep.cc covers these words.
     if (!damage.in_table && damage.offset < sizeof(FileHeader)) return;
     std::memcpy((damage.in_table ? box_.table() : box_.bytes()) + damage.offset, &damage.value, damage.bytes);
   }
@@ -259,7 +259,7 @@ class Program {
     if (const std::string wrong = test::check_segment(*segment); !wrong.empty()) fail("left damaged: " + wrong);
     const std::uint64_t repairs = dict_.stats().repairs;
     call("flush_expired", [&] { dict_.flush_expired(); });
-    require(dict_.stats().repairs == repairs, "a second look finds damage again");
+    require(dict_.stats().repairs == repairs, "the second check finds damage again");
     holdfast_lease lease{};
     int code = 0;
     call("set", [&] { code = dict_.set("afterwards", "value"); });

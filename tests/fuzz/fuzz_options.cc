@@ -1,5 +1,5 @@
-// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. A refusal has a
-// printable message. Accepted text has the meaning that it states.
+// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. Refused text must give
+// a printable message. Accepted text must have the meaning that it states.
 #include <array>
 #include <cstdlib>
 
@@ -15,19 +15,19 @@ namespace {
 constexpr std::uint64_t kAffordable = 1 << 16;
 
 void require_sentence(const std::string& message) {
-  require(!message.empty() && message.size() < 1000, "refused without a sentence, or with a very long one");
-  require(quote(message, message.size()) == "\"" + message + "\"", "a sentence with what cannot be printed");
+  require(!message.empty() && message.size() < 1000, "refused without a message, or with a very long one");
+  require(quote(message, message.size()) == "\"" + message + "\"", "a message contains unprintable characters");
 }
 
 void parse_sizes(const std::string& text) {
   const auto size = parse_size(text);
   std::uint64_t bytes = 0;
   const int code = holdfast_parse_size(text.data(), text.size(), &bytes);
-  require((code == HOLDFAST_OK) == static_cast<bool>(size), "two parsers of sizes differ");
+  require((code == HOLDFAST_OK) == static_cast<bool>(size), "the two parsers of sizes disagree");
   if (!size) return require_sentence(size.status().message);
-  require(*size == bytes && *size > 0 && *size <= kSizeMax, "a size out of its range");
+  require(*size == bytes && *size > 0 && *size <= kSizeMax, "a size is out of range");
   const auto again = parse_size(std::to_string(*size));
-  require(again && *again == *size, "a size is another when it is written in bytes");
+  require(again && *again == *size, "a size changes when it is written in bytes");
 }
 
 void parse_declarations(Input& input) {
@@ -37,27 +37,28 @@ void parse_declarations(Input& input) {
   if (!good.ok()) require_sentence(good.message);
   auto found = find_declaration(text, name);
   if (!found) return require_sentence(found.status().message);
-  require(good.ok() && found->bytes > 0, "a size of a name that is none");
+  require(good.ok() && found->bytes > 0, "an invalid name has a size");
   auto again = find_declaration(encode_name(name) + "=" + found->size, name);
   require(again && again->bytes == found->bytes && again->largest == found->largest,
-          "a name is another when it is declared again");
+          "a declaration changes when it is written again");
 }
 
-// Any bytes may be a name, and any bytes may be the name of a dictionary's file: one name, one file.
+// Any bytes may be a name, and any bytes may be the name of a dictionary's file. Names and files must correspond one to
+// one.
 void encode_names(const std::string& text) {
   const Status good = check_name(text);
   if (!good.ok()) require_sentence(good.message);
   const std::string file = encode_name(text);
-  require(!good.ok() || (file.size() <= kNameMax && decode_name(file) == text), "a name with the file of another");
+  require(!good.ok() || (file.size() <= kNameMax && decode_name(file) == text), "a name has the file of another name");
   require(file.find_first_of(std::string_view("/\0", 2)) == std::string::npos && !file.starts_with('.'),
-          "a name of a file that leads elsewhere");
+          "a file's name leads outside the directory");
   const auto name = decode_name(text);
-  require(!name || encode_name(*name) == text, "two files of one name");
+  require(!name || encode_name(*name) == text, "two files belong to one name");
   const std::string shown = quote(text, text.size());
-  require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with what cannot be printed");
+  require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with unprintable characters");
 }
 
-// Declares dictionaries through the environment, as for a program. Undeclared dictionaries do not exist.
+// Declares dictionaries in the environment, as for a program. Undeclared dictionaries must not exist.
 void attach_declared(const std::string& text) {
   const std::string declared = text.substr(0, text.find('\0'));
   if (find_declaration(declared, "\"none\"")) return;
@@ -65,7 +66,7 @@ void attach_declared(const std::string& text) {
   holdfast_dict* dict = nullptr;
   const int code = call_limit()("attach", [&] { return holdfast_attach("\"none\"", 6, &dict); });
   ::unsetenv("HOLDFAST_DICTS");
-  require(code == HOLDFAST_INVALID || code == HOLDFAST_NOT_FOUND, "a dictionary that nobody has made is found");
+  require(code == HOLDFAST_INVALID || code == HOLDFAST_NOT_FOUND, "a dictionary that nobody has created is found");
   require_sentence(holdfast_error());
 }
 
@@ -75,16 +76,18 @@ void open_with(Input& input) {
   options.mutex = input.take<std::int32_t>();
   options.persist = input.take<std::int32_t>();
   options.mode = input.take<std::uint32_t>();
-  // A handle lives as long as the process, so there are only a few valid names.
+  // A handle exists as long as the process, so the target uses only a few valid names.
   std::string name = input.rest();
   if (check_name(name).ok()) name = name.substr(0, 1);
   if (options.size > kAffordable && options.size <= kSizeMax) options.size %= kAffordable;
   holdfast_dict* dict = nullptr;
   const int code = call_limit()("open", [&] { return holdfast_open(name.data(), name.size(), &options, &dict); });
   if (code != HOLDFAST_OK) return require_sentence(holdfast_error());
-  require(options.size == 0 || options.size >= HOLDFAST_SIZE_MIN, "opened with a size below the minimum");
-  require(holdfast_capacity(dict) >= options.size, "opened with another size");
-  require(options.mutex >= 0 && options.mutex <= HOLDFAST_MUTEX_FILE, "opened with a mutex that there is not");
+  require(options.size == 0 || options.size >= HOLDFAST_SIZE_MIN,
+          "a dictionary is opened with a size below the minimum");
+  require(holdfast_capacity(dict) >= options.size, "a dictionary is opened with a smaller size");
+  require(options.mutex >= 0 && options.mutex <= HOLDFAST_MUTEX_FILE,
+          "a dictionary is opened with an unknown kind of mutex");
   call_limit()("remove", [&] { return holdfast_remove(name.data(), name.size()); });
 }
 
@@ -98,8 +101,8 @@ void parse_commands(const std::string& text) try {
   }
   cli::Arguments command_line(kRun, arguments);
   const cli::RunOptions options = cli::read_run_options(command_line);
-  require(options.workers >= 1 && options.workers <= cli::kWorkersMax, "a number of workers out of its range");
-  require(options.grace.count() >= 0 && options.grace.count() <= cli::kGraceMax, "a time of grace out of its range");
+  require(options.workers >= 1 && options.workers <= cli::kWorkersMax, "the number of workers is out of range");
+  require(options.grace.count() >= 0 && options.grace.count() <= cli::kGraceMax, "the grace period is out of range");
 } catch (const cli::Exit&) {  // refused
 }
 

@@ -1,4 +1,4 @@
-// Puts an inaccessible page before and after each mapping of a file that the library writes to.
+// Puts an inaccessible page before and after each writable mapping of a file.
 #include <sys/mman.h>
 
 #include <mutex>
@@ -17,7 +17,7 @@ constexpr std::size_t kPage = 4096;
 
 std::mutex mutex;
 std::unordered_set<void*>& guarded() {
-  static auto* const set = new std::unordered_set<void*>;  // used until the process ends
+  static auto* const set = new std::unordered_set<void*>;  // never freed, because it is used until the process ends
   return *set;
 }
 

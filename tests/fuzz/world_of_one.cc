@@ -11,7 +11,8 @@ namespace holdfast::fuzz {
 
 namespace {
 
-/// libFuzzer's -close_fd_mask closes stderr, which gets messages about bad command lines.
+/// A copy of stderr for fail(), because libFuzzer's -close_fd_mask closes stderr, to which messages about bad command
+/// lines go.
 const int report_fd = ::dup(STDERR_FILENO);
 
 }  // namespace
@@ -28,7 +29,8 @@ World& world_of_one() {
 
 test::CallLimit& call_limit() {
   static std::atomic<const char*> current{nullptr};
-  static auto* const limit = new test::CallLimit(current);  // the watching thread uses this until the process ends
+  static auto* const limit =
+      new test::CallLimit(current);  // never freed, because the watching thread uses it until the process ends
   return *limit;
 }
 

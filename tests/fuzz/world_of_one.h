@@ -1,4 +1,4 @@
-// Shared by the fuzz targets: a private world, the time limit of a call, and the input as numbers.
+// The parts that the fuzz targets share: a private world, the time limit of a call, and the input as numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace holdfast::fuzz {
 
-/// Enters the world in $HOLDFAST_DIR, or in a folder in /dev/shm that is removed with the process.
+/// Enters the world in $HOLDFAST_DIR or, if that is not set, in a folder in /dev/shm that is removed with the process.
 World& world_of_one();
-/// Returns the limit for the one thread that makes calls.
+/// Returns the limit of the only thread that makes calls.
 test::CallLimit& call_limit();
 
 /// Prints the message and ends the process, so that libFuzzer keeps the input.
@@ -23,7 +23,7 @@ inline void require(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-/// Splits the input into numbers. After the input's end every number is 0.
+/// Splits the input into numbers. After the end of the input, every number is 0.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

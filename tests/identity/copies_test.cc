@@ -1,5 +1,6 @@
-// Several copies of the library in one process, as when two programs are linked into one, or a rock and a package are
-// both loaded. Other processes see each copy as a separate process, and a lock has one holder.
+// Tests several copies of the library in one process. A process has copies if, for example, two programs are linked
+// into one, or a rock and a package are both loaded. Other processes see each copy as a separate process, and a lock
+// never has two holders.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Calls a copy of the library other than the one that this program is linked with.
+/// Calls another copy of the library than the one with which this program is linked.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -44,7 +45,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies, and reports the reason on failure.
+  /// Opens two more copies and runs `body`. Reports the reason if this fails.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);
@@ -79,7 +80,7 @@ TEST_F(IdentityCopies, exclude_each_other_in_one_process) {
   EXPECT_EQ(said, "done\nexit 0");
 }
 
-TEST_F(IdentityCopies, own_none_of_their_parents_locks_in_a_forked_child) {
+TEST_F(IdentityCopies, do_not_own_their_parents_locks_in_a_forked_child) {
   const std::string said = run(second_, [](Copy& one, Copy& other, Channel& test) {
     if (one.lock() != "ok") return test.say("parent");
     Child child([&](Channel& parent) {
@@ -92,7 +93,7 @@ TEST_F(IdentityCopies, own_none_of_their_parents_locks_in_a_forked_child) {
   EXPECT_EQ(said, "locked, locked, not owner\nok, 0\ndone\nexit 0");
 }
 
-TEST_F(IdentityCopies, release_what_their_process_held) {
+TEST_F(IdentityCopies, release_the_locks_that_their_process_held) {
   const std::string said = run(second_, [](Copy& one, Copy&, Channel& test) { test.say(one.lock()); });
   EXPECT_EQ(said, "ok\ndone\nexit 0");
   EXPECT_EQ(run(second_, [](Copy&, Copy& other, Channel& test) { test.say(other.lock()); }), "ok\ndone\nexit 0");

@@ -1,5 +1,6 @@
-// A dictionary's file is deleted, moved or replaced by hand while processes use it. New processes are refused until
-// these users end, so that a lock never has two holders. A dictionary that was removed properly blocks nobody.
+// Tests dictionaries whose files are deleted, moved or replaced by hand while processes use them. New processes are
+// refused until these users have ended, so that a lock never has two holders. A dictionary that was removed with
+// holdfast_remove blocks nobody.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ class IdentityName : public testing::TestWithParam<bool> {
     ASSERT_EQ(holder_.hear(), "ready");
     ASSERT_EQ(holder_.ask("lock"), "ok");
   }
-  /// Expects that no other process gets the lock while the holder lives, and that one does afterwards.
+  /// Expects that another process gets the lock only after the holder has ended.
   void expect_one_holder() {
     expect_refused(take_part, kRefusal);
     EXPECT_EQ(holder_.ask("held"), "yes");
@@ -47,7 +48,7 @@ class IdentityName : public testing::TestWithParam<bool> {
       if (is_name_file(entry.path().filename().string())) files.push_back(entry.path());
     return files;
   }
-  /// Returns the only such file, as there is one dictionary.
+  /// Returns the only file of names, because there is one dictionary.
   std::string file_of_names() const { return files_of_names().at(0); }
 
   const ScratchDirectory directory_;
@@ -55,7 +56,7 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
-/// The name of a dictionary that outlives its processes.
+/// Tests the name of a dictionary that outlives its processes.
 class IdentityPersistentName : public IdentityName {};
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
@@ -104,7 +105,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
   EXPECT_EQ(newcomer.ask("lock"), "locked");
 }
 
-// The users' locks are on the deleted file of names, where nobody could see them.
+// The users' locks are on the deleted file of names, where no other process can see them.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_even_without_the_file_of_names) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
@@ -128,7 +129,7 @@ TEST_P(IdentityPersistentName, may_look_like_the_name_of_a_file_of_names) {
   Started("ok x", store).kill_and_wait();
 }
 
-// A removal that should free memory must not need memory.
+// A removal may be needed to free memory, so it must not need memory itself.
 TEST_P(IdentityPersistentName, can_be_removed_without_a_file_of_names) {
   const std::string names = file_of_names();
   holder_.kill_and_wait();
@@ -150,7 +151,7 @@ TEST_P(IdentityName, is_kept_although_the_file_of_names_was_replaced) {
 TEST_P(IdentityName, is_kept_although_another_file_of_names_was_moved_there) {
   const std::string names = file_of_names();
   Started other("ready", [](Channel& parent) {
-    std::vector<std::unique_ptr<Dict>> many;  // one of these names belongs to a different file
+    std::vector<std::unique_ptr<Dict>> many;  // one of these names uses a different file of names
     for (int i = 0; i < 20; ++i) many.push_back(std::make_unique<Dict>("other" + std::to_string(i)));
     parent.say(in_words(many.back()->status) == "ok" ? "ready" : in_words(many.back()->status));
     parent.hear();
@@ -184,7 +185,7 @@ TEST_P(IdentityName, is_free_however_many_users_of_removed_files_remain) {
   }
 }
 
-// The mark of a removal says nothing about the next file.
+// The mark that a removal leaves must not apply to the next file.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_removed_one) {
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
@@ -194,8 +195,8 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
 }
 
 TEST_P(IdentityName, is_refused_to_a_process_with_the_removed_file_that_opens_its_successor_late) {
-  // The holder's file is removed, and the successor file deleted while it is in use: now the holder, too, counts as
-  // new.
+  // The holder's file is removed, and its successor is deleted while in use. Now the holder counts as a new process,
+  // too.
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);

@@ -1,5 +1,5 @@
-// Processes of different namespaces: process ids and user ids mean something else there, and so does the clock in a
-// time namespace. Two processes never hold the same lock.
+// Tests processes of different namespaces, in which process ids, user ids or the clock mean something different. Two
+// processes must never hold the same lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ bool be_root_as_outside() {
 bool be_ahead_by_a_day() { return write_to("/proc/self/timens_offsets", "monotonic 86400 0"); }
 bool be_as_it_is() { return true; }
 
-/// Runs a participant in a new namespace, and forwards orders and answers between the test and the participant. "kill"
-/// kills the participant. Says "skip: ..." first if the kernel refuses the namespace.
+/// Runs a participant in a new namespace, and forwards orders and answers between the test and the participant. The
+/// order "kill" kills the participant. If the kernel refuses the namespace, says "skip: ...".
 int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
   if (::unshare(kind) != 0 || !prepare()) {
     test.say(std::string("skip: ") + std::strerror(errno));
@@ -55,7 +55,7 @@ int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
 
 class IdentityNamespace : public testing::Test {
  protected:
-  /// Expects that both share the dictionary and detect each other's death.
+  /// Expects that a process inside the namespace and one outside share the dictionary and detect each other's death.
   void expect_one_world(int kind, const std::function<bool()>& prepare) {
     Child inside([&](Channel& test) { return forward(test, kind, prepare); });
     const std::string ready = inside.hear();
@@ -81,12 +81,12 @@ class IdentityNamespace : public testing::Test {
 
 TEST_F(IdentityNamespace, of_process_ids_is_no_border) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
 
-TEST_F(IdentityNamespace, of_users_is_no_border_for_the_same_user) {
-  if (::geteuid() != 0) GTEST_SKIP() << "maps root";
+TEST_F(IdentityNamespace, of_users_does_not_separate_processes_of_the_same_user) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can map root";
   expect_one_world(CLONE_NEWUSER, be_root_as_outside);
 }
 
-TEST_F(IdentityNamespace, of_users_without_a_map_is_no_border_for_the_same_user) {
+TEST_F(IdentityNamespace, of_users_without_a_map_does_not_separate_processes_of_the_same_user) {
   expect_one_world(CLONE_NEWUSER, be_as_it_is);
 }
 

@@ -1,4 +1,4 @@
-// Processes that use a lock of the dictionary "dict" on demand.
+// Processes that use a lock of the dictionary "dict" on command.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ inline constexpr int kNewTime = CLONE_NEWTIME;
 inline constexpr int kNewTime = 0x80;
 #endif
 
-/// Returns the answer for a code: its text, or the message if there is one.
+/// Returns the answer for a code: the message or, if there is none, the code's text.
 inline std::string in_words(int code) {
   const std::string sentence = holdfast_error();
   return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
@@ -55,13 +55,13 @@ inline int obey(Channel& parent, const Options& options = {}) {
   }
 }
 
-/// Expects that a new process is refused, with a reason.
+/// Expects that a new process is refused for this reason.
 inline void expect_refused(const std::function<int(Channel&)>& newcomer, const std::string& why) {
   Child child(newcomer);
   EXPECT_THAT(child.hear(), testing::HasSubstr(why));
 }
 
-/// Replaces the file by a copy.
+/// Replaces the file with a copy of itself.
 inline void replace_by_copy(const std::string& file) {
   std::filesystem::copy_file(file, file + ".copy");
   std::filesystem::rename(file + ".copy", file);

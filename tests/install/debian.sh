@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sets up a root with Debian 12. The tests in this folder source this file.
+# Sets up a root directory with Debian 12. The tests in this folder source this file.
 
 # Prints the machine's own sources that contain Debian, and its network settings.
 debian_sources() {

@@ -1,4 +1,5 @@
--- Tries a user's first steps: a dictionary, a lock that excludes another lock object, and a wait that a release ends.
+-- Tries the first steps of a user: a dictionary, a lock that excludes another lock object, and a wait that ends with a
+-- release.
 local shdict = require "resty.shdict"
 local lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -7,7 +8,7 @@ local core = require "resty.holdfast.core"
 local dict = assert(shdict.open("smoke", { size = "100k" }))
 assert(dict:incr("runs", 1, 0))
 
--- A key for each process, because the workers of one run may run this file at the same time.
+-- Each process has its own key, because the workers of one run may run this file at the same time.
 local key = "key " .. tostring(dict)
 local held = assert(lock:new("smoke", { exptime = 5 }))
 assert(held:lock(key))
@@ -28,7 +29,7 @@ end)
 scheduler.run()
 assert(waited and waited < 5, waited)
 
--- A dictionary of a cluster has its own Lua files.
+-- Cluster dictionaries need additional Lua files.
 local gated, refusal = shdict.open("smoke_cluster", { size = "64k", cluster = "smoke" })
 if gated then
     assert(gated:cluster().name == "smoke")

@@ -1,4 +1,4 @@
-// Tests entering the world and creating files, with a process held or killed between two steps.
+// Tests how processes enter the world and create files, while one of them is held or killed between two steps.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Leaves one slot of the process table to new processes: the test holds the record locks of all other slots.
+/// Leaves only one slot of the process table to new processes: the test holds the record locks of all other slots.
 class OneSlot {
  public:
   OneSlot(const std::string& table, std::uint32_t slot) : fd_(::open(table.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -28,7 +28,7 @@ class OneSlot {
   OneSlot& operator=(const OneSlot&) = delete;
 
  private:
-  // Locks slots one by one: live processes hold some of them.
+  // Locks the slots one by one, because live processes hold some of them.
   void take(std::uint32_t first, std::uint32_t end) const {
     for (std::uint32_t slot = first; slot < end; ++slot) platform::try_record_lock(fd_, kSlotLocks + slot);
   }
@@ -37,7 +37,7 @@ class OneSlot {
 
 using Body = std::function<int(Channel&)>;
 
-/// Opens the dictionary, reports the result, and stays.
+/// Opens the dictionary, reports the result of `find`, and stays.
 Body with_dict(const Options& options, const std::function<std::string(Dict&)>& find) {
   return [=](Channel& parent) {
     Dict dict("dict", options);
@@ -49,7 +49,7 @@ Body with_dict(const Options& options, const std::function<std::string(Dict&)>& 
 std::string code_of(Dict& dict) { return holdfast_code_text(dict.status); }
 std::string ready_or_not(Dict& dict) { return dict.status == HOLDFAST_OK ? "ready" : holdfast_error(); }
 
-/// Enters, and stops the next time that it reaches the failpoint.
+/// Enters, and is held when it next reaches the failpoint.
 Body held_at(const std::string& place, const Body& body) {
   return [=](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
@@ -61,7 +61,7 @@ int remove_it(Channel&) { return holdfast_remove("dict", 4); }
 
 class InterleaveEnter : public testing::Test {
  protected:
-  /// Takes the lock for ever and reports its own slot.
+  /// Takes the lock without an exptime, and reports its own slot.
   static int hold(Channel& parent) {
     Dict dict("dict");
     holdfast_lease lease{};
@@ -70,7 +70,7 @@ class InterleaveEnter : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Tries to take the lock on each line, and reports the result.
+  /// On each line, tries to take the lock and reports the result.
   static int look(Channel& parent) {
     Dict dict("dict");
     parent.say(dict.set("value", "there") == HOLDFAST_OK ? "ready" : holdfast_error());
@@ -80,7 +80,7 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
-  /// Stops before it names the file. Reports whether it got a different process's file.
+  /// Is held before it gives the file a name. Reports whether it got another process's file.
   const Body open = held_at("new_file.publish", with_dict({}, [](Dict& dict) {
                               return dict.get("value") == text("there") ? "attached" : holdfast_error();
                             }));
@@ -105,7 +105,7 @@ TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_sl
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-// A process that takes over a dead process's slot does not make the dead process look alive, wherever it is stopped.
+// A process that takes over a dead process's slot must not make the dead process look alive, wherever it is stopped.
 TEST_F(InterleaveEnter, a_stopped_successor_does_not_make_its_predecessor_look_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
     Started looker("ready", look);
@@ -123,7 +123,7 @@ TEST_F(InterleaveEnter, a_stopped_successor_does_not_make_its_predecessor_look_a
   }
 }
 
-// An incomplete file never has a name, and an abandoned file blocks nobody.
+// An incomplete file never has a name, so an abandoned file blocks nobody.
 TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing) {
   Started first("at new_file.publish", open);
   Started second("ready", look);
@@ -138,12 +138,12 @@ TEST_F(InterleaveEnter, the_second_of_two_concurrent_creators_attaches_to_the_fi
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
-// A different dictionary had the name, and granted numbers, before this dictionary was published.
+// Before this dictionary is published, a different dictionary has the name and grants numbers.
 TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_grants_larger_numbers_than_its_predecessors) {
   const auto number = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     if (parent.hear() == "slowly") {
-      const Dict earlier("dict");  // makes the file of names in use, which is published like a dictionary
+      const Dict earlier("dict");  // creates the file of names in use, which is published like a dictionary
       if (holdfast_remove("dict", 4) != HOLDFAST_OK) return 3;
       pause_at("new_file.publish", parent);
     }
@@ -165,7 +165,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_grants_larger_number
   EXPECT_GT(std::stoull(slow.ask("go on")), before);
 }
 
-// The first step makes users see the dictionary as removed; the second step frees the name.
+// After the first step, users see the dictionary as removed; the second step frees the name.
 TEST_F(InterleaveEnter, a_death_in_mid_removal_leaves_name_and_world_usable) {
   Started user("ready", look);
   Started remover("at remove.retired", held_at("remove.retired", remove_it));
@@ -174,7 +174,7 @@ TEST_F(InterleaveEnter, a_death_in_mid_removal_leaves_name_and_world_usable) {
   EXPECT_EQ(next.ask("try"), "ok");
 }
 
-// The removal found no file of names, and the user has made the file in the meantime.
+// The removal finds no file of names, and then the user creates it.
 TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_block_its_name) {
   const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
@@ -188,7 +188,7 @@ TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_bl
 
 const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
 const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
-/// Stops when it has the file exclusively and knows that no process uses the file.
+/// Is held when it has the file exclusively and knows that no process uses the file.
 const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
 TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_unchanged) {
@@ -202,7 +202,7 @@ TEST_F(InterleaveEnter, a_user_that_opens_an_unused_dictionary_during_its_replac
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.judged", keep_large_slowly);
   Child user(keep_small);
-  ::usleep(20'000);  // waits if it has got that far
+  ::usleep(20'000);  // by then, the user waits for the replacement
   replacer.say("go on");
   const std::string got = replacer.hear();
   const std::string other = user.hear();
@@ -210,11 +210,11 @@ TEST_F(InterleaveEnter, a_user_that_opens_an_unused_dictionary_during_its_replac
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
-/// Opens that kept dictionary for the rest of its life, and stores a value.
+/// Opens the kept dictionary, makes it persistent, and stores a value.
 const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
   return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
 });
-/// Opens the existing dictionary, and reports its content.
+/// Opens the existing dictionary and reports its content.
 const Body find_small = with_dict({.size = 65536, .kept = true}, [](Dict& dict) {
   return dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status);
 });
@@ -228,8 +228,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_after_the_check_is_
   Started user("found", find_small);
 }
 
-/// Expects that a process can open a dictionary of a different world. The process is held at `place` while the
-/// dictionary's last user asks to keep it and ends.
+/// Expects that a process can open a dictionary of a different world, although the process is held at `place` while the
+/// dictionary's last user makes it persistent and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});

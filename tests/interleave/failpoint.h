@@ -1,4 +1,4 @@
-// Actions of a test's process at a failpoint (base/failpoint.h).
+// Actions of a test process at a failpoint (base/failpoint.h).
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace holdfast::test {
 
-/// Runs `action` once, the next time that this process reaches the failpoint.
+/// Runs `action` once, when this process next reaches the failpoint.
 void at_failpoint(const std::string& name, std::function<void()> action);
 
-/// Says "at NAME" and waits for a line, the next time that this process reaches the failpoint.
+/// Holds this process when it next reaches the failpoint: it says "at NAME" and waits for a line.
 void pause_at(const std::string& name, Channel& channel);
 
 }  // namespace holdfast::test

@@ -1,4 +1,4 @@
-// Concurrent flushes when the epoch is about to wrap around.
+// Tests concurrent flushes when the epoch is about to wrap around.
 #include <gtest/gtest.h>
 
 #include "dict/expiry.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
 
-// Fails if a flush advances an epoch that a different flush has changed since the first flush checked whether to sweep.
+// Fails if a flush checks whether it must sweep, and then advances an epoch that another flush has changed since.
 TEST(interleave_flush, the_epoch_never_advances_without_its_sweep) {
   const ScratchDirectory directory;
   Dict dict("dict");
@@ -27,7 +27,7 @@ TEST(interleave_flush, the_epoch_never_advances_without_its_sweep) {
   EXPECT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK);
   EXPECT_GT(epoch.load(), kLastBeforeASweep + 1);
   epoch.store(kLastBeforeASweep + kFlushMask + 1);
-  EXPECT_EQ(dict.get("key"), nothing()) << "it has come back";
+  EXPECT_EQ(dict.get("key"), nothing()) << "the flushed key has come back";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A thread is in the middle of a step of a wait while its process, or a child that is forked at that moment, removes
-// its dictionary.
+// Tests a thread in the middle of a step of a wait, while its process, or a child that is forked at this moment,
+// removes the dictionary.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,7 +28,7 @@ enum class Step { lock, permits, watch };
 
 using WaitOnce = int (*)(const Dict& dict, holdfast_wait& wait, holdfast_lease& lease);
 
-/// A thread that is stopped in a step of a wait, between its attempt and the end of the step.
+/// A thread that is held in a step of a wait, between its attempt and the end of the step.
 class StoppedWaiter {
  public:
   StoppedWaiter(const Dict& dict, WaitOnce wait_once) {
@@ -51,7 +51,7 @@ class StoppedWaiter {
   StoppedWaiter(const StoppedWaiter&) = delete;
   StoppedWaiter& operator=(const StoppedWaiter&) = delete;
 
-  /// Returns the result of the step.
+  /// Lets the thread continue, and returns the result of the step.
   int goes_on() {
     if (thread_.joinable()) {
       go_on_.set_value();
@@ -69,7 +69,7 @@ class StoppedWaiter {
 
 class InterleaveFork : public testing::TestWithParam<Step> {
  protected:
-  /// The process that makes the dictionary, so that other processes map it by its name.
+  /// A process that creates the dictionary, so that other processes map it by its name.
   static Started hold_both() {
     return {"holds them", [](Channel& parent) {
               Dict dict("forked");

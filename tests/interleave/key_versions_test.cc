@@ -1,4 +1,5 @@
-// Versions of keys, while processes die or stop between the steps of a change, and while others wait for it.
+// Tests versions of keys while processes die or stop between the steps of a change, and while others wait for the
+// change.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +23,7 @@ class KeyVersions : public ::testing::Test {
   }
   void TearDown() override { holdfast_remove("d", 1); }
 
-  /// A process that is at that failpoint of a change.
+  /// A process that is held at this failpoint of a change.
   class Changing : public Started {
    public:
     Changing(Dict& dict, const std::string& failpoint)
@@ -48,7 +49,7 @@ TEST_F(KeyVersions, no_copy_is_current_from_the_first_step_of_a_change) {
     holdfast_version_of_key during{};
     const Got seen = dict.get_changed("k", &during);
     EXPECT_FALSE(dict.is_current(during));
-    EXPECT_EQ(dict.get_changed("k", &during), seen) << "an odd version is not \"unchanged\"";
+    EXPECT_EQ(dict.get_changed("k", &during), seen) << "a key with an odd version counts as unchanged";
     writer.say("go on");
     EXPECT_EQ(writer.wait(), HOLDFAST_OK);
     EXPECT_FALSE(dict.is_current(during));
@@ -57,8 +58,8 @@ TEST_F(KeyVersions, no_copy_is_current_from_the_first_step_of_a_change) {
   }
 }
 
-// The waiter has read the old value with the odd version. The writer commits and dies, and nobody else uses the
-// dictionary. Fails if the parker's check takes the odd version for the known one.
+// The waiter has read the old value with the odd version. The writer commits and dies, and no other process uses the
+// dictionary. Fails if the parker's check mistakes the odd version for the known one.
 TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_was_complete) {
   Changing writer(dict, "version.odd");
   holdfast_version_of_key known{};
@@ -86,7 +87,7 @@ TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_
   EXPECT_EQ(dict.get("k"), text("new"));
 }
 
-// Fails if the version that is returned is read after the value.
+// Fails if the returned version is read after the value.
 TEST_F(KeyVersions, a_value_that_changes_while_it_is_read_is_not_current) {
   at_failpoint("get_changed.version", [&] { in_process([&] { EXPECT_EQ(dict.set("k", "new"), HOLDFAST_OK); }); });
   copy.number = 0;
@@ -94,7 +95,7 @@ TEST_F(KeyVersions, a_value_that_changes_while_it_is_read_is_not_current) {
   EXPECT_TRUE(seen == text("new") || !dict.is_current(copy)) << seen;
 }
 
-// Fails if the version that the store returns is loaded after the flush.
+// Fails if the version that the store returns was loaded after the flush.
 TEST_F(KeyVersions, a_store_that_is_flushed_before_it_returns_gives_no_current_version) {
   ASSERT_GT(dict.push("list", HOLDFAST_LEFT, "element"), 0);
   holdfast_version_of_key version = dict.version("list");
@@ -114,7 +115,7 @@ TEST_F(KeyVersions, a_change_before_the_announcement_ends_the_wait_at_once) {
 }
 
 // Another thread of the waiter's process receives the post before the waiter sleeps. Fails if the waiter's watch is
-// kept only after the comparison.
+// registered only after the comparison.
 TEST_F(KeyVersions, a_post_that_another_thread_receives_is_not_lost) {
   Parked waiter;
   Parked other;

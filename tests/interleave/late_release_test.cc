@@ -1,4 +1,4 @@
-// A release that was refused and that no thread repeats.
+// Tests a release that was refused and that the caller does not repeat.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Holds the mutex of the dictionary's only part until it is told to end.
+/// Holds the mutex of the dictionary's only shard until it is told to end.
 int hold_mutex(Channel& parent) {
   Dict dict("dict", {.size = 32768});
   const ShardGuard guard(dict.segment().shards()[0]);
@@ -26,7 +26,7 @@ int hold_mutex(Channel& parent) {
   return 0;
 }
 
-// Fails if only the thread tries again: the thread may not have been started.
+// Fails if only the library's thread tries again, because this thread may not have been started.
 TEST(interleave_late_release, the_next_call_that_finds_the_lock_held_releases_it) {
   const ScratchDirectory directory;
   in_process([] {
@@ -69,7 +69,7 @@ bool comes_true(Condition&& condition) {
   return false;
 }
 
-// The thread checks while the call has taken all leases out of the list, and finds nothing to do.
+// The thread finds nothing to do if it checks while the call has taken all leases out of the list.
 TEST(interleave_late_release, a_call_that_cannot_release_the_lock_leaves_it_to_a_thread) {
   const ScratchDirectory directory;
   in_process([] {

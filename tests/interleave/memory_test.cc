@@ -1,4 +1,4 @@
-// Memory of dead processes that other processes reuse, some of which die in mid-attempt.
+// Tests that processes can reuse the memory of dead processes, even if some of them die in the middle of an attempt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class InterleaveMemory : public testing::Test {
  protected:
-  /// Takes locks under its own keys until memory is full, and reports.
+  /// Takes locks under its own keys until memory is full, then reports "full".
   static int take_all(Channel& parent, const std::string& prefix) {
     Dict dict("locks", {.size = 65536});
     holdfast_lease lease{};
@@ -30,7 +30,7 @@ class InterleaveMemory : public testing::Test {
     process.kill_and_wait();
   }
 
-  /// From now on, this process runs `action` whenever it reaches the failpoint.
+  /// Makes this process run `action` whenever it reaches the failpoint.
   static void always_at(const std::string& name, const std::function<void()>& action) {
     at_failpoint(name, [name, action] {
       action();
@@ -38,11 +38,12 @@ class InterleaveMemory : public testing::Test {
     });
   }
 
-  /// Counts the searches with the mutex held. A complete search, for dead owners and damage, is allowed after each
-  /// pause. A process that is stopped again and again makes many of them, so only those in between are limited.
+  /// Counts the searches under the mutex. After each pause, a complete search for dead owners and damage is allowed. A
+  /// process that is often stopped makes many complete searches, so only the number of searches between them is
+  /// limited.
   class Searches {
    public:
-    /// REQUIRES: outlives all calls of this process on the dictionary, which has one shard.
+    /// REQUIRES: the object outlives all calls of this process on the dictionary, which has one shard.
     Searches(Dict& dict, std::initializer_list<const char*> failpoints)
         : asked_(dict.segment().shards()[0].header().asked) {
       for (const char* name : failpoints) always_at(name, [this] { count(); });
@@ -52,7 +53,7 @@ class InterleaveMemory : public testing::Test {
       });
     }
 
-    /// Does not count the searches of the call.
+    /// Makes the call without counting its searches.
     template <class Call>
     int uncounted(Call&& call) {
       counts_ = false;
@@ -83,8 +84,8 @@ class InterleaveMemory : public testing::Test {
     const double start_ = holdfast_now();
     bool counts_ = true;
     int complete_ = 0;
-    int ended_ = 0;   // pauses
-    int others_ = 0;  // since the last complete search
+    int ended_ = 0;   // pauses that have ended
+    int others_ = 0;  // other searches since the last complete one
     int most_ = 0;
   };
 
@@ -101,7 +102,7 @@ TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found) {
     parent.hear();
     pause_at("reclaim.done", parent);
     holdfast_lease lease{};
-    // A key of the same length as the dead processes' keys: it does not fit where theirs did not.
+    // A key of this length fits only where the dead processes' keys would have fitted.
     parent.say(holdfast_code_text(dict.try_lock("third 1000", 0, &lease)));
     return 0;
   });
@@ -111,7 +112,7 @@ TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found) {
   EXPECT_EQ(living.ask("go on"), "ok");
 }
 
-// A search covers the whole shard with its mutex held, so all other processes wait for it.
+// A search covers the whole shard under its mutex, so all other processes wait for it.
 TEST_F(InterleaveMemory, is_not_searched_again_on_each_call_after_a_refusal) {
   Dict dict("locks", {.size = 65536});
   holdfast_lease lease{};
@@ -126,18 +127,19 @@ TEST_F(InterleaveMemory, is_not_searched_again_on_each_call_after_a_refusal) {
     ASSERT_EQ(dict.try_lock("other " + std::to_string(1000 + i), 0, &lease), HOLDFAST_NO_MEMORY);
     ASSERT_EQ(dict.set("more", value), HOLDFAST_NO_MEMORY);
     ASSERT_EQ(dict.store(HOLDFAST_SAFE_SET, "more", value, 0, 0), HOLDFAST_NO_MEMORY);
-    // It needs the memory of its old value.
+    // This set needs the memory of the key's old value.
     ASSERT_EQ(searches.uncounted([&] { return dict.set("neighbour", i % 2 == 0 ? "two" : "six"); }), HOLDFAST_OK);
   }
   searches.expect_few();
 }
 
-// Permits and a lock are taken and released all the time. Before each refused call a grant ends and memory is freed,
-// but not enough for that call.
+// Permits and a lock are repeatedly taken and released. Before each refused call, a grant ends and frees memory, but
+// not enough for this call.
 TEST_F(InterleaveMemory, is_not_searched_again_while_too_little_is_freed) {
   Dict dict("beside-cycles", {.size = 65536});
-  // The semaphore's entry is as long as a lock, so entries that are moved leave gaps that are long enough. One permit
-  // stays taken, because a search removes an entry that nobody holds, and a new entry needs one run with its holder.
+  // The semaphore's entry is as long as a lock, so entries that are moved leave gaps that are long enough for it. One
+  // permit stays taken: a search would remove an entry that nobody holds, and a new entry needs one free run for itself
+  // and its holder.
   const std::string semaphore(48, 's');
   holdfast_lease kept{};
   holdfast_lease lease{};
@@ -164,7 +166,7 @@ TEST_F(InterleaveMemory, is_not_searched_again_while_too_little_is_freed) {
   searches.expect_few();
 }
 
-// The entry between two gaps is longer than each gap. One short entry can be moved, which does not help.
+// The entry between two gaps is longer than each gap. A short entry can be moved, but this does not help.
 TEST_F(InterleaveMemory, between_immovable_entries_is_not_searched_on_each_call) {
   Dict dict("in-pieces", {.size = 65536});
   const auto key = [](int i) { return "key " + std::to_string(1000 + i); };
@@ -187,8 +189,8 @@ TEST_F(InterleaveMemory, between_immovable_entries_is_not_searched_on_each_call)
   searches.expect_few();
 }
 
-// A refused process finds the one lock that ended without searching the shard under its mutex, even after a complete
-// search.
+// A refused process must find the only lock that has ended without searching the shard under its mutex, even after a
+// complete search.
 TEST_F(InterleaveMemory, of_a_lock_that_ended_is_found_without_a_search_under_the_mutex) {
   Dict dict("but-one", {.size = 65536});
   holdfast_lease lease{};

@@ -1,4 +1,4 @@
-// The mutex inside a segment, with a process held between two steps of the protocol.
+// Tests the mutex inside a segment, while a process is held between two steps of the protocol.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 class Interleave : public testing::TestWithParam<MutexStrategy> {
  protected:
   Shmtx mutex() { return {state_, GetParam(), enter(), nullptr, 0}; }
-  /// Locks, reports the result, and obeys orders: "unlock", "end".
+  /// Locks the mutex, reports the result, and obeys orders: "unlock", "end".
   int contend(Channel& parent, std::uint64_t patience_ns) {
     Shmtx mine = mutex();
     parent.say(text_of(mine.lock_for(patience_ns)));
@@ -28,7 +28,7 @@ class Interleave : public testing::TestWithParam<MutexStrategy> {
     }
     return 0;
   }
-  /// Does the same, but is held at the failpoint on the way.
+  /// Does the same as contend(), but is held at the failpoint while it locks the mutex.
   int contend_by(const std::string& failpoint, Channel& parent, std::uint64_t patience_ns) {
     pause_at(failpoint, parent);
     return contend(parent, patience_ns);
@@ -77,7 +77,8 @@ TEST_P(Interleave, a_death_between_detection_and_takeover_leaves_the_mutex_to_th
   Started second = contender("owner died");
 }
 
-// Fails if a timeout leaves no waiters bit: the wake-up that reached the leaving waiter belongs to another waiter.
+// Fails if a waiter that times out does not leave the waiters bit set: the wake-up that it got may have been meant for
+// another waiter.
 TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_others) {
   Started owner = contender("acquired");
   Started waiter("waits", [&](Channel& parent) {
@@ -107,7 +108,7 @@ TEST_P(InterleaveAsleep, a_release_between_waiters_bit_and_sleep_is_not_missed) 
   EXPECT_EQ(waiter.ask("go on"), "acquired");
 }
 
-// Fails if the waiter takes the mutex without the waiters bit: then another sleeper would not be woken.
+// Fails if the waiter takes the mutex without setting the waiters bit, because another sleeper would then not be woken.
 TEST_P(InterleaveAsleep, a_waiter_that_may_have_slept_keeps_the_waiters_bit_for_others) {
   Started owner = contender("acquired");
   Started waiter = contender_at("shmtx.waiters_bit");
@@ -132,15 +133,15 @@ TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_delays_a_sleeper_by
     return contend(parent, kLongNs);
   });
   Started waiter = contender_at("shmtx.waiters_bit");
-  // The end of its sleep interval may have woken the waiter in the meantime, and it has set the waiters bit again.
+  // In the meantime, the waiter may have woken at the end of its sleep interval and set the waiters bit again.
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   waiter.say("go on");
   owner.kill();
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
-// The word was released, then overwritten with the name of the process that released it. Nobody takes it over until
-// that process counts as outside.
+// The word is released, then overwritten with the token of the process that released it. No other process may take the
+// mutex over until this process counts as outside.
 TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_inside) {
   Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
@@ -155,8 +156,8 @@ TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_insi
   Started next = contender("owner died");
 }
 
-// For this kind of mutex the record lock is the mutex. The word only tells the next owner whether the last owner died
-// inside.
+// For this kind of mutex, the record lock is the mutex. The word only shows the next owner whether the previous owner
+// died inside.
 TEST(interleave_file, a_death_between_record_lock_and_word_leaves_the_mutex_free) {
   const ScratchDirectory directory;
   const auto store = [](Channel& parent, const char* failpoint) {

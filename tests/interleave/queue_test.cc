@@ -1,4 +1,4 @@
-// Waiters of a lock, with a process held or killed between two steps of a hand-over.
+// Tests the waiters of a lock, while a process is held or killed between two steps of a hand-over.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,7 +17,8 @@ constexpr double kLong = 30;
 
 class InterleaveQueue : public testing::Test {
  protected:
-  /// Takes the lock, reports, and obeys orders: "unlock", "end". Is held at the failpoint while it releases the lock.
+  /// Takes the lock, reports the result, and obeys orders: "unlock", "end". Is held at the failpoint while it releases
+  /// the lock.
   static int hold(Channel& parent, const char* failpoint) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -27,7 +28,7 @@ class InterleaveQueue : public testing::Test {
     while (parent.hear() == "unlock") parent.say(dict.unlock("key", &lease) == HOLDFAST_OK ? "unlocked" : "not");
     return 0;
   }
-  /// Queues, reports, and waits for the lock on the next line.
+  /// Queues, reports this, and waits for the lock on the next line.
   static int wait_for(Channel& parent) {
     Dict dict("locks");
     Waiting waiting;
@@ -39,7 +40,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Queues, reports, and waits for the end of the grant on the next line.
+  /// Queues as a watcher, reports this, and waits for the end of the grant on the next line.
   static int watch(Channel& parent) {
     Dict dict("locks");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
@@ -61,7 +62,8 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Lets the holder die at `failpoint` while it releases the lock. Returns a queued waiter's report after its wait.
+  /// Lets the holder die at `failpoint` while it releases the lock, and expects this report from the process that has
+  /// queued.
   static void expect_survives_death_at(const char* failpoint, int (*queue)(Channel&), const std::string& result) {
     Started holder("held", [failpoint](Channel& parent) { return hold(parent, failpoint); });
     Started queued("queued", queue);
@@ -81,8 +83,8 @@ TEST_F(InterleaveQueue, a_death_between_release_and_the_wake_up_of_watchers_lose
   expect_survives_death_at("watchers.post", watch, "went on");
 }
 
-// The waiter lost its position while it was idle, and its block merged with the free block before it. Then only the
-// owner in the block's words shows the loss. Fails if removing a waiter from the queue leaves the owner in the block.
+// A waiter loses its position while it is idle, and its block merges with the free block before it. Then only the owner
+// in the block's words shows the loss. Fails if the owner stays in the block when a waiter is removed from the queue.
 TEST_F(InterleaveQueue, a_waiter_dropped_from_the_queue_queues_again) {
   Child child([](Channel& parent) {
     Dict dict("locks");
@@ -103,7 +105,7 @@ TEST_F(InterleaveQueue, a_waiter_dropped_from_the_queue_queues_again) {
     };
     if (step() != HOLDFAST_LOCKED || waiters() != 2) return 3;
     if (neighbour.leave(dict, "key") != HOLDFAST_OK || waiters() != 1) return 4;
-    // After its timeout, the release that reaches the waiter removes it from the queue.
+    // After this time, the next release removes the waiter from the queue.
     sleep_ms(50);
     if (dict.unlock("key", &lease) != HOLDFAST_OK || dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 5;
     if (waiters() != 0) return 6;

@@ -1,4 +1,4 @@
-// Readers of large values, while writers change other keys or the same key during the copy.
+// Tests readers of large values, while writers change other keys or the same key during the copy.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class InterleaveRead : public ::testing::Test {
     static Dict opened("dict", {.size = kSize});
     return opened;
   }
-  /// Stops after finding the key. Reports what it read.
+  /// Is held after it has found the key. Reports the value that it read.
   static int read_in_two_steps(const std::string& key, Channel& parent) {
     pause_at("read.found", parent);
     parent.say("stored");
@@ -38,10 +38,10 @@ class InterleaveRead : public ::testing::Test {
   const ScratchDirectory directory_;
 };
 
-// Fails if a reader starts again after any change in the shard: large values would be read many times over.
+// Fails if a reader starts again after any change in the shard, because large values would then be read many times.
 TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_even_if_other_keys_change_during_it) {
   Started reader("stored", [](Channel& parent) {
-    // The last set frees memory. So the large value was filled in an earlier epoch, and the reader can tell when.
+    // The last set frees memory, so the large value was stored in an earlier epoch, and the reader can detect this.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
         dict().set("other", "2") != HOLDFAST_OK)
       return 1;
@@ -64,7 +64,7 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_even_if_other_keys_change_
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
 }
 
-// Fails if an expiry that was loaded before a change is compared with a clock that is read after it.
+// Fails if an expiry that was loaded before a change is compared with a clock that is read after the change.
 TEST_F(InterleaveRead, a_key_renewed_in_time_exists_for_a_reader_that_slept_past_its_old_expiry) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;
@@ -80,7 +80,7 @@ TEST_F(InterleaveRead, a_key_renewed_in_time_exists_for_a_reader_that_slept_past
   EXPECT_EQ(reader.ask("go on"), "5 of several");
 }
 
-// The entry is at the same position, with the same key and size. Fails if the reader does not check the entry's stamp.
+// The new entry has the same position, key and size. Fails if the reader does not check the entry's stamp.
 TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_recreated_at_the_same_position) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
@@ -110,8 +110,8 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_recreate
   EXPECT_EQ(reader.ask("go on"), "20000 n");
 }
 
-// Fails if a repair clears the link of an entry that it cuts off: a reader at that entry would not find the entries
-// behind it.
+// Fails if a repair clears the link of an entry that it cuts off, because a reader at this entry would not find the
+// entries behind it.
 TEST_F(InterleaveRead, entries_that_a_repair_cuts_off_keep_their_links_until_readers_are_warned) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
@@ -127,7 +127,7 @@ TEST_F(InterleaveRead, entries_that_a_repair_cuts_off_keep_their_links_until_rea
     Position list{};
     Position other{};
     if (!shard.find(key_of("list"), list) || !shard.find(key_of(behind), other)) return 1;
-    list.view.list().word.store(ListEnds{5, 5, 1}.word());  // not a node
+    list.view.list().word.store(ListEnds{5, 5, 1}.word());  // no node is at these positions
     at_failpoint("repair.cut",
                  [&] { parent.say(list.view.entry->next.load() == other.block ? "leads on" : "leads nowhere"); });
     if (dict().pop("list", 0) != nothing()) return 1;

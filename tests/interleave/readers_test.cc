@@ -1,4 +1,4 @@
-// Readers that want to become the writer, with one of them held or killed between the steps of its wait.
+// Tests readers that want to become the writer, while one of them is held or killed between the steps of its wait.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,7 +22,7 @@ class InterleaveReaders : public testing::Test {
   };
 
   /// A reader that is held in its first step, after it has queued and before it sleeps. Then it waits until it is the
-  /// writer, reports, and releases when it gets a line.
+  /// writer, reports this, and releases the lock when it gets a line.
   static int become_writer(Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -44,7 +44,7 @@ class InterleaveReaders : public testing::Test {
     }
     return code;
   }
-  /// Runs the test in a new process, beside a first reader that is held.
+  /// Runs the test in a new process, while the first reader is held.
   static void beside_first(const std::function<void(Dict&, holdfast_lease&, Started&)>& test) {
     in_process([&] {
       Dict dict("locks");
@@ -66,7 +66,7 @@ TEST_F(InterleaveReaders, the_second_gets_deadlock_while_the_first_is_held_befor
     EXPECT_EQ(wait_to_upgrade(dict, mine), HOLDFAST_DEADLOCK);
     holdfast_lease none{};
     EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &none), HOLDFAST_LOCKED);
-    EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "before the first sleeps";
+    EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "the release comes before the first reader sleeps";
     EXPECT_EQ(first.ask("go on"), "ok");
     EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &none), HOLDFAST_LOCKED);
     first.say("unlock");
@@ -83,10 +83,10 @@ TEST_F(InterleaveReaders, the_death_of_the_first_lets_the_second_become_the_writ
   });
 }
 
-// The first counts as late after its time to respond is over, and another takes its position.
+// When its time to respond is over, the first reader counts as late, and another reader takes its position.
 TEST_F(InterleaveReaders, one_that_is_held_for_too_long_gets_deadlock_when_it_comes) {
   beside_first([](Dict& dict, holdfast_lease& mine, Started& first) {
-    EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "this wakes the first";
+    EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "the release wakes the first reader";
     holdfast_lease third{};
     int code = HOLDFAST_LOCKED;
     for (const double end = now() + kLong; code == HOLDFAST_LOCKED && now() < end;)

@@ -1,4 +1,4 @@
-// A dictionary is removed while a process is between its check for a removal and its grant.
+// Tests the removal of a dictionary while a process is between its check for a removal and its grant.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,7 +25,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
     if (GetParam() == Kind::permits) return dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &lease);
     return dict.try_lock("key", 0, &lease);
   }
-  /// The process is held between its check whether the dictionary was removed and its grant.
+  /// Returns the failpoint between the check for a removal and the grant.
   static const char* place() { return GetParam() == Kind::quiet ? "fast_path.found" : "shmtx.waiters_bit"; }
 
   static Started taker() {
@@ -43,7 +43,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
               return 0;
             }};
   }
-  /// A process that holds the mutex until it gets a line, and then answers.
+  /// A process that holds the mutex until it gets a line, and reports the release.
   static Started holder() {
     return {"has the mutex", [](Channel& parent) {
               TheDict dict;

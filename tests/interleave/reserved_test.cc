@@ -1,4 +1,4 @@
-// Processes are held or killed while they reserve memory that other processes need too.
+// Tests processes that are held or killed while they reserve memory that other processes need, too.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -23,7 +23,7 @@ int found(Dict& dict, int count) {
   return found;
 }
 
-/// A failpoint, and whether the mutex is held there.
+/// A failpoint, and whether a process holds the mutex there.
 struct Place {
   const char* failpoint;
   bool inside;
@@ -77,7 +77,7 @@ TEST_P(InterleaveReserved, a_held_process_agrees_with_processes_that_continue) {
   if (GetParam().inside) {
     in_process([] {
       Dict dict("d", {.size = kSize});
-      EXPECT_EQ(found(dict, 10), 10) << "reads go on";
+      EXPECT_EQ(found(dict, 10), 10) << "readers must not wait for the held process";
     });
   } else {
     use(0);

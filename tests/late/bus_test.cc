@@ -1,5 +1,6 @@
-// Files in use are truncated or overwritten by other processes. With the guard, users see the dictionary as removed,
-// and the host's own faults still reach the host. Without the guard the process ends, as the header says.
+// Tests files that other processes truncate or overwrite while they are in use. With the guard, users see the
+// dictionary as removed, and the host's own faults still reach the host. Without the guard, the process ends, as the
+// header says.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,11 +35,11 @@ void truncate_to(const char* file, std::uint64_t size) {
   EXPECT_EQ(::truncate(path_of(file).c_str(), static_cast<off_t>(size)), 0);
 }
 
-/// A dictionary, usually "d", as a host uses it.
+/// A host's dictionary, usually "d".
 struct InUse {
   explicit InUse(const std::string& name = "d") : dict(name, {.size = kSize}) { EXPECT_EQ(use_all(), HOLDFAST_OK); }
 
-  /// Uses all memory of the dictionary: the values need more than there is. Returns the code of the last change.
+  /// Uses all memory of the dictionary by storing more values than fit. Returns the code of the last change.
   int use_all() {
     const std::string value(400, 'v');
     int code = HOLDFAST_OK;
@@ -55,7 +56,7 @@ struct InUse {
   void expect_removed() {
     EXPECT_EQ(use_all(), HOLDFAST_REMOVED);
     EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
-    EXPECT_EQ(lock("l"), HOLDFAST_REMOVED) << "no lock is given there";
+    EXPECT_EQ(lock("l"), HOLDFAST_REMOVED) << "a lock was granted in the removed dictionary";
   }
   void begin_again() {
     holdfast_remove("d", 1);
@@ -126,7 +127,8 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     const Users users(used, 4);
     used.cut_to(8192);
   }
-  /// A loop waits for a lock, so a thread of the library checks the dictionary from time to time.
+  /// Takes the file away while a loop waits for a lock, so that a thread of the library checks the dictionary from time
+  /// to time.
   static void beneath_our_thread(InUse& used) {
     const Holder holder(used.dict);
     LoopWaiting waiting;
@@ -140,7 +142,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     }
     EXPECT_EQ(code, HOLDFAST_REMOVED);
   }
-  /// A thread that waits in a call gets an error.
+  /// Takes the file away while a thread waits in a call, which must get an error.
   static void beneath_a_blocked_thread(InUse& used) {
     const Holder holder(used.dict);
     std::thread waits([&] {
@@ -151,7 +153,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     truncate_to("d.dict", 0);
     waits.join();
   }
-  /// Does what `cp` does: replaces the bytes by those of a different file. For a moment the file is empty.
+  /// Acts like `cp`: replaces the bytes with those of a different file. For a moment, the file is empty.
   static void by_a_copy(InUse& used) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
     EXPECT_TRUE(fd);
@@ -169,7 +171,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
       holdfast_parker* const parker = holdfast_parker_new();
       std::uint32_t woken = 0;
       if (parker != nullptr) holdfast_parker_sleep(parker, 0.01, &woken, 1);
-      EXPECT_NE(used.lock("l"), HOLDFAST_OK) << "a second holder";
+      EXPECT_NE(used.lock("l"), HOLDFAST_OK) << "the lock was granted to a second holder";
     }
     EXPECT_EQ(used.dict.set("a", "value"), HOLDFAST_SYSTEM);
     EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
@@ -178,7 +180,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
   static void all_pages(InUse& used) { lose_pages(used, 0); }
 
  protected:
-  /// From there on the memory belongs to a file in which every access succeeds.
+  /// Removes the file's pages from `begin` on while the file system is full, so that accesses to them fail.
   static void lose_pages(InUse& used, std::uint64_t begin) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_CLOEXEC));
     constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -187,7 +189,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     used.expect_removed();
     empty_it();
   }
-  /// Returns how the process ends or, if it lives on, its answer to `used`.
+  /// Returns the exit status of a host whose file is taken away.
   static int end(bool guarded) {
     return Host(guarded,
                 [](InUse& used, Channel&) {
@@ -226,7 +228,7 @@ class FilesOfMany : public ::testing::Test {
   const ScratchDirectory scratch_;
 };
 
-// These processes touch no memory that is gone.
+// These processes do not touch the memory that is gone.
 TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_the_file) {
   Host other(false, [](InUse& used, Channel& test) {
     test.say("ready");
@@ -244,7 +246,7 @@ TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_th
     EXPECT_EQ(other.ask("go on"), "removed");
     used.begin_again();
     EXPECT_EQ(other.ask("go on"), "anew");
-    EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both have the same one";
+    EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both processes use the same new dictionary";
   });
   EXPECT_EQ(cuts.wait(), 0);
   EXPECT_EQ(other.wait(), 0);
@@ -258,7 +260,7 @@ TEST_F(FilesOfMany, count_as_removed_in_a_forked_child_and_its_parent) {
         used.cut_to(size);
         used.begin_again();
       });
-      EXPECT_EQ(used.use_all(), HOLDFAST_OK) << "what the child has made";
+      EXPECT_EQ(used.use_all(), HOLDFAST_OK) << "the dictionary that the child has created";
     }
   });
   EXPECT_EQ(parent.wait(), 0);
@@ -268,7 +270,7 @@ TEST_F(FilesOfMany, count_as_removed_in_a_forked_child_and_its_parent) {
 
 class FilesReplacedByImages : public FilesOfMany {
  protected:
-  /// A different dictionary with the same keys and a lock, at other positions.
+  /// Creates a different dictionary, with the same keys and a lock at other positions.
   static Started image_in(const std::string& directory) {
     return {"ready", [directory](Channel& test) {
               ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
@@ -281,8 +283,7 @@ class FilesReplacedByImages : public FilesOfMany {
   static void copy(const std::string& image) {
     std::filesystem::copy_file(image, path_of("d.dict"), std::filesystem::copy_options::overwrite_existing);
   }
-  /// No process is inside the dictionary while it is overwritten: the users continue with the new content, as with any
-  /// damage.
+  /// Overwrites the dictionary while no process is inside. The users continue with the new content, as with any damage.
   static void copy_unnoticed(InUse& used, const std::string& image, Child& newcomer) {
     copy(image);
     EXPECT_EQ(used.use_all(), HOLDFAST_OK);
@@ -290,7 +291,7 @@ class FilesReplacedByImages : public FilesOfMany {
     holdfast_lease lease{};
     EXPECT_EQ(used.dict.try_lock("another", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
-    // A new process could not know who uses the dictionary.
+    // A new process cannot know which processes use the dictionary.
     EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced"));
     used.begin_again();
     EXPECT_EQ(newcomer.ask("open"), "ok");
@@ -322,10 +323,10 @@ class FilesReplacedByImages : public FilesOfMany {
   }
 };
 
-// An image of the same size: users see its content as damage.
-TEST_F(FilesReplacedByImages, of_the_same_world_end_nobody) { expect_no_end(scratch_.path()); }
+// The image has the same size, so users see its content as damage.
+TEST_F(FilesReplacedByImages, of_the_same_world_end_no_process) { expect_no_end(scratch_.path()); }
 
-TEST_F(FilesReplacedByImages, of_another_world_end_nobody) {
+TEST_F(FilesReplacedByImages, of_another_world_end_no_process) {
   std::filesystem::create_directory(scratch_ / "elsewhere");
   std::filesystem::permissions(scratch_ / "elsewhere", std::filesystem::perms::owner_all);
   expect_no_end(scratch_ / "elsewhere");
@@ -375,7 +376,7 @@ std::function<void()> handler_with(int flags) {
   };
 }
 
-/// Expects that the host's handler gets the host's own fault.
+/// Expects that the host's handler gets a fault of the host itself.
 void expect_own_fault(char* place, bool has_address = true) {
   caught = 0;
   faulted = nullptr;
@@ -408,7 +409,7 @@ class TheGuardAndTheHost : public FilesOfMany {
         true, [&](InUse& used, Channel&) { way(used); }, before);
     EXPECT_EQ(host.wait(), 0);
   }
-  /// Expects that the process ends by the signal, after this output.
+  /// Expects that the process prints this output, and that the signal ends it.
   static void expect_bus_error(const std::function<void()>& before, const Host::Way& way, const std::string& said) {
     Host host(true, way, before);
     EXPECT_EQ(host.hear(), said);
@@ -424,7 +425,7 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_faults_with_a_handler_without_sigi
   expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
 }
 
-// SA_ONSTACK: the host's handler, and with it the guard, runs on the alternative stack.
+// With SA_ONSTACK, the host's handler and the guard run on the alternative stack.
 TEST_F(TheGuardAndTheHost, each_get_their_own_faults_on_the_hosts_stack) {
   expect_good_end(handler_with(SA_SIGINFO | SA_ONSTACK), [](InUse& used) {
     static std::array<char, 65536> stack;
@@ -443,7 +444,8 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_faults_in_a_forked_child) {
   });
 }
 
-// SA_RESETHAND: faults of the dictionary do not reset the host's handler. The host's second own fault ends the process.
+// With SA_RESETHAND, faults of the dictionary must not reset the host's handler. The second fault of the host itself
+// ends the process.
 TEST_F(TheGuardAndTheHost, share_a_handler_that_handles_only_one_signal) {
   const auto way = [](InUse& used, Channel& test) {
     char* const page = own_page();
@@ -466,13 +468,13 @@ TEST_F(TheGuardAndTheHost, end_the_process_on_foreign_faults_and_while_the_signa
     sigset_t mask;
     sigemptyset(&mask);
     sigaddset(&mask, SIGBUS);
-    sigprocmask(SIG_BLOCK, &mask, nullptr);  // then the kernel calls no handler
+    sigprocmask(SIG_BLOCK, &mask, nullptr);  // the kernel then calls no handler
     cut(used);
   };
   expect_bus_error(nothing, block, "(end)");
 }
 
-TEST_F(TheGuardAndTheHost, ignore_sent_signals_that_the_host_ignores_but_no_faults) {
+TEST_F(TheGuardAndTheHost, ignore_sent_signals_that_the_host_ignores_but_not_faults) {
   const auto way = [](InUse&, Channel& test) {
     ::raise(SIGBUS);
     test.say("ignored");

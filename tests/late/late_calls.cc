@@ -1,5 +1,5 @@
-// Makes calls at the last moments at which a host can make them. Reports each successful call; exits with 1 if a call
-// failed.
+// Makes calls at the last moments at which a host can make them. Reports each successful call, and exits with 1 if a
+// call fails.
 //
 //   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend, death
 #include <pthread.h>
@@ -34,7 +34,7 @@ void check(bool well, const char* what) {
   _exit(1);
 }
 
-/// Memory of the host, in all sizes in which the library could have kept something.
+/// Memory of the host, in blocks of all sizes that the library may have allocated and freed.
 class Blocks {
  public:
   Blocks() {
@@ -60,7 +60,7 @@ int set(int op, double exptime) {
   return holdfast_store(dict, op, "key", 3, HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
 }
 
-/// Makes every call that keeps something for its thread: fixed and formatted messages; lists of keys.
+/// Makes all calls that keep memory for their thread: fixed and formatted messages, and lists of keys.
 void call() {
   check(set(HOLDFAST_SET, 0) == HOLDFAST_OK, "set");
   check(set(99, 0) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad op") != nullptr, "a bad op");
@@ -92,7 +92,7 @@ void call() {
   holdfast_lease lease{};
   check(holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
   holdfast_lease none{};
-  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for what is held");
+  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for a held lock");
   const holdfast_request writes =
       HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = 0.01, .want = HOLDFAST_ALL_PERMITS);
   check(holdfast_acquire(dict, "rwlock", 6, &writes, &none) == HOLDFAST_OK, "acquire");
@@ -122,7 +122,7 @@ std::array<pthread_key_t, 3> keys{};
 
 void end_of_key(void*) {
   call_at("key");
-  // For the later rounds of destructors, of which there are three.
+  // Lets the destructors run again, in up to three more rounds.
   pthread_setspecific(keys.front(), "again");
 }
 
@@ -132,7 +132,7 @@ struct AtEndOfThread {
   }
   bool used = false;
 };
-// Created before and after the thread's first call.
+// These objects are created before and after the thread's first call.
 thread_local AtEndOfThread made_before;
 thread_local AtEndOfThread made_after;
 
@@ -160,7 +160,7 @@ int try_lock(const char* key, holdfast_lease* lease) {
   return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
 }
 
-/// A second process still finds held what this process held before it began to exit, and what it has locked since.
+/// Checks that a second process finds all locks held that this process took before and after it began to exit.
 void hold_at_the_end() {
   holdfast_lease late{};
   check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
@@ -178,7 +178,7 @@ void hold_at_the_end() {
   say("held\n");
 }
 
-/// Waits for a lock. The lock's holder is killed during the wait, long before the timeout.
+/// Waits for a lock whose holder is killed during the wait, long before the timeout.
 void wait_for_a_dead_holder() {
   int ready[2];
   check(::pipe(ready) == 0, "pipe");
@@ -212,7 +212,7 @@ struct AtEndOfProcess {
     if (where == "holds") hold_at_the_end();
   }
 };
-// Created before and after the library registers its own destructors.
+// These objects are created before and after the library registers its own destructors.
 AtEndOfProcess made_when_loaded __attribute__((init_priority(101)));
 AtEndOfProcess made_later;
 
@@ -248,11 +248,11 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // its wait registers the exit handler that ends all checks of holders, so that handler runs first
+    call();  // the wait registers the exit handler that ends all checks of holders, so this handler runs first
   } else if (place == "contend") {
     holdfast_lease lease{};
-    check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");
-    check(try_lock("late", &lease) == HOLDFAST_LOCKED, "what is held since lately");
+    check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "the lock that the process held before its exit");
+    check(try_lock("late", &lease) == HOLDFAST_LOCKED, "the lock that the exiting process took");
   } else if (place == "fork") {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -1,4 +1,4 @@
-// A call may come at any time in the life of a thread or process. It must succeed and must not touch the host's memory.
+// Tests that a call succeeds at any time in the life of a thread or process, and does not touch the host's memory.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,7 +31,7 @@ void expect_calls(const std::string& place, const std::string& output) {
 
 }  // namespace
 
-// Two threads, three keys, and the first key three more times.
+// There are two threads with three keys, and the first key's destructor runs three more times.
 TEST(late_calls, succeed_in_destructors_of_pthread_keys) { expect_calls("key", times(12, "key")); }
 
 TEST(late_calls, succeed_in_destructors_of_thread_local_objects) {
@@ -54,10 +54,10 @@ TEST(late_calls, succeed_in_a_forked_child_until_its_end) {
   expect_calls("fork", times(1, "child") + times(1, "exit of the child"));
 }
 
-// Checks in two static destructors, one of which runs after the functions of atexit.
+// Two static destructors check the locks. One of them runs after the functions of atexit.
 TEST(late_calls, find_every_lock_held_that_an_exiting_process_holds) { expect_calls("holds", times(2, "held")); }
 
-// The wait lasts for at most 8 s.
+// The wait must last for at most 8 s.
 TEST(late_calls, detect_in_functions_of_atexit_that_a_holder_was_killed) {
   expect_calls("death", times(1, "inherited"));
 }

@@ -1,32 +1,34 @@
-/* Models the word of a lock. It is taken and released without the shard's mutex, despite deaths, moves and reuse of
+/* Models a lock's word, which is taken and released without the shard's mutex, despite deaths, and moves and reuse of
    memory (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
    src/dict/clock_sweep.cc).
 
    The model has up to two keys, with entries in up to two slots of memory. PROCESSES processes take and release the
    lock of a key ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values
-   over locks and into free memory, and ends other processes' grants by their lease. Fate kills processes, ends leases
+   over locks and into free memory, and ends other processes' grants by their leases. Fate kills processes, ends leases
    and makes waiters time out, at any step of any process. Every access to a word that is used without the mutex is a
    separate step. Accesses that only the mutex's owner makes (queues, chains as it sees them, free memory) are part of
-   the adjacent step. A new process with the next generation replaces each killed one. A comment next to a step names
-   the function that the step stands for.
+   the adjacent step. A new process with the next generation replaces each killed process. A comment next to a step
+   names the function that the step models.
 
    The model shows:
 
    - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. A process that gets a lease
-     finds `inside` empty. Nobody loses a lease early: a releasing process still has its lease unless the lease ended.
-   - Numbers rise for each key. With -DNUMBERS, no number is granted twice, whatever the key.
+     finds `inside` empty. No process loses a lease early: a releasing process still has its lease unless the lease has
+     ended.
+   - The numbers of each key rise. With -DNUMBERS, no number is granted twice, not even for different keys.
    - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was freed
      or moved. It finds no reservation there: a reservation would make the grant look like a different one.
    - An expiry counts only for the grant whose turn number was read with it (look_if_expired).
    - Waiters miss no release: time passes only when no process can take a step. Each such tick must be paid for by a
      death, and a death pays for two ticks.
-   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without MUTEX_OWNED.
-   - With -DLIES, values that look like a free lock are intact again afterwards.
+   - At the end, whatever dead processes have left behind, an operation can take the lock, and leaves it without
+     MUTEX_OWNED.
+   - With -DLIES, values that look like a free lock are intact at the end.
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
-   Left out: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); the reason and watchers,
-   which hold MUTEX_OWNED as waiters do; flushes; the wrap of the turn number; and memory ordering
+   Not modelled: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); reasons and watchers,
+   which keep a lock MUTEX_OWNED like waiters; flushes; the wrap-around of the turn number; and memory ordering
    (tests/weak/lock_word_test.cc), because Spin's memory is sequentially consistent. A repair is one step. */
 
 #ifndef PROCESSES
@@ -54,7 +56,7 @@
 #define RENEWS 0 /* whether a holder may change the end of its lease */
 #endif
 
-/* How often Fate or the Sweeper does each thing, in total. */
+/* How often Fate or the Sweeper does each of these things, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -83,7 +85,7 @@
 #define VALUES 0 /* values that appear in free memory or disappear */
 #endif
 #ifndef BREAKS
-#define BREAKS 0 /* grants that another process ends by their lease */
+#define BREAKS 0 /* grants that another process ends by their leases */
 #endif
 #define SWEEPS (LOOKS + MOVES + REMOVALS + SETS + VALUES + BREAKS)
 #ifndef TICKS_PER_KILL
@@ -98,7 +100,7 @@
 #define LIVES(token) (gen[((token)-1) % 4] == ((token)-1) / 4)
 #define OWNED(at) (content[at] == 1 && own[at] != FREE)
 
-/* By slot of memory; slot 0 stands for none. The first three variables are the word. */
+/* By slot of memory; slot 0 means none. The first three variables are the word. */
 bit mutex_owned[PLACES + 1];
 byte own[PLACES + 1];
 byte turn[PLACES + 1];
@@ -125,7 +127,7 @@ bit doomed[4];
 bit leaving[PROCESSES];
 bit over[4];
 
-/* Variables of the proof only. */
+/* Variables that only the proof uses. */
 byte inside[KEYS];
 byte lease[PROCESSES];
 byte last[KEYS];
@@ -157,8 +159,8 @@ hidden byte i;
 
 /* --- under the mutex --- */
 
-/* A death with the mutex held is followed by a repair. The repair takes over all locks, empties the queues, and frees
-   memory that no chain reaches. */
+/* If a process dies while it holds the mutex, a repair follows. The repair takes over all locks, empties the queues,
+   and frees memory that no chain reaches. */
 inline take_mutex() {
   d_step {
     (mutex == 0 || !LIVES(mutex)) ->
@@ -252,7 +254,7 @@ inline look_if_expired() {
 #endif
 }
 
-/* REQUIRES: within a d_step. */
+/* REQUIRES: a surrounding d_step. */
 inline enter(n) {
   assert(inside[key] == 0);
   inside[key] = SELF;
@@ -273,7 +275,7 @@ inline leave_lease() {
 }
 
 /* LockEntry::grant(). The store of the word commits the grant. The limit of a new block of numbers is stored
-   afterwards, so that a death never leaves the word of one block with the limit of another block. */
+   afterwards, so a death never leaves the word of one block with the limit of another. */
 inline slow_grant(to, reserve) {
   if
   :: d_step { HAS_NUMBER(limit[at], number) -> next = number + 1 }
@@ -533,7 +535,7 @@ refused:
     release_word(at);
 #endif
     atomic { dead = owner; give_mutex() }
-    atomic { /* asks the kernel outside the mutex */
+    atomic { /* asks the kernel without holding the mutex */
       if
       :: !LIVES(dead) -> mine = 0; goto slow_path
       :: else -> dead = 0
@@ -578,7 +580,7 @@ hold:
     take_over();
     if
     :: owner == SELF && number == mine && !expired[at] ->
-#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves its MUTEX_OWNED as it was. */
+#ifdef MAKES_ROOM /* The sweep also reaches this entry, and does not change its MUTEX_OWNED. */
 #ifdef MUTANT_SWEEP_RELEASES
        release_word(at);
 #endif
@@ -680,7 +682,7 @@ leave: /* lock_leave() */
     atomic { give_mutex(); goto next_round }
   } unless { doomed[me] };
 
-  /* Killed: a new process replaces this one. */
+  /* A new process replaces the killed one. */
   d_step {
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
@@ -831,7 +833,7 @@ set: /* Dictionary::store() over a lock, and remove() */
 #endif
       if
       :: complete
-      :: else -> owned_before = 0; goto leave_it /* is_settled(): waits outside the mutex */
+      :: else -> owned_before = 0; goto leave_it /* is_settled(): waits without holding the mutex */
       fi
     }
 cut:
@@ -858,7 +860,7 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
-break_grant: /* break_lease(); renew() and the like write where this ends the grant. Any lease may be chosen. */
+break_grant: /* break_lease(), of any lease. Where this ends the grant, renew() and similar calls write a field. */
     atomic {
 #ifdef MUTANT_INCOMPLETE_BROKEN
       complete = 1;
@@ -867,7 +869,7 @@ break_grant: /* break_lease(); renew() and the like write where this ends the gr
 #endif
       if
       :: owner != FREE && complete
-      :: else -> owned_before = 0; goto leave_it /* judge_grant(): waits outside the mutex */
+      :: else -> owned_before = 0; goto leave_it /* judge_grant(): waits without holding the mutex */
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
@@ -897,7 +899,7 @@ end:
 }
 #endif
 
-/* One line for each thing that Fate may do to one process, or to the lock of one key. */
+/* The things that Fate may do to one process, or to the lock of one key. */
 #define KILL(p)                                                        \
   d_step {                                                             \
     kills < KILLS && !over[p] && !doomed[p] ->                         \

@@ -1,18 +1,19 @@
-/* Models shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, despite deaths of owners and waiters.
+/* Models a shmtx of the kind `futex` (src/sync/shmtx.cc), to show mutual exclusion despite deaths of owners and
+   waiters.
 
    PROCESSES processes take and release the mutex ROUNDS times each. Fate kills processes, ends sleep intervals, makes
-   waiters time out, and overwrites a free word with the name of a live process, at any step of any process. A new
-   process replaces each killed one and takes any free slot. While a process lives, the kernel holds a lock on its slot.
-   The generation in the slot grows with each owner. With THREADS=N the first N processes are threads of one process;
-   then none is killed.
+   waiters time out, and overwrites a free word with the token of a live process, at any step of any process. A new
+   process replaces each killed process and takes any free slot. While a process lives, the kernel holds a lock on its
+   slot. The generation in the slot grows with each owner. With THREADS=N, the first N processes are threads of one
+   process, and Fate kills nobody.
 
-   The model shows, with these means:
+   The model shows:
 
    - Mutual exclusion: no process is `inside` when another process enters. Only the process that repairs data sees the
      inconsistent state that a dead process left (`dirty`).
    - No wake-up is lost for longer than one bounded sleep. Time passes only when no process can take a step. Each such
-     tick ends all sleep intervals and must be paid for. A kill pays for one tick, and nothing else does.
-   - Termination: there is no cycle of states at all, so every run ends (the runner has Spin search for cycles).
+     tick ends all sleep intervals and must be paid for. Only a kill pays, for one tick.
+   - Termination: the states have no cycle, so every run ends (the runner has Spin search for cycles).
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault. */
 
@@ -20,7 +21,7 @@
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, so that the dead process's slot may stay empty */
+#define SLOTS PROCESSES /* with one more, the dead process's slot may stay empty */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1 /* per process */
@@ -60,7 +61,7 @@ bit waiters = 0;
 byte section = 0; /* the owner's section number */
 #define IS_SEEN (owner == seen && section == seen_section)
 
-/* The slots: the kernel's lock, the generation, and ProcessSlot::sections */
+/* For each slot: the kernel's lock, the generation, and ProcessSlot::sections. */
 bit held[SLOTS];
 byte gen[SLOTS];
 byte within[SLOTS]; /* threads that are in a section, or are trying to begin one */
@@ -73,7 +74,7 @@ bit leaving[PROCESSES];
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 
-/* Variables of the proof only. */
+/* Variables that only the proof uses. */
 byte inside = NOBODY;
 bit dirty = 0;
 byte finished = 0;
@@ -293,7 +294,7 @@ hold:
     goto next_round
   } unless { doomed[me] };
 
-  /* Killed: takes no further step. Shortly afterwards the kernel releases its lock on the slot. */
+  /* A killed process takes no further step. Shortly afterwards, the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     parked[me] = 0;
@@ -322,7 +323,7 @@ end:
   skip
 }
 
-/* No process can take a step. */
+/* Whether no process can take a step. */
 #if PROCESSES == 2
 #define ALL(word) (word[0] + word[1])
 #else
@@ -330,10 +331,10 @@ end:
 #endif
 #define STANDSTILL (ALL(parked) + finished == PROCESSES && ALL(doomed) == 0)
 
-/* One line for each thing that Fate may do to one process. */
+/* The things that Fate may do to one process. */
 #define KILL(p) \
   d_step { kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1; kills++; paid = paid + TICKS_PER_KILL }
-/* The newest section number, of a section that has ended. */
+/* The newest section number, if this section has ended. */
 #define LIE(s)                                                                        \
   d_step {                                                                            \
     lies < LIES && owner == NOBODY && !waiters && held[s] && gen[s] > 0 ->            \

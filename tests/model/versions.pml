@@ -1,21 +1,22 @@
 /* Models the version of a key, and the wait for a change (src/dict/versions.h, src/lock/changes.cc).
 
    WRITERS processes change the value CHANGES times each. WAITERS processes copy the value and wait until it changes.
-   Fate kills writers, at any step, and lets time pass. The mutex is one step here; shmtx.pml shows that this is sound,
-   and wait_core.pml shows that no post is lost. A comment next to a step names the function that the step stands for.
+   Fate kills writers, at any step, and lets time pass. Each critical section of the mutex is one step here; shmtx.pml
+   shows that this is sound, and wait_core.pml shows that no post is lost. A comment next to a step names the function
+   that the step models.
 
    The model shows:
 
-   - No lost change: whenever a waiter finds the even version that it knows, its copy is the present value.
+   - No change is lost: whenever a waiter finds the even version that it knows, its copy is the current value.
    - No wait is longer than necessary: time passes only when no process can take a step (STANDSTILL). If a waiter then
      sleeps although its copy is old, the tick must be paid for, and a kill pays for one tick. So a waiter sleeps for
      ever only if nothing changes, and notices a change after at most one bounded check if the writer died.
-   - Every run ends: there is no cycle of states.
+   - Every run ends: the states have no cycle.
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
-   Left out: flushes, which are one atomic step of a word that is part of the version; evictions, which are changes by
-   another key's writer; several waiters in one process; and memory ordering, which tests/weak checks. */
+   Not modelled: flushes, which are one atomic step of a word that is part of the version; evictions, which are changes
+   by another key's writer; several waiters in one process; and memory ordering, which tests/weak checks. */
 
 #ifndef WRITERS
 #define WRITERS 2
@@ -30,7 +31,7 @@
 #define KILLS 0
 #endif
 
-/* Two waiters whose slots are equal modulo 64 have the same bit. */
+/* Waiters whose slots are equal modulo 64 have the same bit. */
 #ifdef SHARED_BIT
 #define BIT(w) 1
 #else
@@ -44,7 +45,7 @@ byte version = 0; /* Stripe::version */
 byte watchers = 0; /* Stripe::watchers */
 byte value = 0;
 byte owner = NOBODY; /* of the mutex */
-bit dirty = 0; /* the last owner died in its critical section */
+bit dirty = 0; /* whether the last owner died in its critical section */
 
 bit mail[WAITERS];
 bit parked[WAITERS];
@@ -83,7 +84,7 @@ proctype Writer(byte me) {
        d_step { taken = watchers; watchers = 0 }
 #endif
        d_step { owner == NOBODY -> owner = me }
-       if /* ShardGuard: a repair is no single step, but what it does is the same at any step */
+       if /* ShardGuard: a repair takes several steps, but has the same effect at any of them */
        :: dirty -> d_step { repair() }
        :: else
        fi;
@@ -119,7 +120,7 @@ proctype Writer(byte me) {
     od
   } unless { doomed[me] };
 
-  /* Finished or killed. */
+  /* The process has finished or was killed. */
   atomic {
     doomed[me] = 0;
     over[me] = 1;
@@ -131,7 +132,7 @@ proctype Writer(byte me) {
   }
 }
 
-/* Segment::settled_version_of(): if the mutex's owner is dead, repairs. */
+/* Segment::settled_version_of(), which repairs the shard if the mutex's owner is dead. */
 inline settle() {
   now = version;
 #ifndef MUTANT_ODD_BELIEVED

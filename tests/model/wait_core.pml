@@ -1,44 +1,44 @@
-/* Models the wait core for an exclusive lock: how a process waits for the lock and is woken, despite deaths (src/lock,
-   src/wait, src/sync/mailbox.cc, src/dict/wait_queue.cc).
+/* Models how processes wait for an exclusive lock and are woken, despite deaths (src/lock, src/wait,
+   src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
    There is one lock. PROCESSES processes with one waiter each take the lock ROUNDS times. Fate kills processes, ends
-   leases and sleep intervals, makes waiters time out and has queues dropped, at any step of any process. Everything
-   that a shmtx guards is one step here; shmtx.pml shows that this is sound. A comment next to a step names the function
-   that the step stands for. A new process replaces each killed one, takes any free slot, even the dead process's, and
-   gives its waiter the same number.
+   leases and sleep intervals, makes waiters time out and drops queues, at any step of any process. Everything that a
+   shmtx guards is one step here; shmtx.pml shows that this is sound. A comment next to a step names the function that
+   the step models. A new process replaces each killed process, takes any free slot, even the dead process's, and gives
+   its waiter the same number.
 
-   The model shows, with these means:
+   The model shows:
 
    - Mutual exclusion: `inside` is the process with a lease that has not ended. A process that takes or claims the lock
      finds `inside` empty.
    - No wake-up is lost for longer than one bounded sleep. Time passes only when no process can take a step
-     (STANDSTILL); each such tick ends all sleep intervals. A wake-up was lost if a process sleeps then although the
-     lock is free, has a dead owner, or is granted and not claimed. The tick must then be paid for. A kill pays for
-     TICKS_PER_KILL ticks, a repair that drops the queue for one, nothing else for any. So without a death no wait
-     depends on the clock. After a death a wait does at most twice: once for a note or a wake-up that died with its
-     process, and once for a grant to a dead process.
-   - Termination: there is no cycle of states at all (the runner has Spin search for cycles). So every run ends, and
-     all processes have finished or abandoned all rounds. With EARLY, sleep intervals end by themselves at any time, as
-     often as they like. Then there are cycles, and `every_wait_ends` is shown under weak fairness.
-   - The bound on overtakes: `overtaken` counts, for each waiter, the takers that arrived later. The bound is
+     (STANDSTILL); each such tick ends all sleep intervals. If a process then sleeps although the lock is free, has a
+     dead owner, or is granted and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for
+     TICKS_PER_KILL ticks, and a repair that drops the queue for one; nothing else pays. So without a death, no wait
+     depends on the clock. After a death, a wait depends on the clock at most twice: once for a note or a wake-up that
+     died with its process, and once for a grant to a dead process.
+   - Termination: the states have no cycle (the runner has Spin search for cycles). So every run ends, and all processes
+     have finished or abandoned all rounds. With EARLY, sleep intervals may end by themselves at any time and any number
+     of times. Then there are cycles, and Spin proves `every_wait_ends` under weak fairness.
+   - Overtaking is bounded: `overtaken` counts, for each waiter, the takers that arrived later. The bound is
      kOvertakesMax for each position in the queue, and kOvertakesMax plus one for each death, repair, end of a lease,
      and waiter that comes too late.
    - Slow waiters (SLOW) stay away for a long time between a wake-up and the attempt, so they stand aside. The lock is
-     not kept idle for them while another process sleeps for it, except when their turn is due (DUES), which is paid
-     for like a death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
-   - At the end no live process owns the lock.
+     not reserved for them while another process sleeps for it, except when their turn is due (DUES), which pays for a
+     tick like a death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
+   - At the end, no live process owns the lock.
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
-   Left out: several waiters of one process (each has its own mailbox entry, and the parking lot's mutex decides which
-   waiter reads it); waiters without a position in the queue (they poll); permits; and memory ordering, because Spin's
-   memory is sequentially consistent. */
+   Not modelled: several waiters of one process (each has its own mailbox entry, and the parking lot's mutex decides
+   which waiter reads it); waiters without a position in the queue (they poll); permits; and memory ordering, because
+   Spin's memory is sequentially consistent. */
 
 #ifndef PROCESSES
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, so that the dead process's slot may stay empty */
+#define SLOTS PROCESSES /* with one more, the dead process's slot may stay empty */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1 /* per process */
@@ -54,7 +54,7 @@
 #define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/handoff.h) */
 #endif
 
-/* How often Fate does each thing, in total. */
+/* How often Fate does each of these things, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -77,7 +77,7 @@
 #define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a sleep interval */
 #endif
 #ifndef DUES
-#define DUES 0 /* times that the lock is kept for a slow waiter that is absent */
+#define DUES 0 /* times that the lock is reserved for a slow waiter that is absent */
 #endif
 #ifndef TICKS_PER_KILL
 #define TICKS_PER_KILL 2
@@ -105,19 +105,19 @@
 
 /* LockFields, and the entry's expiry */
 byte owner = NOBODY;
-bit reserved = 0; /* granted by a release, not claimed yet */
-bit ended = 0;    /* the owner's lease has expired */
+bit reserved = 0; /* whether the lock was granted by a release and is not claimed yet */
+bit ended = 0;    /* whether the owner's lease has expired */
 
-/* WaitQueue: in order of arrival */
+/* WaitQueue, in order of arrival. */
 byte entries = 0;
 byte waiter[PLACES];
 byte since[PLACES];  /* arrival */
 byte overtakes[PLACES]; /* LockFields::overtakes minus WaiterFields::overtakes */
-byte turn[PLACES];   /* WaiterFields::first: 0 never first, 1 found to be first, 2 first for longer than kOvertakeNs */
-bit woken[PLACES];   /* a wake-up is under way */
+byte turn[PLACES];   /* WaiterFields::first: 0 never first, 1 found first, 2 first for longer than kOvertakeNs */
+bit woken[PLACES];   /* whether a wake-up is under way */
 bit here[PLACES];    /* Waiter::present */
 
-/* ProcessSlot, and the kernel's part of it */
+/* ProcessSlot, and the kernel's part of it. */
 bit held[SLOTS];
 byte gen[SLOTS];
 bit mail[SLOTS];
@@ -125,18 +125,18 @@ bit posted[SLOTS];   /* since mailbox_value() */
 bit asleep[SLOTS]; /* the signal word's bit ASLEEP */
 bit parked[SLOTS]; /* in futex_wait */
 
-/* By slot: when the wait began; 0: not waiting. */
+/* By slot: when the wait began, or 0 if there is no wait. */
 byte arrival[SLOTS];
 byte arrivals = 0;
 
-/* Variables of Fate: by number of the process, and by slot. */
+/* Variables of Fate, by number of the process and by slot. */
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 bit resting[PROCESSES];
 bit slice_over[SLOTS];
 bit leaving[SLOTS];
 
-/* Variables of the proof only. */
+/* Variables that only the proof uses. */
 byte inside = NOBODY;
 byte overtaken[SLOTS];
 byte finished = 0;
@@ -149,7 +149,7 @@ byte dues = 0;
 
 hidden byte i, j, c;
 
-/* REQUIRES, for all of the following: within a d_step. */
+/* REQUIRES, for all functions that follow: a surrounding d_step. */
 
 inline move_entry(from, to) {
   waiter[to] = waiter[from];
@@ -169,7 +169,7 @@ inline clear_entry(at) {
   here[at] = 0
 }
 
-inline find_entry(token) { /* i: its position, or `entries` */
+inline find_entry(token) { /* sets i to the waiter's position, or to `entries` */
   i = 0;
   do
   :: i < entries && waiter[i] != token -> i++
@@ -221,8 +221,8 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(); a present w
   fi
 }
 
-/* Removes waiters that are gone: their slot has changed hands, they were woken and did not come (`stale`), or they were
-   found dead. The next waiter becomes the first. */
+/* Removes waiters that are gone: their slot belongs to another process, they were woken and did not come (`stale`), or
+   they were found dead. The next waiter becomes the first. */
 inline find_first() { /* WaitQueue::first(), and may_take() */
   do
   :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
@@ -242,8 +242,8 @@ inline find_first() { /* WaitQueue::first(), and may_take() */
 #define IS_AWAY(at) (((SLOW >> SLOT(waiter[at])) & 1) && !IS_FAIR(at) && !here[at])
 #endif
 
-/* turn_of(). c: the position of the waiter whose turn it is, or `entries`. `due`: kShare has come for the first waiter.
-   */
+/* turn_of(). Sets c to the position of the waiter whose turn it is, or to `entries`. `due`: kShare has come for the
+   first waiter. */
 inline find_turn(fair) {
   find_first();
   c = 0;
@@ -265,7 +265,7 @@ inline find_turn(fair) {
   fi
 }
 
-/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, which the clock may say */
+/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, which the clock may show */
 #ifdef MUTANT_PRESENT_IS_OVERTAKEN
 #define WAITS_FOR_NOBODY(at) (0)
 #else
@@ -273,7 +273,7 @@ inline find_turn(fair) {
 #endif
 #define MAY_OVERTAKE (!late && turn[c] != 2 && overtakes[c] < OVERTAKES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
 
-/* `next`: the waiter to post to, or NOBODY if a wake-up is already under way. */
+/* Sets `next` to the waiter that gets a post, or to NOBODY if a wake-up is already under way. */
 inline reserve() {
   owner = waiter[c];
   reserved = 1;
@@ -309,7 +309,8 @@ inline offer() { /* the lock has been freed */
   due = 0
 }
 
-/* Sets `ready`: whether the waiter that came at arrival[slot] may take the free lock. If not, the first waiter may. */
+/* Sets `ready` to whether the waiter that came at arrival[slot] may take the free lock. If not, the first waiter may.
+   */
 inline may_take() {
   find_turn((FAIR >> slot) & 1);
   ready = 1;
@@ -362,7 +363,7 @@ inline end_wait() { /* Parker::end() */
   leaving[slot] = 0
 }
 
-/* Chooses what the clock says. REQUIRES: within an atomic, before its d_step. */
+/* Chooses what the clock shows. REQUIRES: a surrounding atomic, before its d_step. */
 inline read_clock() {
   if
   :: entries > 0 -> late = 1
@@ -378,7 +379,7 @@ inline read_clock() {
   fi
 }
 
-/* post(), in separate steps: the sender may die between any two of them, and the slot may change hands. */
+/* post(), in separate steps: between any two of them, the sender may die, and the slot may get another process. */
 inline deposit() {
   mail[SLOT(next)] = 1
 }
@@ -413,7 +414,7 @@ inline post_next() {
   fi
 }
 
-/* The process does other work for longer than a sleep interval. */
+/* Lets the process do other work for longer than a sleep interval. */
 inline rest() {
   if
   :: skip
@@ -514,7 +515,7 @@ attempt: /* lock_wait() */
       d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], present) }
     }
     post_all();
-    /* find_dead(): asks the kernel outside the mutex. The next attempt names the owner that was judged dead. */
+    /* find_dead(): asks the kernel without holding the mutex. The next attempt names the owner that was found dead. */
     if
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
@@ -658,7 +659,7 @@ hold:
     goto next_round;
   } unless { doomed[me] };
 
-  /* Killed: takes no further step. Shortly afterwards the kernel releases its lock on the slot. */
+  /* A killed process takes no further step. Shortly afterwards, the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     resting[me] = 0;
@@ -700,7 +701,7 @@ end:
   skip
 }
 
-/* No process can take a step. */
+/* Whether no process can take a step. */
 #if SLOTS == 2
 #define ALL_PARKED (parked[0] + parked[1])
 #elif SLOTS == 3
@@ -717,7 +718,7 @@ end:
 #endif
 #define STANDSTILL (ALL_PARKED + ALL_RESTING + finished == PROCESSES && ALL_DOOMED == 0)
 
-/* One line for each thing that Fate may do to one process, or to its slot. */
+/* The things that Fate may do to one process, or to its slot. */
 #define KILL(p)                                                      \
   d_step {                                                           \
     kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1;        \

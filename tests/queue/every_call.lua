@@ -1,7 +1,7 @@
--- Kills a process before each of its calls of the library, while it uses a queue, and checks what is left:
+-- Kills a process that uses a queue before each of its calls of the library, and checks what is left:
 --   luajit tests/queue/every_call.lua
--- Prints the number of deaths for each story. Fails if a job is lost or comes again without attempts > 1, if a key or
--- anything else is left behind, or if the queue does not work any more. Needs HOLDFAST_LIB, HOLDFAST_DIR.
+-- Prints the number of deaths for each story. Fails if a job is lost or is taken again with attempts 1, if a key or
+-- anything else is left behind, or if the queue no longer works. Needs HOLDFAST_LIB and HOLDFAST_DIR.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -15,7 +15,7 @@ void _exit(int status);
 ]]
 
 local library, system = core.C, ffi.C
-local left  -- calls until this process dies; nil: it lives
+local left  -- number of calls until this process dies; nil: it does not die
 
 -- The modules get this table as the library.
 core.C = setmetatable({}, { __index = function (calls, name)
@@ -58,7 +58,7 @@ local function in_child(fn, dies_at)
 end
 
 
--- Records something without dying.
+-- Records a key; these calls of the library do not count.
 local function record(what)
     local calls = left
     left = nil
@@ -96,7 +96,7 @@ local function die_with(n)
 end
 
 
--- Each story has a beginning, which nobody survives or dies in, and an act, in which the process dies.
+-- Each story has a preparation, in which no process dies, and an act, in which the process dies.
 local STORIES = {
     { "push", function () end, function () push("a") end },
     { "push behind others", function () push("a") push("b") end, function () push("c") push("d") end },
@@ -149,7 +149,7 @@ end
 
 -- Empties the queue. Returns an error.
 local function check()
-    jobs.store.has_scanned = true  -- so that it has to notice what happened
+    jobs.store.has_scanned = true  -- makes the process find out by itself what has happened
     local came = {}
     while true do
         jobs.store.look_at = 0
@@ -163,12 +163,12 @@ local function check()
             if stats.ready + stats.taken + stats.delayed == 0 then
                 break
             end
-            return "a job does not come"
+            return "a job cannot be taken"
         end
         if came[job.value] or seen:get("done " .. job.value) then
             return job.value .. " comes again"
         elseif seen:get("begun " .. job.value) and job.attempts < 2 then
-            return job.value .. " comes again with attempts 1"
+            return job.value .. " is taken again with attempts 1"
         end
         came[job.value] = true
         if not job:done() then
@@ -192,7 +192,7 @@ local function check()
     if not job or job.value ~= "last" or not job:done() then
         return "the queue does not work"
     end
-    -- A scan finds garbage, except the marks of numbers whose producers died.
+    -- A scan shows garbage. Only marks of numbers whose producers have died may be left.
     jobs.store.has_scanned, jobs.store.look_at = nil, 0
     jobs:take(0)
     jobs.store.has_scanned, jobs.store.look_at = nil, 0

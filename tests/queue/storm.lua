@@ -1,14 +1,15 @@
--- Kills producers and workers of a queue at random, and checks what became of each job:
+-- Kills producers and workers of a queue at random, and checks what happened to each job:
 --   luajit tests/queue/storm.lua [kills [fault]]
--- Prints a line for each claim. Ends with 1 if a job was lost, was begun twice without attempts > 1, or was with two
--- live workers at the same time. `fault` plants a fault: an entry of FAULTS below. Needs HOLDFAST_LIB and HOLDFAST_DIR.
+-- Prints a line for each claim. Exits with 1 if a job was lost, was begun twice with attempts 1, or was taken by two
+-- live workers at the same time. `fault` is an entry of FAULTS below, which is planted. Needs HOLDFAST_LIB and
+-- HOLDFAST_DIR.
 
 local kills, fault = tonumber(arg[1]) or 10000, arg[2]
 local PRODUCERS, WORKERS, BACKLOG = 2, 4, 50
--- The kills of a round, after which the queue must become empty within so many seconds.
+-- The number of kills in a round, and the seconds within which the queue must then become empty.
 local ROUND, PATIENCE = 250, tonumber(os.getenv("HOLDFAST_STORM_PATIENCE")) or 60
 
--- Replaces one piece of the text of a module before the module is loaded.
+-- Each fault replaces a part of a module's text before the module is loaded.
 local FAULTS = {
     ["claim later"] = { "claims", "local code = swap(self, CLAIM, n, READY, mine)",
                         "swap(self, NEXT, 0, n, n + 1) local code = swap(self, CLAIM, n, READY, mine)" },
@@ -51,7 +52,7 @@ local C = ffi.C
 local now = core.C.holdfast_now
 
 local name = "storm" .. C.getpid()
--- Without a limit of attempts, because a storm may kill a job's workers any number of times.
+-- There is no limit of attempts, because a storm may kill a job's workers any number of times.
 local jobs = assert(queue.open(name, { size = "2m", max_attempts = 1e6, max = BACKLOG, persist = false }))
 local seen = assert(shdict.open(name .. ".seen", { size = "64m", persist = false }))
 local busy = assert(shdict.open(name .. ".busy", { size = "2m", persist = false }))
@@ -69,21 +70,21 @@ local function fork(fn, ...)
 end
 
 
--- Pushes jobs until it is killed. Each push that returned is recorded.
+-- Pushes jobs until the process is killed. Records each push that has returned.
 local function produce()
     for i = 1, math.huge do
         local id = C.getpid() .. "." .. now() .. "." .. i
         local opts = i % 8 == 0 and { delay = 0.002 } or i % 8 == 1 and { priority = i % 3 } or { key = id }
         opts.timeout = 60
         local n, err = jobs:push(id, opts)
-        assert(n or err == "timeout", err)  -- a process that is killed may keep a mutex until it gets to run
+        assert(n or err == "timeout", err)  -- a killed process may keep a mutex until it next runs
         assert(not n or seen:safe_set("pushed " .. id, true))
     end
 end
 
 
--- Takes jobs until it is killed. Records each begin and each end of a job, and how long after the death of its worker a
--- job came again.
+-- Takes jobs until the process is killed. Records the beginning and the end of each job, and the time from the death of
+-- a worker until its job was taken again.
 local function work(is_slow)
     while true do
         local job = assert(jobs:take(60))
@@ -128,7 +129,7 @@ local function kill(i)
     seen:safe_set("killed " .. pids[i], now())
     C.kill(pids[i], 9)
     C.waitpid(pids[i], nil, 0)
-    seen:safe_set("killed " .. pids[i], now())  -- it is dead only now, if the processor was busy
+    seen:safe_set("killed " .. pids[i], now())  -- on a busy processor, the process dies only now
 end
 
 
@@ -136,7 +137,7 @@ local sums = { pushed = 0, again = 0, lost = 0, stuck = 0, first = 0, together =
 local latencies, failures = {}, {}
 
 
--- Counts what became of the jobs of a round, and forgets them.
+-- Counts what happened to the jobs of a round, and deletes their records.
 local function count()
     for _, key in ipairs(seen:get_keys(0)) do
         local kind, id = key:match("^(%l+) (.*)")

@@ -1,4 +1,4 @@
-// Knowledge that the test's processes (or threads) share outside the dictionary.
+// Memory that the test's processes (or threads) share outside the dictionary.
 #pragma once
 
 #include <array>
@@ -47,7 +47,8 @@ struct KeyInfo {
   bool always_there;
 };
 
-/// The kinds of keys to use. Locks of a killed writer become free, so readers cannot know what they must find.
+/// The kinds of keys to use. If writers are killed, their locks become free, so readers cannot know what to expect of
+/// locks.
 enum class Kinds { all, passing_locks, no_locks };
 std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds);
 
@@ -55,14 +56,14 @@ struct alignas(64) Written {
   std::atomic<std::uint32_t> version;  // the last version that was certainly stored
 };
 
-/// Plain words, written before the version of that number is stored, and read after it was loaded: only the dictionary
-/// makes this safe.
+/// Plain words, one for each version. A word is written before its version is stored, and read after the version was
+/// loaded; only the dictionary makes this safe.
 inline constexpr std::uint32_t kNotes = 1U << 20;
 using Notes = std::array<std::uint32_t, kNotes>;
 
 struct alignas(64) Reader {
   std::array<std::atomic<std::uint64_t>, kKinds> reads;
-  std::atomic<std::uint64_t> missing;  // nothing was stored, or may not have been
+  std::atomic<std::uint64_t> missing;  // reads of keys that may not have been stored
 };
 
 inline constexpr std::uint64_t kGrants = 1U << 22;
@@ -70,8 +71,8 @@ inline constexpr std::uint64_t kGrants = 1U << 22;
 struct Ledger {
   std::array<Written, kKeysMax> written;
   std::array<std::atomic<std::uint64_t>, kWritersMax> tokens;
-  std::array<std::atomic<std::uint64_t>, kKeysMax> leases;  // of held locks: the fencing token
-  std::array<std::atomic<std::uint8_t>, kGrants> grants;    // by fencing token: writer and term, plus one
+  std::array<std::atomic<std::uint64_t>, kKeysMax> leases;  // fencing tokens of held locks
+  std::array<std::atomic<std::uint8_t>, kGrants> grants;    // writer and term plus 1, by fencing token
   std::array<Notes, kWritersMax> notes;
   std::array<Reader, kReadersMax> readers;
   std::array<std::atomic<std::uint64_t>, kWritersMax> writes;
@@ -82,7 +83,7 @@ struct Ledger {
   std::atomic<bool> mixers_stop;
   std::atomic<bool> writers_stop;
 
-  // Words that all mixers change.
+  // Expected values of the words that all mixers change.
   std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
   std::array<std::atomic<std::uint64_t>, kMixersMax> swaps;
   std::array<std::atomic<std::uint64_t>, kMixersMax> sections;
@@ -101,7 +102,7 @@ struct Shape {
   bool kills;            // writers are killed and replaced
   std::uint32_t filler;  // entries that take the rest of the memory, so that all stores must make room
 
-  /// There is no room, yet nothing is evicted: this works only with calls that never evict.
+  /// Returns whether memory is full although nothing may be evicted. Then only calls that never evict may be used.
   bool tight() const noexcept { return safe && filler != 0; }
 };
 
@@ -114,15 +115,15 @@ struct Work {
   std::uint64_t seed;
 };
 
-/// Runs until ledger.writers_stop.
+/// Writes until ledger.writers_stop is set.
 void write(const Work& work, std::uint32_t writers);
 /// Makes this many reads that find a value.
 void read(const Work& work, std::uint64_t reads);
-/// Uses all other operations of a dictionary, until ledger.mixers_stop.
+/// Uses all other operations of a dictionary, until ledger.mixers_stop is set.
 void mix_in(const Work& work);
-/// Runs first: the words that mixers change must not need room later.
+/// Stores the words that mixers change, which must not need room later. Call this first.
 void prepare_mixed(test::Dict& dict);
-/// Checks that the mixers' counts are complete after all have ended.
+/// Checks that the mixers' counts are complete. REQUIRES: all mixers have ended.
 void check_mixed(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::readers

@@ -56,7 +56,7 @@ class Mixer {
     before.number = got.number;
     holdfast_value after{};
     after.type = HOLDFAST_NUMBER;
-    after.flags = work_.shape.tight() ? 0 : random_() % 2;  // sometimes a new entry, sometimes one word
+    after.flags = work_.shape.tight() ? 0 : random_() % 2;  // new flags need a new entry; otherwise only a word changes
     after.number = got.code == HOLDFAST_OK ? got.number + 1 : 1;
     const int code = holdfast_cas(dict_.handle, kSwapped, std::strlen(kSwapped), &before, &after, 0, nullptr);
     expect("cas", code,
@@ -65,7 +65,7 @@ class Mixer {
   }
 
   void enter() {
-    if (work_.shape.tight()) return;  // a lock that nobody holds is evicted, and created again later
+    if (work_.shape.tight()) return;  // a free lock is evicted, and creating it again would evict, too
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (int i = 0; i < 20 && (code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT); ++i) {
@@ -138,7 +138,7 @@ class Mixer {
   void see_all(const std::map<std::string, int>& names) {
     for (const auto& [name, times] : names)
       if (times > 1 || (times == 0 && work_.shape.safe))
-        ledger_.violations.add("%s is seen %d times in a walk over all keys", name.c_str(), times);
+        ledger_.violations.add("%s is returned %d times in a walk over all keys", name.c_str(), times);
   }
 
   void look_at_whole() {
@@ -152,7 +152,7 @@ class Mixer {
     const std::string& name = dict_.dictionary().name();
     holdfast_dict* same = nullptr;
     expect("attach", holdfast_attach(name.data(), name.size(), &same), {HOLDFAST_OK});
-    if (same != dict_.handle) ledger_.violations.add("attach gives another handle");
+    if (same != dict_.handle) ledger_.violations.add("attach returns another handle");
   }
 
   void use_side() {
@@ -231,14 +231,14 @@ void prepare_mixed(test::Dict& dict) {
 void check_mixed(test::Dict& dict, Ledger& ledger) {
   const auto counted = static_cast<std::uint64_t>(dict.get(kCounter).number);
   if (counted != sum_of(ledger.increments))
-    ledger.violations.add("incr: %llu counted of %llu", static_cast<unsigned long long>(counted),
+    ledger.violations.add("incr: %llu of %llu were counted", static_cast<unsigned long long>(counted),
                           static_cast<unsigned long long>(sum_of(ledger.increments)));
   const auto swapped = static_cast<std::uint64_t>(dict.get(kSwapped).number);
   if (swapped != sum_of(ledger.swaps))
-    ledger.violations.add("cas: %llu counted of %llu", static_cast<unsigned long long>(swapped),
+    ledger.violations.add("cas: %llu of %llu were counted", static_cast<unsigned long long>(swapped),
                           static_cast<unsigned long long>(sum_of(ledger.swaps)));
   if (ledger.guarded != sum_of(ledger.sections))
-    ledger.violations.add("lock: %llu counted of %llu", static_cast<unsigned long long>(ledger.guarded),
+    ledger.violations.add("lock: %llu of %llu were counted", static_cast<unsigned long long>(ledger.guarded),
                           static_cast<unsigned long long>(sum_of(ledger.sections)));
 }
 

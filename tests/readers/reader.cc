@@ -33,7 +33,7 @@ class Watcher {
   }
 
  private:
-  /// `least`: 0 if the key need not exist yet.
+  /// `least` is 0 if the key need not exist yet.
   void check_missing(const KeyInfo& key, std::uint32_t least) {
     auto& count = ledger_.readers[work_.self].missing;
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -77,8 +77,8 @@ class Watcher {
     if (version < kNotes && ledger_.notes[key.writer][version] != static_cast<std::uint32_t>(mix(key.number, version)))
       ledger_.violations.add("NOT COMPLETE: version %u of %s became visible before earlier writes", version,
                              key.name.c_str());
-    // get_stale may return an old version of a key that is deleted and stored again. Otherwise no version may be older
-    // than a version seen before.
+    // For a key that is deleted and stored again, get_stale may return an old version. For other keys, a version must
+    // not be older than a version seen before.
     if (!key.always_there) return;
     if (version < least) ledger_.violations.add("OLD: version %u of %s, %u at least", version, key.name.c_str(), least);
     seen_[key.number] = version;
@@ -119,7 +119,7 @@ class Watcher {
     ValueOut out{};
     const Code code = dict_.dictionary().get(key.name, out);
     if (code == Code::not_found) return false;
-    // In an incomplete grant only the owner is known.
+    // In an incomplete grant, only the owner is known.
     if (code == Code::ok && out.type == EntryType::lock && out.incomplete) return true;
     check_lock(key, code, out);
     return true;
@@ -141,8 +141,8 @@ class Watcher {
     }
   }
 
-  /// The fencing token and the expiry of a lease belong to one grant. The taker notes them after the grant, so this
-  /// call judges the grant that was seen before.
+  /// Checks that the fencing token and the expiry that were read belong to one grant. The taker records both only after
+  /// the grant, so each call checks the previous grant.
   void check_grant(const KeyInfo& key, std::uint64_t sequence, std::uint64_t term) {
     if (last_grant_.sequence < kGrants) {
       const std::uint8_t noted = ledger_.grants[last_grant_.sequence].load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
-// Readers without a lock run concurrently with writers. No value may be torn, belong to a different key, or be older
-// than a value seen before, and no permanent key may be missing. Runs in processes, or in threads that share one
-// mapping (for ThreadSanitizer).
+// Checks readers without a lock that run concurrently with writers. A value must not be torn, belong to a different
+// key, or be older than a value seen before, and a permanent key must never be missing. Readers and writers are
+// processes, or threads that share one mapping (for ThreadSanitizer).
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ struct Plan {
   bool threads = false;
 };
 
-/// Runs a body in a thread, or in a process that dies with this one.
+/// Runs a body in a thread, or in a process that ends with this process.
 class Runner {
  public:
   Runner(bool thread, const std::function<void()>& body) {
@@ -59,14 +59,14 @@ class Runner {
     if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) end(status);
     return ended_;
   }
-  /// Kills the runner in the middle of its work. REQUIRES: it is a process.
+  /// Kills the runner in the middle of its work. REQUIRES: the runner is a process.
   void kill() {
     int status = 0;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
   }
-  /// Returns whether the runner ended as it should.
+  /// Returns whether the runner ended normally.
   bool wait() {
     if (thread_.joinable()) {
       thread_.join();
@@ -118,17 +118,18 @@ class Run {
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
     if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
-    // Stops writers last: the locks of a writer that has ended may disappear while a mixer needs them.
+    // Writers stop last, because the locks of a writer that has ended may disappear while a mixer needs them.
     ledger_.mixers_stop.store(true);
     for (std::size_t i = plan_.writers; i < others.size(); ++i) finish(*others[i]);
     ledger_.writers_stop.store(true);
     for (std::size_t i = 0; i < plan_.writers; ++i) finish(*others[i]);
-    dict_.flush_expired();  // visits each shard, and repairs what a killed process left
+    dict_.flush_expired();  // visits each shard, and repairs those in which a process was killed
 
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
       ledger_.violations.add("at the end: %s", problem.c_str());
     if (shape_.safe) check_mixed(dict_, ledger_);
-    if (shape_.safe && dict_.stats().evictions != 0) ledger_.violations.add("evicted by calls that must not");
+    if (shape_.safe && dict_.stats().evictions != 0)
+      ledger_.violations.add("a call that must not evict has evicted a key");
     seconds_ = static_cast<double>(platform::monotonic_ns() - begin) / 1e9;
   }
 
@@ -161,7 +162,7 @@ class Run {
   std::unique_ptr<Runner> start_writer(std::uint32_t self) {
     return start(self, [this](const Work& work) { write(work, plan_.writers); });
   }
-  /// Kills writers while there are readers. REQUIRES: the writers are the first of `others`.
+  /// Kills writers while readers run. REQUIRES: the writers are the first of `others`.
   void kill_writers(std::vector<std::unique_ptr<Runner>>& others, std::vector<std::unique_ptr<Runner>>& readers) {
     const auto read = [&] {
       return std::all_of(readers.begin(), readers.end(), [](auto& one) { return one->has_ended(); });
@@ -181,7 +182,7 @@ class Run {
     });
   }
   void finish(Runner& runner) {
-    if (!runner.wait()) ledger_.violations.add("a process of the test did not end in good order");
+    if (!runner.wait()) ledger_.violations.add("a process of the test did not end normally");
   }
 
   const Plan& plan_;
@@ -213,13 +214,12 @@ int run(const Plan& plan) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::readers;
-  holdfast::test::RandomRun<Plan> app(
-      "Reads a dictionary without a lock while others change it, and checks every value");
+  holdfast::test::RandomRun<Plan> app("Read a dictionary without a lock while others change it, and check every value");
   app.add_option("--reads", app.settings.reads, "number of reads");
   app.add_option("--readers", app.settings.readers)->check(CLI::Range(1U, kReadersMax));
   app.add_option("--writers", app.settings.writers)->check(CLI::Range(1U, kWritersMax));
-  app.add_option("--mixers", app.settings.mixers, "processes that make all other calls")
+  app.add_option("--mixers", app.settings.mixers, "number of processes that make all other calls")
       ->check(CLI::Range(0U, kMixersMax));
-  app.add_flag("--threads", app.settings.threads, "threads of one process instead of processes");
+  app.add_flag("--threads", app.settings.threads, "use threads of one process instead of processes");
   return app.run(argc, argv, run);
 }

@@ -1,5 +1,5 @@
-// Values that prove themselves. Each value follows from its key and its version, so a reader alone can distinguish a
-// correct value from one that is torn, old or another key's.
+// Values that a reader can check without further knowledge. Each value follows from its key and its version, so a
+// reader can tell whether a value is correct, torn, old or another key's.
 #pragma once
 
 #include <bit>
@@ -12,22 +12,23 @@
 
 namespace holdfast::readers {
 
-/// How a key's value is stored, which decides how it changes.
+/// The kind of a key's value, which decides how a change is made.
 enum class Kind : int {
-  number,             // by a store of the value's word alone
-  number_with_flags,  // with new flags each time: a new entry
-  boolean,            // a new entry
-  string,             // a new length each time
-  table,              // the same
+  number,             // changed by a store of the value's word alone
+  number_with_flags,  // each value has new flags, so it needs a new entry
+  boolean,            // each value needs a new entry
+  string,             // each value has a new length
+  table,              // like a string
   list_length,        // a list that is pushed to and popped from
-  held_lock,          // one lease, renewed
-  passing_lock,       // taken and released
-  coming_string,      // stored, deleted, expired
+  held_lock,          // a lease that is renewed
+  passing_lock,       // a lock that is taken and released
+  coming_string,      // a string that is stored, deleted, and expires
 };
 inline constexpr int kKinds = 9;
 inline constexpr std::size_t kLongest = 8192;
 
-/// The limit of versions. A version is a writer's own count, and this many fit into every kind of value.
+/// The limit of versions. Each writer counts its own versions. Every kind of value has room for a version below this
+/// limit.
 inline constexpr std::uint32_t kVersionsMax = 1U << 28;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept {
@@ -39,7 +40,7 @@ constexpr std::uint64_t mix(std::uint32_t key, std::uint32_t version) noexcept {
   return mix(std::uint64_t{key + 1} << 32 | version);
 }
 
-/// Returns a number from 1 to 2: the version, and 24 bits of checksum.
+/// Returns a number from 1 to 2 that contains the version and a checksum of 24 bits.
 constexpr double number_of(std::uint32_t key, std::uint32_t version) noexcept {
   return std::bit_cast<double>(std::uint64_t{0x3FF} << 52 | std::uint64_t{version} << 24 |
                                (mix(key, version) & 0xFFFFFF));
@@ -48,12 +49,12 @@ constexpr std::uint32_t version_of(double number) noexcept {
   return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(number) >> 24) & (kVersionsMax - 1);
 }
 
-/// Returns the flags of a boolean: the version, and 4 bits of checksum.
+/// Returns the flags of a boolean, which contain the version and a checksum of 4 bits.
 constexpr std::uint32_t boolean_flags(std::uint32_t key, std::uint32_t version) noexcept {
   return version | static_cast<std::uint32_t>(mix(key, version) >> 60) << 28;
 }
 
-/// Returns a length: mostly short, but up to kLongest.
+/// Returns a length, which is mostly short, but at most kLongest.
 constexpr std::size_t length_of(std::uint32_t key, std::uint32_t version) noexcept {
   const std::uint64_t random = mix(key, version);
   const std::uint64_t choice = random & 63;
@@ -89,11 +90,12 @@ inline bool are_bytes_of(std::uint32_t key, std::uint32_t version, const char* b
   return std::memcmp(bytes + size / 8 * 8, &last, size % 8) == 0;
 }
 
-/// Lists of different keys have different lengths, from this to this plus kListSpan.
+/// A list's length is from list_base() to list_base() plus kListSpan, so lists of different keys have different
+/// lengths.
 inline constexpr std::uint32_t kListSpan = 4;
 constexpr std::uint32_t list_base(std::uint32_t key) noexcept { return 1 + key % 8 * (kListSpan + 1); }
 
-/// Leases of different writers and terms end at different times: this many seconds from now.
+/// Leases of different writers and terms end at different times.
 inline constexpr std::uint32_t kTerms = 4;
 inline constexpr double kTermSeconds = 10'000;
 constexpr double seconds_of_term(std::uint32_t writer, std::uint32_t term) noexcept {

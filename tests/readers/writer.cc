@@ -17,7 +17,7 @@ class Writer {
     count_ = ledger_.versions[work.self].load();
   }
 
-  /// Permanent keys must exist before the first read.
+  /// Stores the permanent keys, which must exist before the first read.
   void begin() {
     const auto world = World::current();
     ledger_.tokens[work_.self].store((*world)->token());
@@ -90,7 +90,7 @@ class Writer {
                                     bytes_.size(), number, exptime, flags, nullptr);
     expect("store", key, code, {HOLDFAST_OK, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
-    // From now on no reader may see earlier versions.
+    // From now on, no reader may see earlier versions.
     if (key.always_there) ledger_.written[key.number].version.store(version, std::memory_order_release);
   }
 
@@ -123,7 +123,7 @@ class Writer {
       expect("push", key, code, {HOLDFAST_OK, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
       if (code != HOLDFAST_OK) return;
       if (now != length + 1 && work_.shape.safe)
-        ledger_.violations.add("push makes a list of %u one of %u", length, now);
+        ledger_.violations.add("push changes a list's length from %u to %u", length, now);
       length = now;
       if (length >= least) ledger_.written[key.number].version.store(1, std::memory_order_release);
     } else if (length > least) {
@@ -155,7 +155,7 @@ class Writer {
   }
 
   void take_and_give_back(const KeyInfo& key) {
-    if (work_.shape.tight()) return;  // once released the lock may be evicted, and creating it again would evict too
+    if (work_.shape.tight()) return;  // a released lock may be evicted, and creating it again would evict, too
     const auto term = static_cast<std::uint32_t>(random_() % kTerms);
     holdfast_lease lease{};
     const int code = dict_.try_lock(key.name, seconds_of_term(work_.self, term), &lease);
@@ -168,7 +168,7 @@ class Writer {
     expect("unlock", key, released, {HOLDFAST_OK});
   }
 
-  /// Keeps the dictionary full: stores entries of varying sizes, and deletes one when there is no room.
+  /// Keeps the dictionary full: stores entries of various sizes, and deletes one when there is no room.
   void fill() {
     const std::string name = "filler-" + std::to_string(work_.self) + "-" + std::to_string(random_() % 4096);
     const std::string bytes(random_() % (random_() % 16 == 0 ? 3000 : 200), 'f');

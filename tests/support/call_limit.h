@@ -9,8 +9,8 @@ namespace holdfast::test {
 inline constexpr double kLongestCall = 1.1;
 
 /// Watches the calls of one thread. If a call takes longer than kLongestCall, prints the call's name and ends the
-/// process by SIGABRT. Does not count time in which the thread was ready to run but had no processor, or the machine
-/// stood still. Make one object per process, after fork; it stays until the process ends.
+/// process with SIGABRT. Time in which the thread waited for a processor, or in which the machine stood still, does not
+/// count. Make one object per process, after fork; the object stays until the process ends.
 class CallLimit {
  public:
   /// `current`: the name of the running call, null between calls. It may be in shared memory. Watches the calling

@@ -53,8 +53,8 @@ struct Options {
   }
 };
 
-/// Retries while another process is held up inside the dictionary. That is normal on a busy machine, and these calls
-/// wait for only 50 ms.
+/// Retries while another process is held up inside the dictionary: these calls wait for only 50 ms, and longer delays
+/// are normal on a busy machine.
 template <class Call>
 int unless_held_up(Call&& call) {
   constexpr double kPatienceSeconds = 20;
@@ -106,7 +106,7 @@ class Dict {
     *stale = is_stale != 0;
     return found;
   }
-  /// Null means no value.
+  /// A null pointer means no value.
   int cas(std::string_view key, const Got* expected, const Got* desired, double exptime = 0) {
     holdfast_value old = value_of(expected);
     holdfast_value then = value_of(desired);
@@ -258,7 +258,7 @@ class Dict {
   int keep(std::string_view key, const holdfast_lease& lease, std::uint32_t count) {
     return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
   }
-  /// Without `wait` it only tries.
+  /// If `wait` is null, only tries.
   int upgrade(std::string_view key, const holdfast_lease& lease, holdfast_wait* wait = nullptr, int how = 0) {
     return holdfast_permits_upgrade(handle, key.data(), key.size(), how, wait, &lease);
   }

@@ -1,5 +1,5 @@
 // A fixture with a dictionary that is checked and removed after each test. Opening it brings the test process into a
-// world, one for the whole program.
+// world, which all tests of the program share.
 #pragma once
 
 #include <gtest/gtest.h>

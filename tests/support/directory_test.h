@@ -1,4 +1,4 @@
-// A fixture with an open runtime directory and the file of a dictionary in it.
+// A fixture with an open runtime directory and a dictionary's file in it.
 #pragma once
 
 #include <fcntl.h>

@@ -52,8 +52,8 @@ class LoopWaiting : public Parked {
  public:
   int fd() { return holdfast_parker_fd(parker()); }
   int timer(double seconds) { return holdfast_parker_timer(parker(), seconds); }
-  /// Sets the timer and clears it. Returns false if that took so long on a busy machine that the timer may have been
-  /// due.
+  /// Sets the timer and clears it. Returns false if this took so long, on a busy machine, that the timer may have
+  /// expired.
   bool set_and_unset_timer(double seconds) {
     const double start = now();
     EXPECT_EQ(timer(seconds), HOLDFAST_OK);
@@ -84,7 +84,7 @@ class LoopWaiting : public Parked {
   holdfast_lease lease_{};
 };
 
-/// Holds locks on request: "+key" takes one, "-key" releases it, ":key" takes and releases it for ever.
+/// Holds locks on request: "+key" takes a lock, "-key" releases it, and ":key" takes and releases it for ever.
 inline int hold(Channel& parent) {
   Dict dict("wake");
   holdfast_lease lease{};

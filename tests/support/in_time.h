@@ -1,6 +1,6 @@
-// Tests of behaviour that holds only for processes that come in time. A grant to a waiter lapses after 50 ms, and a
-// short lease expires as fast. A busy machine may hold a process up for longer at any point, and then the library
-// rightly behaves differently.
+// For tests of behaviour that the library promises only to processes that are not held up. A grant to a waiter lapses
+// after 50 ms, and a short lease may expire as quickly. A busy machine may hold a process up for longer at any point,
+// and then the library rightly behaves differently.
 //
 // TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. A failed attempt that took
 // longer than its intended sleep plus kInTime runs again in a new fixture. A fault of the library fails every attempt,
@@ -14,7 +14,7 @@
 
 namespace holdfast::test {
 
-/// Shorter than any time after which something lapses that these tests expect to last.
+/// Shorter than any grant or lease that these tests expect to last.
 inline constexpr double kInTime = 0.04;
 /// After this many seconds of attempts a failure counts, whatever caused the delays.
 inline constexpr double kPatienceInTime = 60;

@@ -1,4 +1,4 @@
-// Other processes that use a lock.
+// Child processes that use a lock.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ class PermitsTest : public DictTest {
   int write(holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_RWLOCK, kAll, 0, exptime, lease);
   }
-  /// Releases when the first waiter has waited for so long that no process may pass it.
+  /// Releases the lease once the first waiter has waited so long that no process may overtake it.
   int post(holdfast_lease& lease) {
     sleep_ms(1);
     return dict.unlock("key", &lease);
@@ -65,7 +65,7 @@ class PermitsWaiter : public Parked {
     waiting_ = false;
     return Parked::leave(dict_, "key");
   }
-  /// Whether the waiter was woken within that time.
+  /// Returns whether the waiter was woken within this time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
   /// Waits until it gets the permits; false after ten seconds.
   bool get() {

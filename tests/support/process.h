@@ -1,7 +1,7 @@
 // Real processes and scratch worlds for tests.
 //
-// A test program never enters a world itself, because a process stays in its world for life. A test runs everything
-// that needs a world in a Child.
+// A process never leaves the world that it has entered. So a test program never enters one itself: a test runs
+// everything that needs a world in a Child.
 #pragma once
 
 #include <sys/types.h>

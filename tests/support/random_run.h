@@ -18,7 +18,7 @@ class RandomRun : public CLI::App {
  public:
   explicit RandomRun(const std::string& what) : CLI::App(what) {
     settings.seed = std::random_device()();
-    add_option("--seed", settings.seed, "repeats the random choices of a run, but not the races of its processes");
+    add_option("--seed", settings.seed, "repeat a run's random choices, but not the races of its processes");
   }
 
   /// Parses the command line, prints the seed, runs `body`, and returns its result as the exit status.

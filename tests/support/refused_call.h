@@ -1,4 +1,4 @@
-// A kernel that refuses requests: a system call, for the rest of the process; descriptors or threads, while an object
+// Simulates a kernel that refuses a system call, until the process ends, or new descriptors or threads, while an object
 // exists.
 #pragma once
 

@@ -85,14 +85,15 @@ class Walker {
     std::uint32_t last = 0;
     for (std::uint32_t block = queue.head.load(kRelaxed); block != 0 && problem_.empty();) {
       EntryView view{};
-      if (!shard_.inspect(block, view) || view.type != type) return fail("no waiter in a queue", block);
+      if (!shard_.inspect(block, view) || view.type != type)
+        return fail("a queue contains something other than a waiter", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.waiters;
       last = block;
       block = view.entry->next.load(kRelaxed);
     }
-    if (queue.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
+    if (queue.tail.load(kRelaxed) != last) fail("a queue's tail is not its last waiter", last);
   }
 
   void walk_holders(const EntryView& holdable) {
@@ -103,29 +104,29 @@ class Walker {
     for (std::uint32_t block = first; block != 0 && problem_.empty();) {
       EntryView view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::holder || view.key_length != 0)
-        return fail("no holder in a chain of holders", block);
+        return fail("a chain of holders contains something else", block);
       if (!take(block, view.granules, kUsed)) return;
       if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
-        return fail("holder of another key", block);
+        return fail("a holder belongs to another key", block);
       used += view.holder().count.load(kRelaxed);
       holders.push_back(view);
       count_.used_granules += view.granules;
       ++count_.holders;
       block = view.entry->next.load(kRelaxed);
-      if (is_lock && block != 0) return fail("a lock with two notes", block);
+      if (is_lock && block != 0) return fail("a lock has two notes", block);
     }
-    if (is_lock && first != 0 && holdable.is_free()) return fail("reason on a lock that nobody holds", first);
+    if (is_lock && first != 0 && holdable.is_free()) return fail("a lock that nobody holds has a reason", first);
     if (!is_lock && problem_.empty() && std::min<std::uint64_t>(used, ~0U) != holdable.permits().used.load(kRelaxed))
-      fail("wrong count of used permits", used);
+      fail("the count of used permits is wrong", used);
     if (!is_lock && problem_.empty()) check_shortcuts(holdable.permits(), holders);
   }
 
   void check_shortcuts(const PermitFields& permits, const std::vector<EntryView>& holders) {
-    if (permits.number.load(kRelaxed) != holders.size()) return fail("wrong number of holders", holders.size());
+    if (permits.number.load(kRelaxed) != holders.size()) return fail("the number of holders is wrong", holders.size());
     std::uint64_t last = ~std::uint64_t{0};
     for (const EntryView& view : holders) {
       const std::uint64_t sequence = view.holder().sequence.load(kRelaxed);
-      if (sequence >= last) return fail("fencing tokens of holders that do not descend", sequence);
+      if (sequence >= last) return fail("the holders' fencing tokens do not descend", sequence);
       if (sequence != 0) last = sequence;
     }
     for (std::uint32_t level = 1; level <= kShortcuts; ++level) {
@@ -133,13 +134,14 @@ class Walker {
       for (const EntryView& view : holders) {
         const Word32& link = shortcut_of(*view.entry, level);
         if (shortcut_levels(view.holder().sequence.load(kRelaxed)) < level) {
-          if (link.load(kRelaxed) != 0) return fail("shortcut of a holder that has none", level);
+          if (link.load(kRelaxed) != 0) return fail("a holder that should have no shortcut has one", level);
           continue;
         }
-        if (next == 0 || &shard_.entry(next) != view.entry) return fail("shortcut past a holder that has one", next);
+        if (next == 0 || &shard_.entry(next) != view.entry)
+          return fail("a shortcut skips a holder with a shortcut", next);
         next = link.load(kRelaxed);
       }
-      if (next != 0) return fail("shortcut behind the last holder", next);
+      if (next != 0) return fail("a shortcut leads beyond the last holder", next);
     }
   }
 
@@ -150,11 +152,13 @@ class Walker {
     std::uint32_t previous = 0;
     for (std::uint32_t i = 0; i < ends.length && problem_.empty(); ++i) {
       EntryView view{};
-      if (!shard_.inspect(block, view) || view.type != EntryType::node) return fail("no node in a list", block);
+      if (!shard_.inspect(block, view) || view.type != EntryType::node)
+        return fail("a list contains something other than a node", block);
       if (!take(block, view.granules, kUsed)) return;
       const auto& node = *reinterpret_cast<const ListNode*>(view.entry);
-      if (node.hash.load(kRelaxed) != list.entry->hash.load(kRelaxed)) return fail("node of another list", block);
-      if (i != 0 && node.previous.load(kRelaxed) != previous) return fail("node does not point back", block);
+      if (node.hash.load(kRelaxed) != list.entry->hash.load(kRelaxed))
+        return fail("a node belongs to another list", block);
+      if (i != 0 && node.previous.load(kRelaxed) != previous) return fail("a node does not point back", block);
       count_.used_granules += view.granules;
       ++count_.nodes;
       previous = block;
@@ -169,28 +173,28 @@ class Walker {
   void walk_spare() {
     const std::uint32_t block = shard_.header().bins[kSpareBin].load();
     if (block == 0) return;
-    if (block >= shard_.granules()) return fail("spare block outside the arena", block);
+    if (block >= shard_.granules()) return fail("the spare block is outside the arena", block);
     const std::uint32_t size = shard_.words32(block)[0].load();
     if (!take(block, size, kUsed)) return;
-    if (is_marked(block) || is_marked(block + size - 1)) return fail("spare block with marks", block);
+    if (is_marked(block) || is_marked(block + size - 1)) return fail("the spare block has marks", block);
     count_.free_granules += size;
   }
 
   void walk_bin(std::uint32_t bin) {
     const ShardHeader& header = shard_.header();
     const bool in_map = (header.bin_map[bin / 64].load() >> bin % 64 & 1) != 0;
-    if (in_map != (header.bins[bin].load() != 0)) return fail("map of bins and bin disagree", bin);
+    if (in_map != (header.bins[bin].load() != 0)) return fail("the map of bins disagrees with a bin", bin);
     std::uint32_t previous = 0;
     for (std::uint32_t block = header.bins[bin].load(); block != 0 && problem_.empty();) {
-      if (block >= shard_.granules()) return fail("free block outside the arena", block);
+      if (block >= shard_.granules()) return fail("a free block is outside the arena", block);
       const Word32* words = shard_.words32(block);
       const std::uint32_t size = words[0].load();
-      if (bin < kExactBins && size != bin) return fail("free block in the wrong bin", block);
+      if (bin < kExactBins && size != bin) return fail("a free block is in the wrong bin", block);
       if (!take(block, size, kFree)) return;
       taken_[block] = kFreeStart;
-      if (words[2].load() != previous) return fail("free block does not point back", block);
-      if (words[size * kWordsPerGranule - 1].load() != size) return fail("free block with two sizes", block);
-      if (!is_marked(block) || !is_marked(block + size - 1)) return fail("free block without its marks", block);
+      if (words[2].load() != previous) return fail("a free block does not point back", block);
+      if (words[size * kWordsPerGranule - 1].load() != size) return fail("a free block has two sizes", block);
+      if (!is_marked(block) || !is_marked(block + size - 1)) return fail("a free block lacks its marks", block);
       marks_ += size == 1 ? 1 : 2;
       count_.free_granules += size;
       previous = block;
@@ -201,21 +205,21 @@ class Walker {
   void check_totals() {
     const ShardHeader& header = shard_.header();
     for (std::uint32_t i = 1; i < taken_.size(); ++i) {
-      if (taken_[i] == 0) return fail("granule of nobody", i);
+      if (taken_[i] == 0) return fail("a granule belongs to no block", i);
       if (taken_[i] == kFreeStart && taken_[i - 1] > kUsed) return fail("two free blocks side by side", i);
     }
     std::uint32_t bits = 0;
     for (std::uint32_t i = 0; i < taken_.size(); ++i) bits += is_marked(i) ? 1 : 0;
-    if (bits != marks_) return fail("free bits that belong to no free block", bits);
+    if (bits != marks_) return fail("free bits belong to no free block", bits);
     const std::uint32_t hand = header.hand.load();
     if (hand != 0 && hand != taken_.size() && (hand > taken_.size() || begins_[hand] == 0))
       return fail("the hand points into a block", hand);
     if (header.free_granules.load() != count_.free_granules)
-      return fail("wrong count of free granules", header.free_granules.load());
-    if (header.waiters.load() != count_.waiters) return fail("wrong count of waiters", header.waiters.load());
-    if (header.entries.load() != count_.entries) return fail("wrong count of entries", header.entries.load());
+      return fail("the count of free granules is wrong", header.free_granules.load());
+    if (header.waiters.load() != count_.waiters) return fail("the count of waiters is wrong", header.waiters.load());
+    if (header.entries.load() != count_.entries) return fail("the count of entries is wrong", header.entries.load());
     if (header.perhaps_free.load() != perhaps_free_)
-      return fail("wrong count of locks, and of permits that are free", header.perhaps_free.load());
+      return fail("the count of free locks and permits is wrong", header.perhaps_free.load());
   }
 
   const Shard& shard_;

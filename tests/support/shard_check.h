@@ -1,4 +1,5 @@
-// The invariants of a shard as code: every granule belongs to exactly one entry, node, waiter, holder or free block.
+// Checks the invariants of a shard, above all that every granule belongs to exactly one entry, node, waiter, holder or
+// free block.
 //
 // REQUIRES, for every call: no process changes the shard during the call.
 #pragma once
@@ -11,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Returns the first fault in the shard as a sentence, or "".
+/// Returns a description of the first fault in the shard, or "".
 std::string check_shard(const Shard& shard);
 /// Does the same for all shards of the segment.
 std::string check_segment(Segment& segment);
@@ -22,7 +23,7 @@ struct ShardCount {
   std::uint32_t waiters = 0;
   std::uint32_t holders = 0;
   std::uint32_t used_granules = 0;  // granules of entries, nodes, waiters and holders
-  std::uint32_t free_granules = 0;  // granules of the free blocks, counted
+  std::uint32_t free_granules = 0;  // granules of the free blocks, as counted in the walk
 };
 /// REQUIRES: check_shard() found nothing.
 ShardCount count_shard(const Shard& shard);

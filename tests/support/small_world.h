@@ -19,14 +19,14 @@
 
 namespace holdfast::test {
 
-/// Returns how much of the file system the dictionary's file occupies.
+/// Returns how many bytes of the file system the dictionary's file occupies.
 inline std::uint64_t bytes_taken(const std::string& name = "d") {
   struct stat info {};
   EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-/// `fill_it()` takes all free pages, `empty_it()` frees them again.
+/// `fill_it()` takes all free pages of the file system; `empty_it()` frees them again.
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {
@@ -42,7 +42,7 @@ class InSmallWorld : public testing::Test {
       return ::testing::Test::HasFailure() ? 1 : 0;
     });
     if (child.hear() == "skipped") GTEST_SKIP() << "a small tmpfs cannot be mounted";
-    EXPECT_EQ(child.wait(), 0) << "135 is SIGBUS";
+    EXPECT_EQ(child.wait(), 0) << "status 135 means SIGBUS";
   }
   static std::string filler() { return std::string(::getenv("HOLDFAST_DIR")) + "/filler"; }
   static void fill_it() {

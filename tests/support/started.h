@@ -20,7 +20,7 @@ class Started : public Child {
   }
 };
 
-/// The same with a body of EXPECTs; the process stays alive.
+/// A started child that runs a body of EXPECTs and then stays alive.
 class Resident : public Started {
  public:
   explicit Resident(const std::function<void()>& body)

@@ -1,4 +1,4 @@
-// Waiters for locks that work as hosts do.
+// Waiters that wait for locks in the way hosts do.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct CloseParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
 };
 
-/// Whether the waiter was woken within that time.
+/// Returns whether the waiter was woken within this time.
 inline bool sleep_until_woken(holdfast_parker* parker, std::uint32_t waiter, double seconds) {
   std::uint32_t woken = 0;
   const double end = now() + std::max(seconds, 0.0);
@@ -35,7 +35,7 @@ class Parked {
     wait_.fair = fair ? 1 : 0;
   }
 
-  /// Whether the waiter was woken within that time.
+  /// Returns whether the waiter was woken within this time.
   bool sleep(double seconds) { return sleep_until_woken(parker_.get(), wait_.waiter, seconds); }
   int leave(Dict& dict, const std::string& key) {
     return unless_held_up([&] { return dict.leave(key, parker_.get(), wait_.waiter); });
@@ -75,7 +75,7 @@ class Waiting : public Parked {
     const double end = now() + timeout;
     for (;;) {
       const int code = once(dict, key, lease, exptime);
-      // TIMEOUT: a process is held up inside the dictionary.
+      // TIMEOUT means that a process is held up inside the dictionary.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
       sleep(std::min(sleep_time(), end - now()));

@@ -1,4 +1,4 @@
-// Enters a world with this process, and gives the results of its calls short names.
+// Lets this process enter a world, and gives the results of the world's calls short names.
 #pragma once
 
 #include <unistd.h>

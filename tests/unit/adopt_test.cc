@@ -1,5 +1,5 @@
-// Which coroutine the deadlock search considers a lease's holder: the one named with the grant or by
-// holdfast_lock_adopt. Uses the C ABI.
+// Tests which coroutine the deadlock search considers a lease's holder: the coroutine that is named with the grant or
+// by holdfast_lock_adopt. Uses the C ABI.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Each task takes its key and is named as the key's holder.
+  /// Lets each task take its key, and names the given tasks as the keys' holders.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within that time.
+  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within this time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -91,9 +91,9 @@ TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it
 TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to nobody";
+  EXPECT_FALSE(is_told(kHardly)) << "the lock was given to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to another task, which does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "the task that was given the lock does not wait";
 }
 
 TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {
@@ -127,7 +127,7 @@ TEST_P(AdoptTest, only_held_locks_can_be_adopted) {
   ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "", 1), HOLDFAST_INVALID);
   EXPECT_EQ(a.adopt(dict, "another", 1), HOLDFAST_NOT_OWNER);
-  in_process([&] { EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "by a forked child"; });
+  in_process([&] { EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "a forked child adopted the lock"; });
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
 
@@ -141,7 +141,7 @@ TEST_P(AdoptTest, only_held_locks_can_be_adopted) {
   ASSERT_EQ(dict.flush_all(), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "flushed";
   ASSERT_EQ(dict.set("a", "a value"), HOLDFAST_OK);
-  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "a value";
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "the key has a value, not a lock";
 }
 
 }  // namespace

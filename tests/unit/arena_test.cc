@@ -1,4 +1,4 @@
-// Tests a shard's arena, on private memory.
+// Tests a shard's arena in private memory.
 #include "dict/arena.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(ArenaTest, a_kept_block_is_the_next_allocation_of_its_size_only) {
   EXPECT_EQ(arena.allocate(5), block);
   arena.release(other, 4);
   EXPECT_EQ(shard.header().free_granules.load(), free);
-  EXPECT_NE(arena.allocate(5), block) << "it was taken";
+  EXPECT_NE(arena.allocate(5), block) << "the kept block was allocated twice";
   EXPECT_FALSE(arena.damaged());
   EXPECT_EQ(free_blocks(shard), 1);
 }
@@ -115,7 +115,7 @@ TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memo
   EXPECT_EQ(arena.allocate(73), first);
   EXPECT_EQ(arena.allocate(1), 0U);
   arena.keep(first, 73);
-  EXPECT_EQ(arena.allocate(1), first) << "a part of it will do";
+  EXPECT_EQ(arena.allocate(1), first) << "it is split if memory is short";
   EXPECT_FALSE(arena.damaged());
 }
 

@@ -1,4 +1,4 @@
-// Tests the audit of a whole shard: it finds damage that no operation notices, and finds nothing in an intact shard.
+// Tests that the audit of a whole shard finds damage that no operation notices, and finds nothing in an intact shard.
 #include "dict/repair.h"
 
 #include <random>
@@ -78,7 +78,7 @@ TEST(audit, detects_an_entry_behind_a_lost_link_and_frees_its_memory) {
     EXPECT_EQ(check_segment(segment), "");
     EXPECT_GE(dict.free_space(), free);
     dict.flush_expired();
-    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired although it was intact";
+    EXPECT_EQ(dict.stats().repairs, 1U) << "the shard was repaired again although it was intact";
   });
 }
 

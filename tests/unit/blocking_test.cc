@@ -1,4 +1,4 @@
-// Tests holdfast_lock and holdfast_acquire: what a waiting thread gets, and what ends its wait.
+// Tests holdfast_lock and holdfast_acquire: what a waiting thread gets, and which events end its wait.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -58,7 +58,7 @@ TEST_F(BlockingTest, a_free_lock_is_granted_immediately) {
   EXPECT_LE(dict.remaining("k", lease), 0.011);
 }
 
-// The lock would never expire.
+// The holder's lock would never expire.
 TEST_F(BlockingTest, a_held_lock_is_granted_when_its_holder_releases_it_or_is_killed) {
   for (const bool killed : {false, true}) {
     Holder holder(dict);
@@ -123,7 +123,7 @@ TEST_F(BlockingTest, threads_get_the_lock_in_order_of_arrival) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-// The lock is free, but the queue has a waiter that never comes, so each poll of a spin takes the mutex.
+// The lock is free, but its queue contains a waiter that never comes, so each poll of a busy wait takes the mutex.
 TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   const std::string name = new_name();
   Dict other(name, {.size = 32768});  // one shard
@@ -144,7 +144,7 @@ TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
 
 std::atomic<int> signals{0};
 
-TEST_F(BlockingTest, signals_end_no_wait) {
+TEST_F(BlockingTest, signals_do_not_end_a_wait) {
   struct sigaction action {};
   action.sa_handler = [](int) { ++signals; };  // without SA_RESTART
   struct sigaction before {};
@@ -176,7 +176,7 @@ TEST_F(BlockingTest, signals_end_no_wait) {
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_itself) {
+TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_too) {
   hold();
   std::atomic<int> code{-1};
   std::thread thread = waiting_thread(&code);
@@ -184,7 +184,7 @@ TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait
   Child child([&](Channel& parent) {
     holdfast_lease mine{};
     parent.say(std::to_string(lock("k", kShort, &mine)));
-    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and is killed while it holds "k"
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // then the process is killed while it holds "k"
   });
   EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   await_waiters(2);
@@ -260,7 +260,7 @@ TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) 
   std::atomic<int> code{-1};
   std::thread writer([&] { code = acquire("rw", write, &lease); });
   await_waiters(1, "rw");
-  EXPECT_EQ(acquire("rw", read, &held), HOLDFAST_LOCKED) << "a writer waits before it";
+  EXPECT_EQ(acquire("rw", read, &held), HOLDFAST_LOCKED) << "a writer is before it in the queue";
   for (holdfast_lease& reader : readers) {
     EXPECT_EQ(code, -1);
     ASSERT_EQ(dict.unlock("rw", &reader), HOLDFAST_OK);
@@ -270,7 +270,7 @@ TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) 
   EXPECT_EQ(dict.unlock("rw", &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_semaphore_grants_as_many_permits_as_it_has) {
+TEST_F(BlockingTest, a_semaphore_grants_all_of_its_permits_but_no_more) {
   const holdfast_request two =
       HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = kShort, .want = 2, .total = 3);
   ASSERT_EQ(acquire("s", two, &held), HOLDFAST_OK);
@@ -360,7 +360,7 @@ TEST_F(BlockingTest, a_request_of_a_later_version_is_accepted_if_it_uses_only_kn
   later.something = 1;
   EXPECT_EQ(acquire("k", later.request, &lease), HOLDFAST_INVALID);
   EXPECT_NE(std::string(holdfast_error()).find("does not know"), std::string::npos) << holdfast_error();
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK) << "it was not taken";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK) << "the refused call took the lock";
 }
 
 // --- the error text ---
@@ -375,18 +375,18 @@ TEST_F(BlockingTest, the_message_exists_whether_it_is_requested_before_the_call_
     EXPECT_NE(std::string(asked_before).find("exptime"), std::string::npos) << asked_before;
     hold();
     EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_LOCKED);
-    EXPECT_STREQ(asked_before, "") << "the code explains everything";
+    EXPECT_STREQ(asked_before, "") << "this code needs no message";
     EXPECT_EQ(holdfast_error(), asked_before);
   }).join();
 }
 
 TEST_F(BlockingTest, each_code_has_one_text) {
   EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
-  EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "nothing of an earlier call";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "the message of an earlier call remained";
   EXPECT_STREQ(holdfast_error(), "empty key") << "a call that succeeds does not change the message";
-  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no message";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "the code's text, because there is no message";
   EXPECT_EQ(lock("", 1, &held), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not the text of another code";
+  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "the text of another code";
   EXPECT_STREQ(holdfast_strerror(99), "unknown code");
 }
 
@@ -424,7 +424,7 @@ TEST_F(BlockingTest, no_failed_call_leaves_another_calls_message) {
   for (const auto& call : wordless) {
     EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
     const int code = call();
-    EXPECT_STREQ(holdfast_error(), "") << "the code explains everything: " << code;
+    EXPECT_STREQ(holdfast_error(), "") << "this code needs no message: " << code;
   }
 }
 

@@ -1,5 +1,5 @@
-// Tests the C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, and the life of a world.
-// This program never enters a world itself, so each child begins a new world.
+// Tests the parts of the C ABI that do not operate on a dictionary: versions, texts, opening, bad arguments, and the
+// life of a world. This program never enters a world itself, so each child begins a new world.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -122,7 +122,7 @@ TEST(capi, every_call_explains_an_unusable_directory_and_works_once_it_is_usable
     EXPECT_EQ(holdfast_parker_new(), nullptr);
     EXPECT_NE(remove("a"), HOLDFAST_OK);
     ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
-    EXPECT_EQ(Dict("a").status, HOLDFAST_OK) << "a failure is not remembered";
+    EXPECT_EQ(Dict("a").status, HOLDFAST_OK) << "the earlier failure was remembered";
   });
 }
 
@@ -136,10 +136,12 @@ TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
     EXPECT_EQ(Dict("a", {.size = 1 << 20}).status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_OK) << holdfast_error();
     in_process([=] {
-      EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN}).status, HOLDFAST_OK) << "another process that asks for no more";
+      EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN}).status, HOLDFAST_OK)
+          << "another process, which asks for a smaller size";
       EXPECT_EQ(Dict("a", {.size = kDefault}).status, HOLDFAST_OK);
     });
-    EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
+    EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH)
+        << "the dictionary is smaller than requested";
     EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
     EXPECT_TRUE(
         error_has("exists with size 8388608 and mutex futex, but the caller requested mutex spin; open it with the "
@@ -147,7 +149,7 @@ TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
   });
 }
 
-TEST(capi, a_caller_without_a_size_accepts_any_and_callers_with_one_must_agree) {
+TEST(capi, callers_without_a_size_accept_any_size_and_callers_with_a_size_must_agree) {
   in_a_world([] {
     const Dict made("a", {.size = 1 << 20});
     const Dict taken("a", {.size = 0});
@@ -159,7 +161,8 @@ TEST(capi, a_caller_without_a_size_accepts_any_and_callers_with_one_must_agree) 
     const Dict declared("declared", {.size = 0});
     ASSERT_EQ(declared.status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(holdfast_capacity(declared.handle), std::uint64_t{2} << 20);
-    EXPECT_EQ(Dict("declared", {.size = 1 << 20}).status, HOLDFAST_MISMATCH) << "the declaration asks for its size";
+    EXPECT_EQ(Dict("declared", {.size = 1 << 20}).status, HOLDFAST_MISMATCH)
+        << "the declaration requests a different size";
     ::unsetenv("HOLDFAST_DICTS");
   });
 }
@@ -184,14 +187,14 @@ TEST(capi, bad_options_are_refused_and_create_nothing) {
   });
 }
 
-TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
+TEST(capi, attach_finds_open_existing_and_declared_dictionaries) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
     Resident creator([] { EXPECT_EQ(Dict("existing", {.size = 131072}).set("k", "v"), HOLDFAST_OK); });
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
-    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "its creator knew better";
+    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "the creator's size holds, not the declared one";
     EXPECT_EQ(attach("declared", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 65536U);
     holdfast_dict* again = nullptr;
@@ -258,7 +261,7 @@ TEST(capi, invalid_waiters_are_refused) {
     EXPECT_EQ(dict.get("k"), nothing());
 
     std::uint32_t woken = 0;
-    EXPECT_EQ(holdfast_parker_sleep(parker, 0, &woken, 1), 0) << "0: do not sleep";
+    EXPECT_EQ(holdfast_parker_sleep(parker, 0, &woken, 1), 0) << "a time of 0 must not sleep";
     EXPECT_EQ(holdfast_parker_sleep(parker, std::nan(""), &woken, 1), -1);
     EXPECT_EQ(holdfast_parker_sleep(parker, 1, &woken, 0), -1);
     const double before = holdfast_now();

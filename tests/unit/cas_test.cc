@@ -51,7 +51,7 @@ TEST_F(CasTest, a_null_pointer_means_no_value_on_either_side) {
   holdfast_value one{};
   one.type = HOLDFAST_NUMBER;
   one.number = 1;
-  EXPECT_EQ(swap(nullptr, nullptr), HOLDFAST_OK) << "nothing instead of nothing";
+  EXPECT_EQ(swap(nullptr, nullptr), HOLDFAST_OK) << "replacing no value by no value";
   EXPECT_EQ(swap(nullptr, &one), HOLDFAST_OK);
   EXPECT_EQ(dict.get("k"), number(1));
   EXPECT_EQ(swap(nullptr, nullptr), HOLDFAST_EXISTS);

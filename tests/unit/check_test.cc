@@ -53,7 +53,7 @@ TEST_F(CheckTest, finds_nothing_in_an_intact_dictionary_used_or_not) {
 
 TEST_F(CheckTest, finds_damage_that_no_operation_has_noticed_and_does_not_change_it) {
   fill(3000);
-  // A lost link: nothing in the chain shows that the chain was longer.
+  // Loses a link: nothing in the chain shows that the chain was longer.
   Shard& shard = shard_of("key1");
   std::uint32_t bucket = 0;
   while (shard.bucket(bucket).load(kRelaxed) == 0) ++bucket;
@@ -61,7 +61,7 @@ TEST_F(CheckTest, finds_damage_that_no_operation_has_noticed_and_does_not_change
   const holdfast_health health = check();
   EXPECT_EQ(health.damaged, 1U);
   EXPECT_EQ(health.uncertain, 0U);
-  EXPECT_EQ(check().damaged, 1U) << "it was repaired";
+  EXPECT_EQ(check().damaged, 1U) << "the first check repaired the damage";
   EXPECT_EQ(dict.stats().repairs, 0U);
   shard.bucket(bucket).store(before, kRelaxed);
   EXPECT_EQ(check().damaged, 0U);

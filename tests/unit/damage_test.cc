@@ -1,4 +1,5 @@
-// One word of shared memory is overwritten: each call returns soon, the shard is repaired, and the repair is counted.
+// Overwrites a word of shared memory, and tests that each call returns soon, and that the repair of the shard is
+// counted.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -12,7 +13,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Returns processor time, so that a busy machine does not matter.
+/// Returns processor time, which does not depend on how busy the machine is.
 double used_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -31,7 +32,7 @@ class DamageTest : public DictTest {
     for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
   }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  /// Makes the shard lead to the longest key in a cycle, as if the key were a different one of that length.
+  /// Puts the longest key into a cycle, and makes the shard treat it as a different key of the same length.
   void make_cycle(const std::string& other) {
     const Position position = place_of(big + "a");
     position.link->store(0);
@@ -144,7 +145,7 @@ TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   }
 }
 
-// A moved node has to be found in its list, which takes time. This must not happen for each node.
+// A moved node has to be found in its list, which takes time. The repair must not do this for each node.
 TEST_F(DamageTest, nodes_that_belong_to_no_list_are_freed) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
@@ -166,7 +167,7 @@ TEST_F(DamageTest, a_free_block_with_an_overwritten_size_does_not_release_an_ent
   ASSERT_EQ(dict.remove("left"), HOLDFAST_OK);
   ASSERT_EQ(dict.remove("right"), HOLDFAST_OK);
   shard().words32(left.block)[0].store(size);
-  // Also takes blocks from the bin of that size.
+  // Some of these stores take blocks from the bin for the overwritten size.
   const std::uint64_t repairs = dict.stats().repairs;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("new-" + std::to_string(i), std::string(2900, 'n')), HOLDFAST_OK);
   EXPECT_EQ(dict.get("middle"), text(std::string(3000, 'm')));

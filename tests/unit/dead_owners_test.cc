@@ -1,5 +1,5 @@
-// Memory held by dead processes can be allocated again, even if nobody requests their keys. Memory held by live
-// processes stays.
+// Tests that memory held by dead processes can be allocated again, even if nobody requests their keys, and that memory
+// held by live processes cannot.
 #include "dict/dead_owners.h"
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ class DeadOwnersTest : public DictTest {
   DeadOwnersTest() : DictTest({.size = kSize}) {}
 
   static constexpr std::uint64_t kSize = 100 << 10;
-  /// More locks than the dictionary has room for.
+  /// More locks than fit into the dictionary.
   static constexpr int kMany = 1200;
   static constexpr int kShared = 9 * kMany;  // a key that has only shares
 
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "a shard was repaired without damage";
     DictTest::TearDown();
   }
 
@@ -82,7 +82,7 @@ TEST_F(DeadOwnersTest, a_live_process_does_not_hide_a_dead_one_that_had_its_slot
   }
 }
 
-// More owners than any set of owners that an attempt may check.
+// There are more owners than an attempt may check.
 TEST_F(DeadOwnersTest, many_killed_processes_with_a_few_locks_each_never_fill_a_dictionary) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
@@ -141,7 +141,7 @@ TEST_F(DeadOwnersTest, flush_expired_frees_the_memory_of_dead_processes) {
   ASSERT_EQ(killed_with(0, 300, [&](int i) { return take(i); }), HOLDFAST_OK);
   ASSERT_EQ(killed_with(300, 100, [&](int i) { return share(i); }), HOLDFAST_OK);
   ASSERT_LT(dict.free_space(), before);
-  EXPECT_EQ(dict.flush_expired(), 0) << "they are locks, not values that have expired";
+  EXPECT_EQ(dict.flush_expired(), 0) << "the dead processes' locks are not expired values";
   EXPECT_EQ(dict.free_space(), before);
 }
 

@@ -1,4 +1,4 @@
-// Tests the deadlock search: over a table of waits that the test fills, and over tasks that the test simulates.
+// Tests the deadlock search, first with a table of waits that the test fills, then with simulated tasks.
 #include "wait/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -127,7 +127,7 @@ TEST_F(DeadlockTest, a_full_table_has_no_free_record_until_an_owner_is_dead) {
   EXPECT_LE(records.size(), kWaitRecords);
   EXPECT_GT(records.size(), kWaitRecords * 9 / 10);
   std::sort(records.begin(), records.end());
-  EXPECT_EQ(std::adjacent_find(records.begin(), records.end()), records.end()) << "one record was given twice";
+  EXPECT_EQ(std::adjacent_find(records.begin(), records.end()), records.end()) << "one record was allocated twice";
   EXPECT_EQ(table.take(6, 1, all_live), nullptr);
   WaitRecord* const taken = table.take(6, 1, [](Token token) { return token != 5 ? Liveness::alive : Liveness::dead; });
   ASSERT_NE(taken, nullptr);
@@ -196,7 +196,8 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
     return Liveness::alive;
   };
-  EXPECT_EQ(find_cycle(table, own, kLater, begin_again, keys), Cycle::deadlock) << "it was only seen once more";
+  EXPECT_EQ(find_cycle(table, own, kLater, begin_again, keys), Cycle::deadlock)
+      << "the wait was checked again, but is the same wait";
   const auto wait_for_another = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
     return Liveness::alive;
@@ -204,7 +205,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   EXPECT_EQ(find_cycle(table, own, kLater, wait_for_another, keys), Cycle::there);
 }
 
-TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from_releasing) {
+TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_prevents_its_coroutines_from_releasing) {
   const std::uint32_t state = new_task_ids();
   const std::uint32_t other_state = new_task_ids();
   put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);
@@ -262,7 +263,7 @@ TEST_F(DeadlockTest, a_wait_is_checked_again_only_when_the_table_has_changed) {
     return Blocker{2, 7, 1, 0};
   };
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(tracked.look(table, all_live, blocker));
-  EXPECT_EQ(looks, 2) << "once to be recorded, once as that changed the table";
+  EXPECT_EQ(looks, 2) << "once to record the wait, and once because this changed the table";
   table.count_change();
   for (int i = 0; i < 5; ++i) tracked.look(table, all_live, blocker);
   EXPECT_EQ(looks, 3);
@@ -289,7 +290,7 @@ TEST_F(DeadlockTest, a_cycle_is_reported_only_if_it_still_exists) {
   };
   ASSERT_TRUE(find_it());
   EXPECT_TRUE(last.settle(table, all_live, of_first));
-  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it got the error";
+  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "the other wait got the error";
   EXPECT_THAT(last.keys(), ElementsAre("b", "a"));
   ASSERT_TRUE(find_it());
   first.end();
@@ -380,7 +381,7 @@ class Play {
     stop_waiting(task);
     lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
-  /// The task adopts a lock that it was given, or gives its own lock away, perhaps to a waiting task.
+  /// Lets the task adopt a lock that it was given, or give its own lock away, perhaps to a waiting task.
   void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
       lock.named = index(task);

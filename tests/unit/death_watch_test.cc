@@ -1,4 +1,5 @@
-// Tests long waits: a kernel notice of a process's death ends them, and checks detect what no notice reports.
+// Tests long waits: the kernel's notice of a process's death ends them, and regular checks detect what no notice
+// reports.
 #include "wait/death_watch.h"
 
 #include <fcntl.h>
@@ -39,7 +40,7 @@ World& this_world() { return enter(); }
 
 // --- notices ---
 
-/// Runs in a thread of the library, like a death watch.
+/// Listens for notices in one of the library's threads, like a death watch.
 struct Listener {
   std::string path;
   platform::FileId file;
@@ -98,7 +99,7 @@ TEST_F(DeathWatchTest, the_processs_own_descriptors_cause_no_notice) {
   listener.start();
   EXPECT_EQ(descriptors(), before + 2);
   char byte = 0;
-  ASSERT_EQ(::write(ends[1], &byte, 1), 1) << "they are open still";
+  ASSERT_EQ(::write(ends[1], &byte, 1), 1) << "the pipe was closed";
   ::close(ends[1]);
   ASSERT_EQ(::read(ends[0], &byte, 1), 1);
   EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the thread has no end of the pipe";
@@ -158,7 +159,7 @@ TEST_F(DeathWatchTest, after_a_death_the_watch_checks_repeatedly) {
     other.kill();
     EXPECT_TRUE(eventually([] { return looks >= 2; }));
     watch.begin(world, world.token(), round, platform::monotonic_ns());
-    EXPECT_EQ(death_watches(), 1U) << "there is one already";
+    EXPECT_EQ(death_watches(), 1U) << "a second watch was started";
   });
 }
 
@@ -171,7 +172,7 @@ TEST_F(DeathWatchTest, a_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
   holder.kill();
   EXPECT_TRUE(waiting.sleep(kPatience));
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(descriptors(), before) << "nothing was opened to find out";
+  EXPECT_EQ(descriptors(), before) << "finding out opened a descriptor";
 }
 
 TEST_F(DeathWatchTest, a_child_starts_its_own_death_watch) {
@@ -214,7 +215,7 @@ class RestingTest : public DeathWatchTest {
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
     until_watched();
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
-    ASSERT_GT(waiting.sleep_time(), kPatience) << "it rests";
+    ASSERT_GT(waiting.sleep_time(), kPatience) << "the waiter does not rest";
   }
   holdfast_lease held{};
 };
@@ -252,7 +253,7 @@ TEST_F(RestingTest, an_earlier_end_of_a_lease_is_detected) {
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-/// Tests whether a process that sleeps on its mailbox is notified to check all of its waiters.
+/// Tests whether a process that sleeps on its mailbox is told to check all of its waiters.
 class ToldTest : public DeathWatchTest {
  protected:
   void expect_told(const std::function<void()>& act) {
@@ -288,7 +289,7 @@ TEST_F(ToldTest, by_an_earlier_end_of_the_entry) {
   expect_told([this] { ASSERT_EQ(holdfast_expire(dict.handle, "k", 1, 60), HOLDFAST_OK); });
 }
 
-// --- how long queues wait for a waiter ---
+// --- how long a waiter keeps its position ---
 
 TEST_F(RestingTest, a_process_that_does_not_poll_loses_the_positions_of_its_waiters) {
   World& world = this_world();
@@ -303,7 +304,7 @@ TEST_F(RestingTest, a_process_that_does_not_poll_loses_the_positions_of_its_wait
   EXPECT_NE(first(), 0U);
   world.slot(world.token())->looked_ms = 1;
   EXPECT_EQ(first(), 0U);
-  EXPECT_TRUE(waiting.sleep(kPatience)) << "it detects that, and queues again";
+  EXPECT_TRUE(waiting.sleep(kPatience)) << "the waiter detects its loss and queues again";
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   EXPECT_NE(first(), 0U);
 }

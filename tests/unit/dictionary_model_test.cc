@@ -1,6 +1,6 @@
-// Makes random operations on a dictionary and on a std::map. After each operation, both must have the same content
-// except for evicted entries, and the dictionary's count of evictions must account for these. From time to time the
-// whole shard is walked. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
+// Performs random operations on a dictionary and on a std::map. After each operation, both must have the same content
+// except for evicted entries, which the dictionary's count of evictions must cover. From time to time, the test checks
+// the whole shard. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -48,7 +48,7 @@ class Model {
     for (const std::string& key : keys_) compare(key);
     ASSERT_EQ(check_segment(dict_.segment()), "");
     for (const Shard& shard : dict_.segment().shards())
-      ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
+      ASSERT_EQ(shard.header().repairs.load(), 0U) << "no process died, so nothing was damaged";
   }
 
   /// Removes everything, including expired values and locks that nobody holds.
@@ -278,7 +278,7 @@ class Model {
                                       : text(std::string(size, static_cast<char>(random_())));
     const int length = element.type == HOLDFAST_NUMBER ? dict_.push_number(key, end, element.number)
                                                        : dict_.push(key, end, element.text);
-    ASSERT_EQ(evictions(), evicted_) << "nothing is evicted for a list";
+    ASSERT_EQ(evictions(), evicted_) << "an entry was evicted to make room for a list";
     if (found != held_.end() && found->second.list.empty()) {
       ASSERT_EQ(length, -HOLDFAST_NOT_A_LIST);
     } else if (length < 0) {
@@ -316,7 +316,7 @@ class Model {
     held_.clear();
   }
 
-  /// Records what get_stale may find from now on.
+  /// Records the ended value, which get_stale may find from now on.
   void end(const std::string& key, const Expected& expected) {
     over_[key] = expected.is_lock         ? nothing()
                  : !expected.list.empty() ? Got{HOLDFAST_IS_A_LIST, HOLDFAST_NIL, "", 0, 0}
@@ -359,7 +359,7 @@ TEST_P(DictionaryModelTest, a_dictionary_agrees_with_a_map) {
   }
   ASSERT_FALSE(HasFatalFailure());
   model.compare_all();
-  std::printf("%d steps, %d refused for want of memory, %llu evicted\n", shape.steps, model.refusals(),
+  std::printf("%d steps, %d refused for lack of memory, %llu evicted\n", shape.steps, model.refusals(),
               static_cast<unsigned long long>(model.evicted()));
   model.remove_all();
   EXPECT_EQ(dict.free_space(), all_free);

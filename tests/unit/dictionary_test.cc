@@ -1,4 +1,4 @@
-// Tests the values and options that a dictionary accepts and refuses through the C ABI, and who may use it.
+// Tests which values and options a dictionary accepts and refuses through the C ABI, and which processes may use it.
 // dictionary_model_test.cc tests its operations.
 #include "dict/dictionary.h"
 
@@ -31,7 +31,8 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_whatever_the_key_ho
   EXPECT_EQ(dict.replace("none", huge), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.cas("none", &value, &desired), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.cas("k", &value, &desired), HOLDFAST_TOO_LARGE);
-  EXPECT_EQ(dict.cas("k", &desired, &value), HOLDFAST_DIFFERS) << "it may be expected";
+  EXPECT_EQ(dict.cas("k", &desired, &value), HOLDFAST_DIFFERS)
+      << "a value of this size is allowed as the expected value";
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
@@ -110,7 +111,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
   const std::uint64_t most = dict.dictionary().room_for_one();
   EXPECT_EQ(dict.set("k", std::string(65000, 'x')), HOLDFAST_TOO_LARGE);
   EXPECT_NE(std::string(holdfast_error()).find(std::to_string(most)), std::string::npos) << holdfast_error();
-  EXPECT_EQ(dict.set("k", std::string(most - 1, 'x')), HOLDFAST_OK) << "the limit that is named is possible";
+  EXPECT_EQ(dict.set("k", std::string(most - 1, 'x')), HOLDFAST_OK) << "the limit in the message was refused";
   EXPECT_EQ(dict.get("k"), text(std::string(most - 1, 'x')));
   const std::string long_key(65000, 'k');
   holdfast_lease lease{};
@@ -119,7 +120,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
   EXPECT_EQ(lease.owner, 0U);
 }
 
-// A usual shard takes about 1 MB.
+// A shard usually has about 1 MB.
 TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_refused_with_that_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
@@ -131,7 +132,7 @@ TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_
   }
 }
 
-// With a different number of shards, every key would be searched in the wrong shard.
+// With a wrong number of shards, every key would be looked for in the wrong shard.
 TEST_F(DictionaryTest, an_overwritten_number_of_shards_is_detected) {
   const std::string name = new_name();
   Dict large(name, {.size = 20 << 20, .largest = 10 << 20});
@@ -163,11 +164,11 @@ TEST_F(DictionaryTest, a_stopped_writer_delays_writers_until_their_timeout_and_r
   EXPECT_EQ(dict.keys().size(), 1U);
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_TIMEOUT);
   EXPECT_STRNE(holdfast_error(), "");
-  EXPECT_EQ(dict.get("k"), text("v")) << "nothing was changed";
+  EXPECT_EQ(dict.get("k"), text("v")) << "the refused write changed the value";
   writer.signal(SIGCONT);
   EXPECT_EQ(writer.ask("go on"), "outside");
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
-  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody lost the mutex";
+  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "the stopped process lost the mutex";
   EXPECT_EQ(writer.wait(), 0);
 }
 

@@ -1,4 +1,4 @@
-// Memory that threads share is freed when the last guard that may lead to it has ended, and not earlier.
+// Tests that memory shared by threads is freed when the last guard that may protect it has ended, and not earlier.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -62,13 +62,13 @@ class EpochTest : public testing::Test {
 
 TEST_F(EpochTest, memory_that_nobody_uses_is_freed_immediately) {
   retire_one();
-  EXPECT_EQ(left_, 0) << "with one thread";
+  EXPECT_EQ(left_, 0) << "only one thread exists";
   std::atomic<bool> done{false};
   std::thread other([&] {
     while (!done) std::this_thread::yield();
   });
   retire_one();
-  EXPECT_EQ(left_, 0) << "while a thread is elsewhere";
+  EXPECT_EQ(left_, 0) << "the other thread has no guard";
   done = true;
   other.join();
 }
@@ -169,7 +169,7 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   in_process([&] {
     const int before = left_;
     retire_one();
-    EXPECT_EQ(left_, before - 1) << "what the parent could not free is freed, too";
+    EXPECT_EQ(left_, before - 1) << "the memory that the parent could not free is freed, too";
   });
 }
 
@@ -221,7 +221,7 @@ TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   in_process([&] { EXPECT_EQ(before, epoch_internal::record); });
 }
 
-TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
+TEST_F(EpochTest, threads_that_come_and_go_free_all_memory_that_they_retire) {
   constexpr int kGenerations = 100;
   constexpr int kThreads = 4;
   constexpr int kRounds = 20;

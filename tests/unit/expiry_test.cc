@@ -1,4 +1,4 @@
-// When values and locks expire.
+// Tests when values and locks expire.
 #include "dict/expiry.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ class ExpiryTest : public DictTest {
     DictTest::TearDown();
   }
 
-  /// Stores with `store(exptime) -> int` and polls with `is_there() -> bool`, for many exptimes. The value may end at
-  /// most `early` before its exptime has passed; a call `late` after that must not find the value.
+  /// Stores with `store(exptime) -> int` and polls with `is_there() -> bool`, for many exptimes. The value may end up
+  /// to `early` before its exptime; a call later than `late` after the exptime must not find the value.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {
@@ -86,7 +86,7 @@ TEST_F(ExpiryTest, a_number_that_incr_creates_never_exists_after_its_exptime) {
   expect_never_late([&](double exptime) { return dict.incr_from("k", 1, 0, exptime, &sum); });
 }
 
-TEST_F(ExpiryTest, expire_ends_values_and_lists_no_later) {
+TEST_F(ExpiryTest, expire_never_ends_values_and_lists_late) {
   expect_never_late([&](double exptime) {
     dict.set("k", "v");
     return dict.expire("k", exptime);
@@ -169,7 +169,7 @@ TEST_F(ExpiryTest, invalid_times_are_refused_and_change_nothing) {
   EXPECT_EQ(dict.get("k"), text("v"));
   EXPECT_EQ(dict.ttl("k"), 0);
   EXPECT_EQ(dict.get("n"), nothing());
-  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "so far away that it is never";
+  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "an exptime this long never ends";
   EXPECT_EQ(dict.ttl("k"), 0);
   EXPECT_EQ(dict.set("k", "w", 1e-300), HOLDFAST_OK);
 }
@@ -187,7 +187,7 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
       EXPECT_EQ(dict.get("old"), nothing());
     }
   }
-  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch comes again";
+  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch is reused";
 }
 
 // --- expired entries that still exist ---
@@ -208,8 +208,8 @@ TEST_F(ExpiryTest, flush_expired_of_0_removes_all_expired_entries_in_all_shards)
   for (int i = 0; i < 10; ++i) wide.push("list", HOLDFAST_LEFT, "element");
   wide.flush_all();
   EXPECT_EQ(wide.flush_expired(300), 300);
-  EXPECT_EQ(wide.flush_expired(0), 701) << "a list is one";
-  EXPECT_EQ(wide.free_space(), before) << "its nodes go with it";
+  EXPECT_EQ(wide.flush_expired(0), 701) << "a list counts as one entry";
+  EXPECT_EQ(wide.free_space(), before) << "the list's nodes are freed, too";
   EXPECT_EQ(wide.stats().entries, 0U);
 }
 
@@ -265,12 +265,12 @@ TEST_F(LoopClockTest, an_exptime_is_rounded_down_to_milliseconds_but_never_to_no
   EXPECT_EQ(dict.ttl("k"), 1e10);
 }
 
-TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_is_neither_over_nor_endless) {
+TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_neither_ends_at_once_nor_lasts_forever) {
   ASSERT_GE(now_ms() - clock, 1000U);
   dict.set("k", "v", 0.5);
   EXPECT_EQ(dict.get("k"), text("v"));
   clock = now_ms();
-  EXPECT_EQ(dict.get("k"), nothing()) << "it ended half a second before now";
+  EXPECT_EQ(dict.get("k"), nothing()) << "the value ended half a second ago";
 }
 
 TEST_F(LoopClockTest, locks_end_by_the_systems_clock) {
@@ -285,7 +285,7 @@ TEST_F(LoopClockTest, locks_end_by_the_systems_clock) {
   dict.remove("lock");
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(dict.expire("lock", 0.9), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "by the loop's time it would have ended";
+  EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "by the loop's clock, the lock would have ended";
 }
 
 TEST_F(LoopClockTest, the_clock_of_a_loop_stalled_for_over_a_minute_is_not_followed) {
@@ -295,7 +295,7 @@ TEST_F(LoopClockTest, the_clock_of_a_loop_stalled_for_over_a_minute_is_not_follo
   EXPECT_LE(dict.ttl("k"), 1000);
   EXPECT_GE(dict.ttl("k"), 1000 - (now() - before) - kTick);
   clock = now_ms() - kLoopLagMaxMs + 20'000;
-  EXPECT_GT(dict.ttl("k"), 1010) << "now it is";
+  EXPECT_GT(dict.ttl("k"), 1010) << "now the loop's clock is followed";
 }
 
 TEST_F(LoopClockTest, a_clock_that_was_set_ahead_is_not_followed) {

@@ -53,8 +53,8 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// Returns how often a new request gets the lock before a waiter that has just begun to wait. Returns 0 if this took
-  /// so long that the waiter may count as late, because any number of requests can overtake a late waiter.
+  /// Returns how often new requests get the lock before a waiter that has just begun to wait. Returns 0 if counting
+  /// took so long that the waiter may count as late: any number of requests may overtake a late waiter.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -63,7 +63,7 @@ class FairnessTest : public DictTest {
     std::uint32_t overtakes = 0;
     for (; overtakes <= kOvertakesMax && try_it() == HOLDFAST_OK; ++overtakes) release(&other);
     const bool late = (now() - start) * kNsPerSecond >= kFirstClaimNs;
-    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "it is kept for the waiter now";
+    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the lock is now reserved for the waiter";
     return late ? 0 : overtakes;
   }
 
@@ -122,7 +122,7 @@ TEST_IN_TIME(FairnessTest, a_fair_request_overtakes_nobody) {
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
   EXPECT_EQ(try_it(true), HOLDFAST_LOCKED);
-  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the fair one has kept it for the waiter";
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the fair request has reserved it for the waiter";
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
@@ -144,7 +144,7 @@ TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_position) {
   Waiting second;
   ASSERT_TRUE(is_passed(first));
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "it has come, and lost";
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "the waiter has come too late";
   expect_served_first(first, second, &other);
 }
 
@@ -154,7 +154,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
   const std::uint64_t before = wakes();
   release(&other);
   while (try_it() == HOLDFAST_OK) release(&other);
-  EXPECT_EQ(wakes(), before) << "it is on its way, be it that the lock is kept for it now";
+  EXPECT_EQ(wakes(), before) << "the waiter is already woken, even if the lock is now reserved for it";
   EXPECT_TRUE(first.sleep(20));
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
@@ -170,24 +170,25 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
 }
 
 TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
-  for (const bool kept : {false, true}) {  // the lock is free for the faster waiter, or granted to the first
+  for (const bool kept :
+       {false, true}) {  // whether the lock is granted to the first waiter, or free for the faster one
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     release(&held);
-    ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "so it is known to come at once";
+    ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the waiter is now known as prompt";
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
     if (kept) sleep_ms(1);
     release(&held);
     sleep_ms(kClaimMs + 10);
     ASSERT_EQ(second.once(dict, "k", &held), HOLDFAST_OK);
-    EXPECT_EQ(waiters(), 0U) << "the first is taken for gone";
+    EXPECT_EQ(waiters(), 0U) << "the first waiter counts as gone";
     Waiting third;
     ASSERT_EQ(queue(third), HOLDFAST_LOCKED);
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     release(&held);
-    EXPECT_EQ(third.once(dict, "k", &lease), HOLDFAST_LOCKED) << "the first came earlier";
+    EXPECT_EQ(third.once(dict, "k", &lease), HOLDFAST_LOCKED) << "the first waiter came earlier";
     EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
     EXPECT_EQ(third.leave(dict, "k"), HOLDFAST_OK);
   }
@@ -279,7 +280,7 @@ TEST_IN_TIME(FairnessTest, each_wait_is_counted_once_when_it_queues) {
   ASSERT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
   release(&held);
   ASSERT_EQ(queue(first), HOLDFAST_OK);
-  EXPECT_EQ(dict.stats().lock_waits, before + 1) << "it did not have to wait";
+  EXPECT_EQ(dict.stats().lock_waits, before + 1) << "this waiter did not have to wait";
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class FileUse : public DirectoryTest {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
   Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
-  /// Joins as a process does: maps the file, and keeps no descriptor.
+  /// Joins like a process: maps the file, and keeps no descriptor.
   Mapping join(const WorldId& world) {
     const platform::ForkGuard no_fork;
     auto used = use(world);
@@ -55,7 +55,7 @@ class FileUse : public DirectoryTest {
 TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_shows_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
-  expect_refusal(kOther);  // its creator has it mapped
+  expect_refusal(kOther);  // its creator has mapped it
   Mapping second = join(kOurs);
   ASSERT_TRUE(second);
   created->reset();
@@ -102,7 +102,7 @@ TEST_F(FileUse, an_adopter_has_the_file_exclusively_and_others_join_afterwards) 
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
   {
-    // In the meantime, neither processes of the file's old world nor other processes of the new world get in.
+    // During the adoption, neither processes of the file's old world nor other processes of the new world can join.
     const FileDescriptor fd(::open(path().c_str(), O_RDWR));
     EXPECT_EQ(EAGAIN, platform::try_shared_record_lock(fd.get(), kUseLock));
   }
@@ -132,12 +132,12 @@ TEST_F(FileUse, a_file_with_another_boot_id_is_adopted_and_one_of_another_time_n
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
-  EXPECT_TRUE(exists(path())) << "nobody uses it, but its data is somebody's";
+  EXPECT_TRUE(exists(path())) << "no process uses the file, but its data may be needed";
   overwrite(offsetof(FileHeader, time_namespace), time_namespace_now());
   overwrite(offsetof(FileHeader, boot), 'X');
   auto used = use(kOther);
   ASSERT_TRUE(used) << used.status().message;
-  EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
+  EXPECT_NE(nullptr, used->adopting) << "a container has its own boot id but shares the host's memory";
 }
 
 TEST_F(FileUse, the_boot_id_of_this_worlds_file_does_not_matter) {
@@ -155,7 +155,7 @@ TEST_F(FileUse, a_copy_does_not_count_as_the_original_file) {
   ASSERT_EQ(0, ::rename(copy.c_str(), path().c_str()));
   auto used = use(kOurs);
   ASSERT_TRUE(used) << used.status().message;
-  EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those that use the original";
+  EXPECT_NE(nullptr, used->adopting) << "the processes that the copy lists use the original";
 }
 
 TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else) {
@@ -181,9 +181,9 @@ TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else)
   for (const std::string& name : strangers) EXPECT_TRUE(exists(scratch_ / name)) << name;
   EXPECT_FALSE(exists(scratch_ / ".new-0123"));
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
-  EXPECT_TRUE(exists(scratch_ / "used.dict")) << "processes of another world use it";
+  EXPECT_TRUE(exists(scratch_ / "used.dict")) << "processes of another world use this file";
   EXPECT_TRUE(exists(scratch_ / "other"));
-  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it must report what is wrong with it";
+  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening this file must report what is wrong with it";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kThreads = 8;
-/// A fork that waits for threads that keep calling waits until they have made this many calls.
+/// If fork() waits for threads that keep calling, it waits until they have made this many calls.
 constexpr long kCallsMax = 20'000;
 
 std::atomic<long> calls{0};
@@ -49,8 +49,7 @@ long calls_during_fork() {
   return status_of_fork([] { return static_cast<int>(std::min(calls - calls_before_fork, 255L)); });
 }
 
-/// Returns the median of several forks: while a thread is held up between two steps, the remaining threads keep
-/// calling.
+/// Returns the median of several forks, because the other threads keep calling while one is held up between two steps.
 template <class Call>
 long median_of_calls_during_fork(Call&& call) {
   ::pthread_atfork([] { calls_before_fork = calls.load(); }, nullptr, nullptr);
@@ -81,7 +80,7 @@ long median_of_calls_during_fork(Call&& call) {
 TEST(fork, waits_for_the_calls_in_flight_only) {
   const ScratchDirectory scratch;
   Child child([](Channel&) {
-    // So large that the threads delay only the fork.
+    // The dictionary is so large that the threads do not delay each other, only the fork.
     Dict dict("d", {.size = 16 << 20, .mutex = HOLDFAST_MUTEX_FILE});
     const long made = median_of_calls_during_fork([&](int i) { dict.set("key" + std::to_string(i), "value"); });
     return static_cast<int>(std::min(made, 255L));
@@ -203,14 +202,14 @@ TEST(fork, does_not_wait_for_an_open_that_waits) {
     });
     while (!waits) sleep_ms(1);
     sleep_ms(200);
-    // The child uses what the parent's thread has locked.
+    // The child uses the directory whose lock the parent's thread holds.
     const int status = status_of_fork([] {
       Dict again("known");
       return again.status == HOLDFAST_OK ? 3 : 1;
     });
     ::flock(directory, LOCK_UN);
     removing.join();
-    // If the fork had waited for the removal, the removal's timeout would have ended.
+    // If the fork had waited for the removal, the removal would have failed with a timeout.
     return status == 3 && removed == HOLDFAST_OK ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);

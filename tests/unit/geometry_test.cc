@@ -21,9 +21,10 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_TRUE(std::has_single_bit(g.shards));
   ASSERT_TRUE(std::has_single_bit(g.buckets));
   ASSERT_EQ(g.shard_bytes % 64, 0U);
-  ASSERT_GE(g.shards_at, kHeaderBytes + (g.reserved_as_used() ? g.shards : 0)) << "a byte for each shard";
+  ASSERT_GE(g.shards_at, kHeaderBytes + (g.reserved_as_used() ? g.shards : 0))
+      << "the header has no byte for some shard";
   ASSERT_LE(g.shards_at + g.shards * g.shard_bytes, g.size);
-  ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
+  ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "too much memory is left over";
 
   // Header, buckets, free bits and arena follow one another without overlap.
   ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
@@ -31,7 +32,7 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_GE(g.arena_at, g.free_bits_at + (g.granules + 63) / 64 * 8);
   ASSERT_EQ(g.arena_at % kGranule, 0U);
   ASSERT_LE(g.arena_at + std::uint64_t{g.granules} * kGranule, g.shard_bytes);
-  ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "most of it is for entries";
+  ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "too little of the shard is for entries";
   ASSERT_GE(g.block_max(), granules_for(64, 64));
   ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(g.granules, g.granules), g.granules), g.granules);
 }
@@ -97,7 +98,7 @@ TEST(geometry, no_other_number_of_shards_is_possible) {
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 16));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 1));
   EXPECT_TRUE(Geometry::is_possible(std::uint64_t{16} << 30, 1));
-  EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "the number of a granule would not fit";
+  EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "a granule's number would not fit";
 }
 
 TEST(geometry, a_mark_counts_pages_in_a_usual_arena_and_larger_units_in_a_large_one) {

@@ -1,5 +1,5 @@
-// Tests who gets a free lock if some waiters are known to be slow (lock/handoff.h), and how often a busy wait polls.
-// The test puts waiters into the queue by hand, so that nothing depends on the speed of this process.
+// Tests which waiter gets a free lock if some waiters are known to be slow (lock/handoff.h), and how often a busy wait
+// polls. The test queues the waiters by hand, so that no result depends on the speed of this process.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -50,7 +50,7 @@ class HandoffTest : public DictTest {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// Whether a new request gets the lock, which it then releases immediately.
+  /// Returns whether a new request gets the lock. If it does, it releases the lock immediately.
   bool newcomer_gets_it(bool fair = false) {
     Request request{};
     request.fair = fair;
@@ -80,7 +80,7 @@ TEST_F(HandoffTest, a_free_lock_is_not_kept_for_an_absent_slow_waiter) {
   add(1, kSlow);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 0U);
-  EXPECT_EQ(chosen.aside.number, 1U) << "but it is woken";
+  EXPECT_EQ(chosen.aside.number, 1U) << "the slow waiter was not woken";
   EXPECT_EQ(reserved_for(), 0U);
   EXPECT_EQ(offer(*lock, world).aside.number, 0U) << "once";
   for (std::uint32_t i = 0; i < 2 * kOvertakesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
@@ -119,7 +119,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_for_a_present_slow_waiter) {
   EXPECT_EQ(reserved_for(), 1U);
   lock->free();
   be_present(slow, false);
-  EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
+  EXPECT_TRUE(newcomer_gets_it()) << "the slow waiter is no longer present";
 }
 
 TEST_F(HandoffTest, a_present_waiter_precedes_waiters_that_stand_aside) {
@@ -178,7 +178,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_for_one_slow_waiter_at_a_time) {
   ASSERT_EQ(reserved_for(), 1U);
   claim_reserved(*lock, world, {world.token(), Request{}, &first});
   lock->free();
-  EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
+  EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second waiter has only now become the first";
 }
 
 TEST_F(HandoffTest, a_fair_waiter_stands_aside_for_nobody_and_overtakes_nobody) {
@@ -200,7 +200,7 @@ TEST_F(HandoffTest, a_fair_waiter_is_never_passed_however_slow) {
 
 TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_comes) {
   const Waiter waiter = add(1, kSlow);
-  EXPECT_EQ(queue().delay_of(waiter), 0U) << "nobody has woken it";
+  EXPECT_EQ(queue().delay_of(waiter), 0U) << "the waiter was never woken";
   offer(*lock, world);
   sleep_ms(2);
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
@@ -212,7 +212,7 @@ TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_came_too_late) {
   EXPECT_EQ(queue().delay_of(waiter), kMissed);
 }
 
-// Fails if the lock is kept as long for unknown waiters as for prompt ones.
+// Fails if the lock is reserved for an unknown waiter as long as for a prompt one.
 TEST_F(HandoffTest, a_free_lock_is_kept_briefly_for_a_waiter_of_unknown_delay) {
   const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
     const Waiter waiter = add(1, delay_ns, kMs, fair);
@@ -225,7 +225,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_briefly_for_a_waiter_of_unknown_delay) {
   };
   EXPECT_LE(kept_ms(0, false), kFirstClaimNs / kMs + 1);
   EXPECT_GT(kept_ms(kDelayMinNs, false), kFirstClaimNs / kMs + 1);
-  EXPECT_GT(kept_ms(0, true), kFirstClaimNs / kMs + 1) << "strict order";
+  EXPECT_GT(kept_ms(0, true), kFirstClaimNs / kMs + 1) << "the lock is reserved longer for a fair waiter";
 }
 
 constexpr std::uint64_t kNow = 1'000'000 * kMs;
@@ -236,7 +236,7 @@ TEST(promptness, a_woken_thread_that_waits_for_a_processor_does_not_count_as_slo
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + 50'000);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + kSlow);
-  EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
+  EXPECT_GT(promptness.delay_ns(), kPromptNs) << "a thread that does other things does count as slow";
 }
 
 TEST(promptness, one_delay_does_not_make_a_loop_slow_and_many_are_forgotten_slowly) {
@@ -245,7 +245,7 @@ TEST(promptness, one_delay_does_not_make_a_loop_slow_and_many_are_forgotten_slow
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  // A polling loop was sometimes woken just before its poll.
+  // A loop that polls is sometimes woken just before its poll.
   for (int i = 0; i < 16; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_GT(promptness.delay_ns(), kPromptNs * 10);
   for (int i = 0; i < 150; ++i) promptness.note_delay(50'000, kNow);
@@ -269,12 +269,12 @@ TEST(promptness, a_prompt_loop_has_a_known_delay) {
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
 }
 
-// Fails if a missed claim counts for as long as the claim lasted.
+// Fails if the delay after a missed claim is taken to be the length of the claim.
 TEST(promptness, a_waiter_that_came_too_late_may_have_been_woken_after_its_last_step) {
   Promptness promptness;
   promptness.note_step(kNow);
   promptness.note_missed(kFirstClaimNs, kNow + 3 * kSlow);
-  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow) << "it is known at once";
+  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow) << "the delay is known after one miss";
   promptness.note_missed(kClaimNs, kNow + 3 * kSlow);
   EXPECT_EQ(promptness.delay_ns(), 3 * kSlow);
 }
@@ -302,8 +302,8 @@ TEST(look_interval, is_short_if_a_section_lasts) {
   EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
-// A section of a microsecond: missing its end costs a whole section. The interval must not grow until each poll misses
-// many sections.
+// With sections of a microsecond, a poll that misses a section's end costs a whole section. The interval must not grow
+// until each poll misses many sections.
 TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   SpinInterval interval;
   constexpr int kSection = SpinInterval::kLeast + 4;

@@ -72,7 +72,7 @@ class Program : public Child {
   }
 };
 
-/// On each line, tries the lock, reports the result, and releases the lock if it got the lock.
+/// On each line, tries to take the lock, reports the result, and releases the lock if it was taken.
 int contender(Channel& parent) {
   Dict dict("d");
   for (std::string order = parent.hear(); order == "try"; order = parent.hear()) {
@@ -89,7 +89,7 @@ int contender(Channel& parent) {
 TEST(hold, outlives_exec_and_ends_with_the_program) {
   const ScratchDirectory directory;
   Program holder;
-  Child other(&contender);  // this child enters a world that only the program uses
+  Child other(&contender);  // enters a world that otherwise only the program uses
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
   holder.stop();
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
@@ -161,7 +161,7 @@ TEST(hold, is_ended_by_any_process_with_copies_of_the_programs_and_the_keepers_d
     EXPECT_EQ(holder.ask(order.substr(0, 1)), "ok");
     EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid())) << order;
     EXPECT_EQ(holder.ask(order.substr(1)), "ok");
-    EXPECT_EQ(holder.ask("0"), "invalid argument") << "it is closed by now";
+    EXPECT_EQ(holder.ask("0"), "invalid argument") << "this descriptor is already closed";
     EXPECT_EQ(other.ask("try"), "ok 0") << order;
   }
 }
@@ -173,15 +173,15 @@ std::vector<std::string> files_of(const ScratchDirectory& directory, const std::
   return found;
 }
 
-/// Returns what a different user's program could do with the descriptor; empty if nothing.
+/// Returns what another user's program could do with the descriptor, or "" if it could do nothing.
 std::string way_into_the_world(int fd) {
   struct stat info {};
   char byte = 0;
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return "no file";
-  if (info.st_size != 0 || ::pread(fd, &byte, 1, 0) != 0) return "something to read";
+  if (info.st_size != 0 || ::pread(fd, &byte, 1, 0) != 0) return "read content";
   if (::pwrite(fd, &byte, 1, 0) >= 0 || ::ftruncate(fd, 1) == 0) return "written";
   if (::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED) return "mapped";
-  if ((info.st_mode & 0222) != 0) return "a mode to write";
+  if ((info.st_mode & 0222) != 0) return "write, according to the mode";
   if (::geteuid() != 0) return "";
   if (::setresuid(65534, 65534, 65534) != 0) return "root";
   const std::string again = "/proc/self/fd/" + std::to_string(fd);
@@ -337,7 +337,7 @@ TEST(use, is_ended_by_any_process_with_copies_of_the_descriptors) {
   EXPECT_EQ(user.hear(), "-1");
 }
 
-TEST(use, belongs_to_the_file_that_has_the_name) {
+TEST(use, belongs_to_the_file_with_the_name) {
   const ScratchDirectory directory;
   in_process([&] {
     const std::string file = directory / "d.dict";

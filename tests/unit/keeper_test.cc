@@ -123,7 +123,7 @@ TEST(keeper, uses_no_dictionary) {
   EXPECT_EQ(platform::try_record_lock(file.get(), kUseLock), 0);
 }
 
-TEST(keeper, leaves_a_world_with_other_processes_alone) {
+TEST(keeper, does_not_end_a_world_with_other_processes) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");
@@ -149,7 +149,7 @@ TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_one)
   ASSERT_TRUE(eventually([&] { return keepers_of(directory).size() == 1; }));
   ASSERT_EQ(::kill(std::stoi(*keepers_of(directory).begin()), SIGKILL), 0);
   ASSERT_TRUE(eventually([&] { return keepers_of(directory).empty(); }));
-  EXPECT_EQ(parent.ask("store"), std::to_string(3 << 8)) << "the call of the worker does not return OK";
+  EXPECT_EQ(parent.ask("store"), std::to_string(3 << 8)) << "the worker's call must not return OK";
   EXPECT_EQ(parent.ask("store"), "0");
   parent.kill_and_wait();
   EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));

@@ -1,5 +1,5 @@
-// Tests versions of keys: what changes them, how long a copy of a value is current, and who is woken by a change.
-// interleave/key_versions_test.cc kills processes in the middle of a change.
+// Tests versions of keys: what changes a version, how long a copy of a value is current, and which waiters a change
+// wakes. interleave/key_versions_test.cc kills processes in the middle of a change.
 #include "dict/versions.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr double kLong = 30;
 constexpr std::uint64_t kOneShard = 65536;
 constexpr std::uint64_t kManyShards = 16 << 20;
 
-/// A waiter for a change. Its sleep(0) finds a post, but does not look by itself so soon.
+/// A waiter for a change. Its sleep(0) reads mail, but returns too soon to check the version itself.
 class Watching : public Parked {
  public:
   Watching(Dict& dict, std::string key) : dict_(dict), key_(std::move(key)), version_(dict.version(key_)) {
@@ -142,7 +142,7 @@ TEST_F(VersionsTest, every_change_of_a_value_changes_its_version_and_wakes_who_w
   expect_that_all_changes_are_noticed(dict);
 }
 
-TEST_F(VersionsTest, so_it_is_in_a_dictionary_of_many_shards) {
+TEST_F(VersionsTest, every_change_also_changes_the_version_in_a_dictionary_of_many_shards) {
   const std::string name = new_name();
   Dict large(name, {.size = kManyShards, .versions = true});
   ASSERT_GT(large.segment().geometry().shards, 1U);
@@ -161,7 +161,7 @@ TEST_F(VersionsTest, what_changes_no_value_leaves_the_version) {
   EXPECT_EQ(dict.get(other), nothing());
   EXPECT_EQ(dict.add("k", "w"), HOLDFAST_EXISTS);
   EXPECT_EQ(dict.replace(other, "w"), HOLDFAST_NOT_FOUND);
-  EXPECT_EQ(dict.remove(other), HOLDFAST_OK) << "there is nothing to delete";
+  EXPECT_EQ(dict.remove(other), HOLDFAST_OK) << "deleting a missing key is not an error";
   EXPECT_EQ(dict.cas("k", &was, &then), HOLDFAST_DIFFERS);
   EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_NOT_A_NUMBER);
   EXPECT_EQ(dict.push("k", HOLDFAST_LEFT, "w"), -HOLDFAST_NOT_A_LIST);
@@ -176,7 +176,7 @@ TEST_F(VersionsTest, what_changes_no_value_leaves_the_version) {
   EXPECT_TRUE(dict.is_current(before));
   EXPECT_EQ(number_of("k"), before.number);
   EXPECT_EQ(dict.set(other, "w"), HOLDFAST_OK);
-  EXPECT_FALSE(dict.is_current(before)) << "they share a version";
+  EXPECT_FALSE(dict.is_current(before)) << "both keys share a version";
 }
 
 TEST_F(VersionsTest, a_value_that_expires_keeps_its_version_but_its_copy_is_no_longer_current) {
@@ -188,7 +188,7 @@ TEST_F(VersionsTest, a_value_that_expires_keeps_its_version_but_its_copy_is_no_l
   EXPECT_FALSE(dict.is_current(copy));
   EXPECT_EQ(number_of("k"), copy.number);
   EXPECT_EQ(dict.flush_expired(), 1);
-  EXPECT_EQ(number_of("k"), copy.number) << "nobody sees that its memory was freed";
+  EXPECT_EQ(number_of("k"), copy.number) << "freeing an expired value's memory does not change its version";
 }
 
 TEST_F(VersionsTest, a_flush_changes_all_versions) {
@@ -216,18 +216,46 @@ TEST_F(VersionsTest, a_repair_changes_all_versions_of_the_shard) {
 TEST_F(VersionsTest, get_changed_reads_the_value_only_if_its_version_has_changed) {
   KeyVersion known{};
   EXPECT_EQ(dict.get_changed("k", &known), nothing());
-  EXPECT_TRUE(dict.is_current(known)) << "that there is no value can be copied as well";
+  EXPECT_TRUE(dict.is_current(known)) << "the absence of a value can be copied as well";
   EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_UNCHANGED);
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   EXPECT_FALSE(dict.is_current(known));
   EXPECT_EQ(dict.get_changed("k", &known, 0).code, HOLDFAST_BUFFER);
-  EXPECT_EQ(dict.get_changed("k", &known), text("v")) << "after too small a buffer the same version is asked for";
+  EXPECT_EQ(dict.get_changed("k", &known), text("v"))
+      << "the failed call with a small buffer left the known version unchanged";
   EXPECT_TRUE(dict.is_current(known));
   EXPECT_EQ(known.number, number_of("k"));
   EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_UNCHANGED);
   known.number = 0;
   EXPECT_EQ(dict.get_changed("k", &known), text("v"));
   EXPECT_GT(known.number, 0);
+}
+
+TEST_F(VersionsTest, the_words_tell_what_is_current_and_outlive_the_dictionary) {
+  const std::unique_ptr<holdfast_versions, decltype(&holdfast_release_versions)> words(
+      holdfast_keep_versions(dict.handle), &holdfast_release_versions);
+  ASSERT_NE(words, nullptr);
+  const auto number = [&](const KeyVersion& version) {
+    return words->base + words->words[std::size_t{2} * version.stripe] + 2 * *words->flushes;
+  };
+  for (int i = 0; i < 100; ++i) {
+    const std::string key = std::to_string(i);
+    const KeyVersion before = dict.version(key);
+    EXPECT_EQ(number(before), before.number);
+    ASSERT_EQ(i % 10 == 0 ? dict.flush_all() : dict.set(key, "v"), HOLDFAST_OK);
+    EXPECT_NE(number(before), before.number);
+    EXPECT_EQ(number(before), number_of(key));
+  }
+  const KeyVersion last = dict.version("k");
+  EXPECT_EQ(*words->retired, 0);
+  ASSERT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_OK);
+  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED) << "the process has left the dictionary";
+  EXPECT_NE(*words->retired, 0);
+  EXPECT_EQ(number(last), last.number);
+  EXPECT_EQ(holdfast_keep_versions(dict.handle), nullptr);
+  EXPECT_EQ(holdfast_error(), "dictionary \"" + dict_name + "\" was removed");
+  const Dict next(dict_name, {.size = kOneShard, .versions = true});
+  EXPECT_EQ(next.status, HOLDFAST_OK);
 }
 
 TEST_F(VersionsTest, a_store_unless_changed_gives_the_version_of_its_value) {
@@ -250,7 +278,8 @@ TEST_F(VersionsTest, a_store_unless_changed_gives_the_version_of_its_value) {
   ASSERT_EQ(dict.store_unless_changed("k", &first, nullptr), HOLDFAST_OK);
   EXPECT_TRUE(dict.is_current(first));
   EXPECT_EQ(dict.get("k"), nothing());
-  EXPECT_EQ(dict.store_unless_changed("k", &first, nullptr), HOLDFAST_OK) << "nothing to delete, nothing changed";
+  EXPECT_EQ(dict.store_unless_changed("k", &first, nullptr), HOLDFAST_OK)
+      << "there was nothing to delete, so the version did not change";
 }
 
 // Some of the evicted keys share the version of the stored key.
@@ -283,12 +312,12 @@ TEST_F(VersionsTest, the_versions_of_a_shard_that_was_never_used_are_known_witho
 
 // --- waiting ---
 
-TEST_F(VersionsTest, who_knows_an_older_version_does_not_wait) {
+TEST_F(VersionsTest, a_caller_that_knows_an_older_version_does_not_wait) {
   KeyVersion known = dict.version("k");
   KeyVersion same = known;
   EXPECT_EQ(dict.wait_for_change("k", 0, &same), HOLDFAST_UNCHANGED);
   EXPECT_EQ(dict.wait_for_change("k", -1, &same), HOLDFAST_UNCHANGED);
-  EXPECT_EQ(dict.wait_for_change("k", 0.02, &same), HOLDFAST_UNCHANGED) << "nothing changes";
+  EXPECT_EQ(dict.wait_for_change("k", 0.02, &same), HOLDFAST_UNCHANGED) << "the value did not change";
   EXPECT_EQ(same.number, known.number);
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   EXPECT_EQ(dict.wait_for_change("k", kLong, &known), HOLDFAST_OK);
@@ -344,7 +373,7 @@ TEST_F(VersionsTest, threads_that_wait_in_one_process_are_all_woken) {
   EXPECT_EQ(codes, std::vector<int>(kThreads, HOLDFAST_OK));
 }
 
-/// A process that watches the key, and says "woken" when told to look for mail.
+/// A process that watches the key. Told to look for mail, it says "woken" if it has been woken.
 class WatchingProcess : public Started {
  public:
   explicit WatchingProcess(Dict& dict)
@@ -410,7 +439,8 @@ TEST_F(VersionsTest, while_a_writer_is_stopped_nothing_is_current_or_unchanged_a
   EXPECT_EQ(known.number, before.number + 1);
   EXPECT_FALSE(dict.is_current(before));
   EXPECT_FALSE(dict.is_current(known));
-  EXPECT_EQ(dict.get_changed("k", &known), text("v")) << "the writer may have committed in the meantime";
+  EXPECT_EQ(dict.get_changed("k", &known), text("v"))
+      << "the writer may have committed already, so the value is read again";
   EXPECT_EQ(dict.wait_for_change("k", 0, &known), HOLDFAST_UNCHANGED);
   Child waiter([&](Channel& parent) {
     KeyVersion odd = known;
@@ -420,12 +450,12 @@ TEST_F(VersionsTest, while_a_writer_is_stopped_nothing_is_current_or_unchanged_a
   ASSERT_EQ(waiter.hear(), "waits");
   EXPECT_TRUE(eventually([&] { return stripe_of("k").watchers.load() != 0; }));
   writer.kill_and_wait();
-  EXPECT_EQ(waiter.wait(), HOLDFAST_OK) << "nobody else uses the dictionary";
+  EXPECT_EQ(waiter.wait(), HOLDFAST_OK) << "no other process changes the dictionary";
 }
 
 // --- opening ---
 
-TEST_F(VersionsTest, a_dictionary_without_versions_does_not_serve_who_needs_them) {
+TEST_F(VersionsTest, a_dictionary_without_versions_is_refused_to_callers_that_need_them) {
   const std::string name = new_name();
   Dict plain(name);
   ASSERT_EQ(plain.status, HOLDFAST_OK);
@@ -442,7 +472,7 @@ TEST_F(VersionsTest, a_dictionary_without_versions_does_not_serve_who_needs_them
     ASSERT_EQ(same.status, HOLDFAST_OK) << holdfast_error();
     const KeyVersion before = same.version("k");
     EXPECT_EQ(same.set("k", "v"), HOLDFAST_OK);
-    EXPECT_FALSE(same.is_current(before)) << "it has the versions that others rely on";
+    EXPECT_FALSE(same.is_current(before)) << "the versions on which others rely were ignored";
   });
 }
 
@@ -469,7 +499,7 @@ TEST_F(VersionsTest, overwritten_stripes_cost_only_copies) {
     EXPECT_TRUE(dict.is_current(dict.version("k")));
   }
   for (const std::uint32_t stripe : {4096U, 1U << 31, ~0U})
-    EXPECT_FALSE(dict.is_current({dict.version("k").number, stripe, 0, 0})) << "there is no such stripe";
+    EXPECT_FALSE(dict.is_current({dict.version("k").number, stripe, 0, 0})) << "the stripe does not exist";
 }
 
 }  // namespace

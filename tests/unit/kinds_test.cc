@@ -26,7 +26,7 @@ constexpr bool are_of_one_kind(What one, What other) {
   return one == other || (is_rwlock(one) && is_rwlock(other));
 }
 
-/// A waiter for anything. Its destructor leaves the queue.
+/// A waiter for a lock or for permits. Its destructor leaves the queue.
 class AnyWaiter : public Parked {
  public:
   AnyWaiter(Dict& dict, What what) : dict_(dict), what_(what) { is_woken(); }
@@ -41,7 +41,7 @@ class AnyWaiter : public Parked {
   }
   int leave() { return Parked::leave(dict_, "key"); }
   int unlock() { return dict_.unlock("key", &lease); }
-  /// Whether the waiter was woken within that time.
+  /// Returns whether the waiter was woken within this time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
   /// Waits until it gets what it wants; false after ten seconds.
   bool get() {
@@ -91,7 +91,7 @@ TEST_IN_TIME(KindsTest, a_request_of_another_kind_queues_and_the_release_wakes_i
       AnyWaiter waiter(dict, wanted);
       ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
       EXPECT_EQ(dict.queued("key"), 1U);
-      EXPECT_GT(waiter.sleep_time(), 0.9) << "it does not poll";
+      EXPECT_GT(waiter.sleep_time(), 0.9) << "the waiter polls";
       EXPECT_FALSE(waiter.is_woken());
       if (waits_long) sleep_ms(1);  // then a lock is granted to it
       EXPECT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);
@@ -107,7 +107,7 @@ TEST_IN_TIME(KindsTest, a_request_of_another_kind_queues_and_the_release_wakes_i
   });
 }
 
-TEST_IN_TIME(KindsTest, nothing_is_held_any_more_when_its_process_is_dead) {
+TEST_IN_TIME(KindsTest, dead_processes_hold_no_key_of_any_kind) {
   for_each_pair([&](What held, What wanted) {
     for (const bool waits : {false, true}) {
       SCOPED_TRACE(waits);
@@ -143,14 +143,14 @@ TEST_IN_TIME(KindsTest, waiters_get_the_key_in_order_of_arrival_whatever_they_wa
     AnyWaiter second(dict, held);
     AnyWaiter third(dict, wanted);
     ASSERT_EQ(first.wait(), HOLDFAST_LOCKED);
-    ASSERT_EQ(second.wait(), HOLDFAST_LOCKED) << "also a reader among readers";
+    ASSERT_EQ(second.wait(), HOLDFAST_LOCKED) << "even a reader waits behind other waiters";
     ASSERT_EQ(third.wait(), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.queued("key"), 3U);
     EXPECT_EQ(post(lease), HOLDFAST_OK);
     EXPECT_EQ(third.wait(), HOLDFAST_LOCKED);
     EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
     EXPECT_EQ(first.wait(), HOLDFAST_OK);
-    EXPECT_EQ(dict.queued("key"), 2U) << "they keep their positions";
+    EXPECT_EQ(dict.queued("key"), 2U) << "both waiters keep their positions";
     EXPECT_FALSE(second.is_woken());
     EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
     EXPECT_EQ(third.wait(), HOLDFAST_LOCKED);
@@ -169,7 +169,7 @@ TEST_IN_TIME(KindsTest, a_waiter_that_leaves_makes_way) {
   AnyWaiter reader(dict, What::reader);
   ASSERT_EQ(alone.wait(), HOLDFAST_LOCKED);
   ASSERT_EQ(reader.wait(), HOLDFAST_LOCKED);
-  EXPECT_EQ(read(&readers[1]), HOLDFAST_LOCKED) << "it comes after the waiter for the lock";
+  EXPECT_EQ(read(&readers[1]), HOLDFAST_LOCKED) << "the new reader is queued after the waiter for the lock";
   EXPECT_EQ(alone.leave(), HOLDFAST_OK);
   EXPECT_TRUE(reader.is_woken());
   EXPECT_EQ(reader.wait(), HOLDFAST_OK);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSize = 44U << 20;
 constexpr std::size_t kHalf = 22U << 20;
-/// A value that fits twice, with other entries.
+/// Size of a value that fits twice beside other entries.
 constexpr std::size_t kThird = 14U << 20;
 constexpr std::uint32_t kUsualBlocks = 1U << 21;
 
@@ -33,7 +33,7 @@ class LargeValueTest : public DictTest {
     ASSERT_EQ(dict.set("third", std::string(kThird, 't')), HOLDFAST_OK) << holdfast_error();
   }
 
-  /// Whether the value has this size and consists of only one of these letters.
+  /// Returns whether the value has this size and consists of one of these letters, repeated.
   bool is_whole(const std::string& key, std::size_t size, std::string_view letters) {
     std::string bytes(size, '\0');
     holdfast_value got{};
@@ -95,8 +95,8 @@ TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_on
   EXPECT_GE(dict.stats().repairs, 1U) << "no process died inside";
 }
 
-// In this dictionary a mark counts units of several pages.
-TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_costs_nothing) {
+// In a dictionary of this size, a mark counts units of several pages.
+TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_does_no_harm) {
   const std::string name = new_name();
   const Options options{.size = 80U << 20, .largest = 40U << 20};
   Dict larger(name, options);

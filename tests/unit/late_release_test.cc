@@ -1,4 +1,4 @@
-// Tests releases that were refused because a process was stopped inside the shard, and that nobody repeats.
+// Tests releases that were refused because a process was stopped inside the shard, and that the caller does not repeat.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -52,7 +52,7 @@ TEST_F(LateRelease, happens_when_the_stopped_process_continues_without_another_c
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
     StoppedInside stopped(dict);
-    EXPECT_EQ(dict.lease.owner, 0U) << "the library has it";
+    EXPECT_EQ(dict.lease.owner, 0U) << "the library took over the lease";
     Started watcher("watches", [](Channel& parent) {
       TheDict other;
       parent.say("watches");
@@ -78,7 +78,7 @@ TEST_F(LateRelease, is_not_needed_if_no_process_is_stopped_inside) {
   });
 }
 
-// The child inherits the note of the late release, but not the lease.
+// The child inherits the record of the late release, but not the lease.
 TEST_F(LateRelease, of_a_parent_is_left_to_the_parent) {
   in_process([] {
     TheDict dict;

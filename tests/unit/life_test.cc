@@ -1,5 +1,5 @@
-// Tests how long a dictionary without options lives: it is kept, and replaced on demand while no process uses it. This
-// program never enters a world itself, so each child begins a new world.
+// Tests how long dictionaries live. A dictionary without options is kept, and replaced on demand while no process uses
+// it. This program never enters a world itself, so each child begins a new world.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ constexpr std::uint64_t kLarge = 131072;
 
 Options kept(std::uint64_t size = kSmall) { return {.size = size, .kept = true}; }
 
-/// Opens the dictionary and stores a value. Reports the value that it found, "new", or the error.
+/// Opens the dictionary and stores a value. Reports the value that was there before ("new" if none), or the error.
 int visit(Channel& parent, const Options& options) {
   Dict dict("dict", options);
   if (dict.status == HOLDFAST_OK) {
@@ -115,7 +115,7 @@ TEST(Life, a_dictionary_in_use_over_exec_is_not_recreated) {
   EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
-TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refused) {
+TEST(Life, one_of_two_sizes_requested_concurrently_is_created_and_the_other_is_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
     EXPECT_EQ("new", report_of_visitor(kept(12288)));
@@ -123,7 +123,7 @@ TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refu
     Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
     const std::string first = one.hear();
     const std::string second = other.hear();
-    // Each process may find the other one's dictionary in use for a moment. They never open different ones.
+    // Each process may briefly find the other process's dictionary in use. The two never open different dictionaries.
     EXPECT_TRUE(first == "new" || first == "mismatch") << first;
     EXPECT_TRUE(second == "new" || second == "mismatch") << second;
     EXPECT_NE(first == "new", second == "new") << first << ", " << second;

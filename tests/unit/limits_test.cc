@@ -71,7 +71,7 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
 /// Three quarters of the stack that holdfast.h promises to be enough: other processors and C libraries need more.
 constexpr std::size_t kStack = std::size_t{24} << 10;
 #if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
-constexpr std::size_t kTimes = 16;  // this code differs from the installed code
+constexpr std::size_t kTimes = 16;  // the tested build is not the installed one, so its stack use may differ
 #else
 constexpr std::size_t kTimes = 1;
 #endif
@@ -175,8 +175,8 @@ TEST(small_stack, is_enough_for_each_call) {
 }
 
 // --- closed standard input, output or error ---
-//
-// No file that the library opens may get such a number: the next line that the host logs would go into the file.
+// No file that the library opens may get the number of a closed standard descriptor: the next line that the host logs
+// would be written into the file.
 
 constexpr int kStandard = 3;
 

@@ -1,5 +1,5 @@
-// Tests lists with overwritten words, or half changed by a process that died: what a repair preserves. Also tests how a
-// node moves.
+// Tests what a repair preserves of lists with overwritten words, and of lists in whose change a process died. Also
+// tests how a node moves.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -163,7 +163,7 @@ TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // Enough entries that some come after the lists in their chains.
+  // There are so many entries that some come after the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);
@@ -199,7 +199,7 @@ TEST_F(ListRepairTest, an_operation_that_finds_damage_repairs_it_and_continues) 
   EXPECT_EQ(dict.push("list", kRight, "a"), 1);
   dict.push("list", kRight, "b");
   node(block_of(0)).next.store(0xFFFFFFFF);
-  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "though not all of its nodes were found";
+  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "the list can be deleted although not all of its nodes were found";
 }
 
 // --- moving a node ---
@@ -257,7 +257,7 @@ TEST_F(NodeMove, a_death_after_the_committing_store_leaves_the_node_moved) {
       if (number + 1 == length && length > 1) set_ends({ends().first, from, ends().length});
       EXPECT_EQ(repair(shard()), 0U);
       EXPECT_EQ(check_shard(shard()), "");
-      EXPECT_EQ(dict.free_space(), before) << "the old node is free";
+      EXPECT_EQ(dict.free_space(), before) << "the old node was not freed";
       EXPECT_EQ(block_of(number), to);
       EXPECT_EQ(take_out(), first(static_cast<std::size_t>(length)));
     }
@@ -273,7 +273,7 @@ TEST_F(NodeMove, a_death_before_the_committing_store_leaves_the_node_unmoved) {
 }
 
 TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_current_links) {
-  // Its outward links still name nodes that were removed and whose memory is in use again.
+  // The node's outward links still lead to removed nodes, whose memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");
@@ -290,19 +290,19 @@ TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_current_links) {
   EXPECT_EQ(take_out(), (Elements{"p", "bb", "", "q"}));
 }
 
-TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
+TEST_F(NodeMove, a_node_that_is_in_no_list_is_refused_and_nothing_changes) {
   const std::string name = "list";
   Arena arena(shard());
   const ValueIn value{EntryType::string, 0, 0, "lost", 4};
   const std::uint32_t lone = List::create(shard(), arena, Key(name, dict.segment().seed()), value);
   const std::uint32_t other = copy_of(lone);
-  EXPECT_FALSE(List::relink(shard(), lone, other)) << "in no list";
+  EXPECT_FALSE(List::relink(shard(), lone, other)) << "the node is in no list";
   EXPECT_FALSE(List::relink(shard(), shard().granules() + 5, other));
   node(block_of(3)).hash.store(node(block_of(3)).hash.load() ^ 2);
-  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "of no key";
+  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "the node's key does not exist";
   node(block_of(3)).hash.store(node(block_of(3)).hash.load() ^ 2);
   node(block_of(3)).previous.store(block_of(1));
-  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "points to one that does not point back";
+  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "the node's neighbour does not point back";
   node(block_of(3)).previous.store(block_of(2));
   give_back(lone);
   give_back(other);

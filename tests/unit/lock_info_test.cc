@@ -51,7 +51,7 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_the_l
   EXPECT_EQ(holder.alive, 0U);
   EXPECT_EQ(std::string(holder.why), "dies with it");
   holdfast_lease lease = take();
-  EXPECT_EQ(why(), "") << "the next holder has set no reason yet";
+  EXPECT_EQ(why(), "") << "the next holder inherited the reason";
   EXPECT_EQ(notes(), 0U);
   dict.unlock("lock", &lease);
 }
@@ -75,7 +75,7 @@ TEST_F(LockInfoTest, any_text_up_to_the_limit_is_kept) {
   }
   EXPECT_EQ(dict.explain("lock", lease, std::string(HOLDFAST_WHY_MAX + 1, 'x')), HOLDFAST_INVALID);
   EXPECT_STREQ(holdfast_error(), "bad why: expected at most 127 bytes, got 128");
-  EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "nothing changed";
+  EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "the refused reason replaced the old one";
 }
 
 TEST_F(LockInfoTest, only_the_holder_can_give_a_reason) {
@@ -133,9 +133,10 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_reports_no_mem
     leases.push_back(other);
   }
   ASSERT_GT(leases.size(), 10U);
-  EXPECT_EQ(dict.explain("lock-0", leases[0], std::string(127, 'w')), HOLDFAST_NO_MEMORY) << "held locks do not";
+  EXPECT_EQ(dict.explain("lock-0", leases[0], std::string(127, 'w')), HOLDFAST_NO_MEMORY)
+      << "held locks cannot be evicted";
   holdfast_holder holder{};
-  EXPECT_EQ(dict.holder("lock-0", &holder), HOLDFAST_OK) << "and it is held still";
+  EXPECT_EQ(dict.holder("lock-0", &holder), HOLDFAST_OK) << "the lock is still held";
 }
 
 // --- repair ---
@@ -152,7 +153,7 @@ TEST_F(LockInfoTest, repair_cuts_an_invalid_reason) {
     if (damage == 4)
       lock().reason.store(static_cast<std::uint32_t>(
           (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));
-    EXPECT_EQ(why(), "") << "a holder is found all the same";
+    EXPECT_EQ(why(), "") << "the holder is found although the reason is invalid";
     EXPECT_EQ(check_shard(shard()), "");
     EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   }

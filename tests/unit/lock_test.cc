@@ -24,12 +24,13 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// Tests that no delay can excuse, and races that only chance reveals: failed attempts are never repeated.
+// Tests whose failures no delay can explain, and tests of races that show only by chance: failed attempts are never
+// repeated.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first lock is taken with the mutex, the remaining locks without it.
+// The first lock is taken under the mutex, all others without it.
 TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_lasts_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
@@ -51,7 +52,7 @@ TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
   };
   EXPECT_EQ(renewed_after(release), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(renewed_after([&] { dict.set("k", "v", 1000); }), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(dict.get("k"), text("v")) << "it is not renewed";
+  EXPECT_EQ(dict.get("k"), text("v")) << "the renewal changed the value";
   EXPECT_LE(dict.ttl("k"), 1000);
   const auto overwrite_for_a_moment = [&] {
     dict.set("k", "v", 0.001);
@@ -68,7 +69,7 @@ TEST_IN_TIME(LockTest, an_expired_lease_ends_no_later_grant_of_its_process) {
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
 }
 
-// Also across removals of the lock, flushes, and the ends of its blocks of numbers.
+// This also holds across flushes and removals of the lock, and when a block of numbers is used up.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_never_repeat) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
@@ -96,7 +97,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_LT(dict.free_space(), before);
-  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "queues once";
+  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "a second step must not queue again";
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is not an error";
@@ -119,10 +120,10 @@ TEST_IN_TIME(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_
   ASSERT_EQ(second.once(dict, "k", &other), HOLDFAST_LOCKED);
   sleep_ms(10);
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "nobody else is faster";
-  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "not even one that waits behind";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "another request was faster";
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "even a later waiter does not get the lock";
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.ttl("k"), 0) << "with the exptime asked for, not that of the reservation";
+  EXPECT_EQ(dict.ttl("k"), 0) << "the requested exptime, not the reservation's";
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(second.once(dict, "k", &other), HOLDFAST_OK);
   EXPECT_GT(other.sequence, lease.sequence);
@@ -137,7 +138,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_TRUE(eventually([&] { return dict.try_lock("k", 0, &lease) == HOLDFAST_OK; }));
   EXPECT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
-  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving the queue did not release another's lock";
 }
 
 TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_block_the_next_waiter_of_their_parker) {
@@ -188,7 +189,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_immediately_finds_the_holder_dead_is_not_le
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
+  EXPECT_EQ(dict.get("k"), nothing()) << "the lock was not reserved";
 }
 
 TEST_IN_TIME(LockTest, a_waiter_keeps_its_only_position_while_the_dictionary_cannot_be_changed) {
@@ -263,7 +264,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     if (sleep < 0.5) shortest = std::min(shortest, sleep);  // a waiter without a position in the queue
     longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
-  EXPECT_GT(longest, shortest) << "each polls more rarely if more poll";
+  EXPECT_GT(longest, shortest) << "the more waiters poll, the longer each sleeps";
   EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
   EXPECT_EQ(small.try_lock("another lock", 0, &other), HOLDFAST_OK);
 

@@ -20,7 +20,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Waits for mail as every user of a mailbox does, and reports the numbers in ascending order.
+/// Waits for mail like every user of a mailbox, and reports the numbers in ascending order.
 std::string next_mail(World& world) {
   std::array<std::uint32_t, kMailboxEntries> waiters;
   for (;;) {
@@ -37,7 +37,7 @@ std::string next_mail(World& world) {
   }
 }
 
-/// Reports its token and then, on demand, the mail that it gets.
+/// A process that reports its token and then, on demand, the mail that it gets.
 class Listener : public Child {
  public:
   Listener()
@@ -203,7 +203,8 @@ TEST_F(MailboxTest, many_concurrent_posters_lose_nothing) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     std::array<std::uint32_t, kMailboxEntries> waiters;
-    // Poster r posts r + 1 until it is named, then its next number. Each number must arrive before the next is posted.
+    // Poster r posts r + 1 until the number arrives, then its next number. Each number must arrive before the next is
+    // posted.
     std::array<std::uint32_t, kPosters> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {

@@ -22,9 +22,9 @@ class MemoryTest : public ::testing::Test {
 
   static std::string key(std::uint64_t i) { return std::to_string(100'000'000 + i); }
 
-  /// Returns the bytes of segment for each entry that `set(i, forcible)` stores, until the first eviction. The first
-  /// full shard ends a round. Keys fall into different shards in each dictionary, so the result is an average over many
-  /// rounds.
+  /// Returns the average number of bytes of the segment for each entry that `set(i, forcible)` stores. A round ends at
+  /// the first eviction, which happens when any shard is full. Keys fall into different shards in each dictionary, so
+  /// the result is an average over many rounds.
   template <class Set>
   static double bytes_per_entry(Set&& set) {
     std::uint64_t count = 0;
@@ -75,7 +75,7 @@ TEST_P(StringMemoryTest, a_string_takes_at_most_a_quarter_more_than_itself_and_4
   EXPECT_LE(bytes, limit);
 }
 
-// 113 and 1009: one byte more than fits into a granule with the rest.
+// 113 and 1009 are one byte too long for the last granule that the entry would otherwise fill.
 INSTANTIATE_TEST_SUITE_P(sizes, StringMemoryTest, ::testing::Values(100, 113, 200, 500, 1000, 1009, 1500, 2000));
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tests observing a world without entering it: holdfast_observe, holdfast_processes, holdfast_process_lives,
-// holdfast_look. This program never enters a world itself, and each test has its own world.
+// Tests the calls that observe a world without entering it: holdfast_observe, holdfast_processes,
+// holdfast_process_lives, holdfast_look. This program never enters a world itself, and each test has its own world.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/utsname.h>
@@ -108,7 +108,8 @@ TEST(observer, finds_what_dead_processes_left_and_does_not_change_it) {
   }
   in_process([] {
     holdfast_dict* dict = nullptr;
-    EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_NOT_FOUND) << "a world without processes was not ended";
+    EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_NOT_FOUND)
+        << "the observer did not end the world without processes";
   });
 }
 
@@ -130,7 +131,7 @@ class Closings {
   platform::FileDescriptor fd_;
 };
 
-// Otherwise a thousand processes would check for a death.
+// A wake-up would make a thousand processes check for a death.
 TEST(observer, wakes_no_waiting_process) {
   const ScratchDirectory directory;
   Started keeper("held", [](Channel& parent) {
@@ -152,12 +153,12 @@ TEST(observer, wakes_no_waiting_process) {
   });
   EXPECT_EQ(closings.count(), 0U);
   EXPECT_EQ(keeper.ask("open"), "ok");
-  EXPECT_EQ(closings.count(), 0U) << "nor does a process that opens a dictionary";
+  EXPECT_EQ(closings.count(), 0U) << "opening a dictionary wakes nobody either";
   in_process([] { Dict dict("d"); });
-  EXPECT_GT(closings.count(), 0U) << "one that enters and exits does";
+  EXPECT_GT(closings.count(), 0U) << "a process that enters and exits wakes others";
 }
 
-TEST(observer, is_refused_every_change) {
+TEST(observer, cannot_change_anything) {
   const ScratchDirectory directory;
   Started keeper("made", [](Channel& parent) {
     Dict dict("d");
@@ -218,7 +219,7 @@ TEST(observer, compares_versions_and_cannot_wait_for_a_change) {
 TEST(observer, occupies_no_slot_of_the_process_table) {
   in_a_world([] {
     Dict dict("d");
-    in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "a child of a process of the world"; });
+    in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "the parent has entered the world"; });
     EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS);
     EXPECT_EQ(processes().size(), 1U);
   });
@@ -259,7 +260,7 @@ TEST(observer, notices_damage_immediately) {
   });
 }
 
-// The previous test runs this in a different process, which has not entered a world.
+// The previous test runs this test in a different process, which has not entered a world.
 TEST(observer, DISABLED_reads_damage) {
   ASSERT_EQ(holdfast_observe(), HOLDFAST_OK);
   Dict dict("d");
@@ -315,7 +316,7 @@ TEST(processes, are_listed_with_their_state) {
     EXPECT_EQ(holdfast_process_lives(process.owner + 1), HOLDFAST_NOT_FOUND);
     one.kill();  // its parent waits for it later
     EXPECT_TRUE(eventually([&] { return holdfast_process_lives(process.owner) == HOLDFAST_NOT_FOUND; }));
-    EXPECT_EQ(processes().size(), 1U) << "its description goes with its place";
+    EXPECT_EQ(processes().size(), 1U) << "the dead process's description is removed with its slot";
     std::uint32_t count = 0;
     EXPECT_EQ(holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count), HOLDFAST_OK);
     EXPECT_EQ(count, 1U);
@@ -344,14 +345,14 @@ TEST(look, finds_a_lock_while_a_stopped_process_has_the_mutex) {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
     Dict dict("d");
     Looked seen;
-    double fastest = std::numeric_limits<double>::max();  // the machine may stall in one
+    double fastest = std::numeric_limits<double>::max();  // the machine may stall in one attempt
     for (int i = 0; i < 5; ++i) {
       const double begin = holdfast_now();
       seen = look(dict, kKey);
       ASSERT_EQ(seen.code, HOLDFAST_OK) << holdfast_error();
       fastest = std::min(fastest, holdfast_now() - begin);
     }
-    EXPECT_LT(fastest, 0.5) << "waited for the mutex";
+    EXPECT_LT(fastest, 0.5) << "the observer waited for the mutex";
     ASSERT_EQ(seen.holders.size(), 1U);
     EXPECT_EQ(seen.holders[0].pid, static_cast<std::uint32_t>(holder.pid()));
     EXPECT_STREQ(seen.holders[0].why, "for a reason");
@@ -446,8 +447,8 @@ TEST(look, finds_waiters_and_watchers_in_the_order_of_the_queue) {
   });
 }
 
-// The numbers of a key grow, and each grant has its number in the reason: a number and a reason that differ belong to
-// two grants.
+// The numbers of a key grow, and each grant's reason contains its number. If a number and a reason differ, they belong
+// to two grants.
 TEST(look, shows_one_grant_while_processes_take_and_release) {
   const ScratchDirectory directory;
   Started busy("begun", [](Channel& parent) {

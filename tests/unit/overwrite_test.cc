@@ -1,5 +1,4 @@
-// Tests overwrites of equal size, which need no transaction, by comparison with the same changes by `replace`, which
-// uses one.
+// Compares overwrites of equal size, which need no transaction, with the same changes by `replace`, which uses one.
 #include "dict/overwrite.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +68,7 @@ TEST_F(OverwriteTest, the_sweep_visits_an_overwritten_string_after_all_others) {
   EXPECT_GT(shard().header().hand.load(), next);
 }
 
-TEST_F(OverwriteTest, an_expiring_string_is_noted_for_the_search_for_memory) {
+TEST_F(OverwriteTest, an_expiring_string_is_recorded_for_the_search_for_memory) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   dict.set("k", std::string(100, 'c'), 1000);
@@ -84,7 +83,7 @@ TEST_F(OverwriteTest, the_use_count_moves_with_the_value) {
   EXPECT_EQ(shard().uses(block_of("k")).load(), Shard::kUsesMax);
 }
 
-// There are few values, sizes, flags and ends, so each often follows itself.
+// There are few values, sizes, flags and exptimes, so the next set often repeats the previous one.
 TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   Dict other(new_name());
   std::mt19937_64 random(seed_of_run());
@@ -112,8 +111,8 @@ TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// The overwrite leaves damage to the transaction, which repairs it: an entry of that key with a different size in its
-// number.
+// An entry of the key has a different size in its number. The overwrite leaves such damage to the transaction, which
+// repairs it.
 TEST_F(OverwriteTest, an_inconsistent_entry_is_not_overwritten) {
   dict.set_number("k", 1);
   shard().entry(block_of("k")).value_size.store(16);

@@ -1,5 +1,5 @@
-// Tests many holders of permits: shortcuts lead to each of them, walks over all of them are rare, and damage hides none
-// of them.
+// Tests keys with many holders of permits: shortcuts lead to each holder, walks over all holders are rare, and damage
+// hides no holder.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@
 namespace holdfast::test {
 namespace {
 
-constexpr std::uint32_t kMany = 3000;  // some of them with two shortcuts
-constexpr std::uint32_t kSome = 200;   // more than each attempt checks
+constexpr std::uint32_t kMany = 3000;  // enough holders that some have two shortcuts
+constexpr std::uint32_t kSome = 200;   // more holders than an attempt checks
 constexpr std::uint32_t kTotal = 1U << 20;
 
 class ManyHoldersTest : public DictTest {
@@ -44,7 +44,7 @@ class ManyHoldersTest : public DictTest {
     }
     return result;
   }
-  /// Makes a check of all holders due, or not due for a while.
+  /// Makes a check of all holders due now, or not for a while.
   void rest(bool due) {
     fields().looked.store(due ? 0 : static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000));
     if (!due) fields().next_end.store(kNever);
@@ -72,7 +72,7 @@ class ManyHoldersTest : public DictTest {
   std::mt19937_64 random_;
 };
 
-/// Tests whose time limits a slow machine may miss.
+/// For tests with time limits, which a slow machine may miss.
 class ManyEndsTest : public ManyHoldersTest {};
 
 // --- shortcuts ---
@@ -127,7 +127,7 @@ TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_released) {
 TEST_F(ManyHoldersTest, finding_a_lease_and_refusing_an_attempt_need_no_walk_over_all_holders) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
-  // No walk along the chain passes this holder, and none reaches it unnoticed.
+  // A walk along the chain cannot pass this holder, and reaching it reports damage.
   const auto broken = std::find_if(views.begin() + 5, views.end(), [](const EntryView& view) {
     return shortcut_levels(view.holder().sequence.load()) == 0;
   });
@@ -238,7 +238,7 @@ TEST_F(ManyHoldersTest, an_overwritten_number_hides_no_other_lease) {
       EXPECT_EQ(dict.renew("key", leases[place], 500), HOLDFAST_OK) << place;
       EXPECT_GT(dict.remaining("key", leases[place]), 0) << place;
     }
-    EXPECT_EQ(dict.used("key"), static_cast<int>(kSome)) << "and takes no permit from its holder";
+    EXPECT_EQ(dict.used("key"), static_cast<int>(kSome)) << "the refused release took a permit from its holder";
     audit(shard(), dict.segment().seed());
     repair(shard());
     EXPECT_EQ(check_shard(shard()), "");
@@ -262,7 +262,8 @@ TEST_F(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
     Word32& link = *links[random_() % std::size(links)];
     const std::uint32_t old = link.exchange(values[random_() % std::size(values)]);
     SCOPED_TRACE(std::to_string(old) + " became " + std::to_string(link.load()));
-    EXPECT_EQ(audit(shard(), dict.segment().seed()), link.load() == old) << "a look at all of the shard notices";
+    EXPECT_EQ(audit(shard(), dict.segment().seed()), link.load() == old)
+        << "the audit of the shard finds the overwritten link";
     for (int j = 0; j < 60; ++j) {
       const holdfast_lease& lease = leases[random_() % leases.size()];
       EXPECT_EQ(dict.renew("key", lease, 500), HOLDFAST_OK);
@@ -321,7 +322,7 @@ TEST_F(ManyHoldersTest, granting_a_number_forgets_earlier_holders_with_larger_nu
   repair(shard());
 }
 
-TEST_F(ManyHoldersTest, a_check_ends_whatever_number_its_part_ends_at) {
+TEST_F(ManyHoldersTest, a_check_ends_whatever_number_ends_its_part) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   for (std::size_t i = 1; i < 600; ++i) {
@@ -353,7 +354,7 @@ TEST_F(ManyHoldersTest, overwritten_counts_and_times_block_nobody) {
     if (damage == 6) fields().used.store(0xFFFFFFFF);
     if (damage == 7) fields().used.store(0);
     EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
-    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and no permit too many is granted";
+    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "a permit too many was granted";
     repair(shard());
   }
 }

@@ -1,4 +1,4 @@
-// Makes random calls on permits and locks, and compares each with the answer of a simple model.
+// Makes random calls on permits and locks, and compares each result with the result of a simple model.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,7 +18,7 @@ constexpr int kLock = 2;  // in addition to the kinds of permits
 /// The content of a key.
 struct Thing {
   int kind = kLock;
-  std::map<std::uint64_t, std::uint32_t> holders;  // number of permits, by fencing token
+  std::map<std::uint64_t, std::uint32_t> holders;  // fencing token to number of permits
   std::map<std::uint64_t, std::string> why;
 
   std::uint64_t used() const {
@@ -148,7 +148,7 @@ class PermitsModel : public ::testing::Test {
       case 3:
         EXPECT_EQ(repair(dict_.segment().shards()[0]), 0U);
         return;
-      case 4:  // values that come and go cause moves of everything movable
+      case 4:  // stores and deletes values, so that entries are moved
         dict_.set("filler-" + std::to_string(pick(20)), std::string(pick(1500), 'f'));
         return;
       case 5:

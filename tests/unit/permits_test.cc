@@ -1,5 +1,5 @@
-// Tests permits through the C ABI, as semaphores and rwlocks: with other entries, when memory is short, the order of
-// grants, what ends a grant, and what a repair preserves. permits_model_test.cc has random calls.
+// Tests permits through the C ABI, as semaphores and rwlocks: permits beside other entries and when memory is short,
+// the order of grants, what ends a grant, and what a repair preserves. permits_model_test.cc makes random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST_IN_TIME(PermitsTest, invalid_arguments_are_refused_with_a_message) {
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
+TEST_IN_TIME(PermitsTest, each_permit_expires_at_its_own_time) {
   holdfast_lease longer = acquired(1, 100);
   holdfast_lease shorter = acquired(2, 0.05);
   holdfast_lease lease{};
@@ -67,8 +67,8 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
 
 // --- rwlocks ---
 
-// The sum of the permits in use is derived from the holders, and may be overwritten.
-TEST_IN_TIME(PermitsTest, an_overwritten_word_that_says_nobody_is_inside_admits_nobody) {
+// The word that counts the permits in use may be overwritten, but the holders show the true sum.
+TEST_IN_TIME(PermitsTest, an_overwritten_count_of_no_holders_admits_nobody) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
   holdfast_lease none{};
@@ -111,7 +111,7 @@ TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_missing) 
   Resident two(become_reader);
   EXPECT_EQ(dict.get("key"), boolean(true));
   two.kill_and_wait();
-  EXPECT_EQ(dict.get("key"), boolean(true)) << "one of them lives";
+  EXPECT_EQ(dict.get("key"), boolean(true)) << "one holder is alive";
   one.kill_and_wait();
   EXPECT_EQ(dict.get("key"), nothing());
 }
@@ -205,7 +205,7 @@ TEST_IN_TIME(PermitsTest, one_release_admits_all_readers_each_woken_by_its_prede
     for (std::size_t behind = i + 1; behind < readers.size(); ++behind) EXPECT_FALSE(readers[behind]->is_woken());
     EXPECT_EQ(readers[i]->wait(), HOLDFAST_OK);
   }
-  EXPECT_EQ(dict.stats().lock_wakes - wakes, 5U) << "one wake-up for each grant";
+  EXPECT_EQ(dict.stats().lock_wakes - wakes, 5U) << "each grant needs one wake-up";
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
@@ -218,12 +218,12 @@ TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_a_waiter_fo
   Taker behind(dict, 1);
   EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(large.leave(), HOLDFAST_OK);
-  EXPECT_TRUE(behind.is_woken()) << "a waiter that leaves makes way";
+  EXPECT_TRUE(behind.is_woken()) << "the waiter before it has left";
   EXPECT_EQ(behind.wait(), HOLDFAST_OK);
   post(two);
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_passed_for_a_short_time_and_a_fair_one_never) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_overtaken_for_a_short_time_but_a_fair_waiter_never) {
   for (const bool fair : {false, true}) {
     SCOPED_TRACE(fair);
     holdfast_lease lease = acquired(3);
@@ -237,7 +237,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_may_be_passed_for_a_short_time_and_a_fa
   }
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_at_most_a_few_times) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_overtaken_at_most_a_few_times) {
   std::uint32_t most = 0;
   for (int round = 0; round < 50; ++round) {
     holdfast_lease lease = acquired(3);
@@ -254,10 +254,10 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_at_most_a_few_times) {
     ASSERT_EQ(first.wait(), HOLDFAST_OK);
     ASSERT_EQ(post(first.lease), HOLDFAST_OK);
   }
-  EXPECT_GT(most, 0U) << "short sections go on while a waiter wakes up";
+  EXPECT_GT(most, 0U) << "short sections continue while a waiter wakes up";
 }
 
-TEST_IN_TIME(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
+TEST_IN_TIME(PermitsTest, nobody_overtakes_a_fair_waiter_behind_the_first) {
   holdfast_lease one = acquired(1);
   Taker large(dict, 3);
   Taker fair(dict, 1, true);
@@ -280,7 +280,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_aft
   post(lease);
   EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
   sleep_ms(80);
-  EXPECT_TRUE(second.is_woken(5)) << "it detects by itself that the first one does not come";
+  EXPECT_TRUE(second.is_woken(5)) << "the second waiter detects by itself that the first does not come";
   EXPECT_EQ(second.wait(), HOLDFAST_OK);
   EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(second.lease), HOLDFAST_OK);
@@ -298,7 +298,7 @@ TEST_IN_TIME(PermitsTest, a_dead_processs_permits_are_freed) {
   EXPECT_EQ(dict.used("key"), 1);
   EXPECT_EQ(acquire(2, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
+  EXPECT_EQ(post(mine), HOLDFAST_OK) << "the permits of live processes stay";
 }
 
 TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_checks_cause_no_delay) {
@@ -369,7 +369,7 @@ TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_again) {
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(fields().used.load(), 3U);
   EXPECT_EQ(check_shard(shard()), "");
-  EXPECT_EQ(dict.waiters("key"), 0) << "the queue is a hint";
+  EXPECT_EQ(dict.waiters("key"), 0) << "the repair drops the queue";
   EXPECT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(one), HOLDFAST_OK);
   EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
@@ -395,7 +395,7 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_invalid_holder) {
     EXPECT_EQ(dict.used("key"), 1);
     EXPECT_EQ(dict.unlock("key", &leases[1]), HOLDFAST_NOT_OWNER);
     EXPECT_EQ(dict.unlock("key", &leases[2]), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock("other", &elsewhere), HOLDFAST_OK) << "others lose nothing";
+    EXPECT_EQ(dict.unlock("other", &elsewhere), HOLDFAST_OK) << "other leases are not lost";
   }
 }
 
@@ -405,7 +405,7 @@ TEST_IN_TIME(PermitsTest, calls_that_find_damage_repair_it_and_continue) {
     holdfast_lease lease = acquired();
     acquired();
     shard().entry(fields().holders.load()).next.store(0xFFFFFFFF);
-    return lease;  // which is cut off
+    return lease;  // whose holder is cut off
   };
   holdfast_lease lease = damaged();
   EXPECT_EQ(post(lease), HOLDFAST_NOT_OWNER);

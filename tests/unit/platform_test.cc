@@ -51,7 +51,7 @@ TEST_F(Platform, a_descriptor_is_closed_once_by_its_last_owner) {
   EXPECT_EQ(-1, ::fcntl(number, F_GETFD));
 }
 
-// The kernel refuses only the thread that ends the descriptor.
+// The kernel refuses the call only in the thread that ends the descriptor.
 TEST_F(Platform, a_descriptor_that_the_kernel_cannot_identify_is_closed_later) {
   FileId id;
   ASSERT_EQ(0, file_id(open().get(), id));
@@ -66,7 +66,7 @@ TEST_F(Platform, a_descriptor_that_the_kernel_cannot_identify_is_closed_later) {
     give_back_left_over();
   }).join();
   EXPECT_NE(-1, ::fcntl(ours, F_GETFD));
-  ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // as a host does that has closed all descriptors
+  ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // like a host that has closed all descriptors
   EXPECT_EQ(0, try_record_lock(open().get(), 7));
   EXPECT_EQ(-1, ::fcntl(ours, F_GETFD));
   EXPECT_NE(-1, ::fcntl(reused, F_GETFD));
@@ -167,7 +167,7 @@ TEST_F(Platform, the_coarse_clock_lags_by_its_resolution_at_most) {
   const std::uint64_t before = monotonic_ns();
   const std::uint64_t coarse = coarse_monotonic_ns();
   EXPECT_LE(coarse, monotonic_ns());
-  // A tick may come late on a busy machine; a whole second would mean a different clock.
+  // A tick may come late on a busy machine, but a lag of a whole second would mean that this is a different clock.
   EXPECT_GE(coarse + coarse_resolution_ns() + kNsPerSecond, before);
   EXPECT_GT(coarse_resolution_ns(), 0U);
 }
@@ -178,7 +178,7 @@ TEST_F(Platform, a_sleep_until_a_deadline_does_not_end_early) {
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-// Workers are often pinned. A holder on a different processor may still run, so spinning pays off.
+// Workers are often pinned. The holder may still run on a different processor, so spinning pays off.
 TEST_F(Platform, a_process_pinned_to_one_processor_knows_about_the_others) {
   const auto counted_when_pinned = [] {
     Child child([](Channel&) {
@@ -207,7 +207,7 @@ TEST_F(Platform, random_numbers_of_forked_processes_differ) {
   EXPECT_NE(std::to_string(random_number()), child.hear());
 }
 
-TEST_F(Platform, copies_of_any_length_and_alignment_are_complete_and_touch_nothing_else) {
+TEST_F(Platform, copies_of_any_length_and_alignment_are_complete_and_change_no_other_bytes) {
   constexpr std::size_t kMost = 1100;
   std::vector<char> from(kMost * 8 + 64);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 251);

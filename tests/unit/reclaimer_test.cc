@@ -19,7 +19,7 @@ class ReclaimerTest : public DictTest {
   ReclaimerTest() : DictTest({.size = 65536}) {}
 
   void TearDown() override {
-    EXPECT_EQ(header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
+    EXPECT_EQ(header().repairs.load(), 0U) << "no process died, so nothing was damaged";
     DictTest::TearDown();
   }
 
@@ -74,7 +74,7 @@ TEST_F(ReclaimerTest, unused_entries_are_evicted_before_used_ones) {
   for (int i = 0; i < count; i += 2) ASSERT_EQ(dict.get(key(i)).code, HOLDFAST_OK);
   for (int i = 0; i < count / 2; ++i) ASSERT_TRUE(set_evicts("new-" + std::to_string(10000 + i), value(i, 60)));
   for (int i = 0; i < count; i += 2) EXPECT_EQ(dict.get(key(i)), text(value(i, 60))) << "was used: " << i;
-  EXPECT_EQ(missing(0, count), count / 2) << "one for each new one";
+  EXPECT_EQ(missing(0, count), count / 2) << "one eviction for each new entry";
   EXPECT_EQ(header().evictions.load(), static_cast<std::uint64_t>(count / 2));
 }
 
@@ -84,7 +84,7 @@ TEST_F(ReclaimerTest, new_entries_stay_longer_than_old_ones) {
   for (int i = 0; i < 20 * count; ++i) {
     ASSERT_EQ(dict.set(key(count + i), value(i, 60)), HOLDFAST_OK);
     if (i > count) {
-      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not checked";
+      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "entries of the last half lap must stay";
     }
   }
 }
@@ -97,7 +97,7 @@ TEST_F(ReclaimerTest, if_all_entries_were_used_one_is_still_evicted) {
   EXPECT_EQ(dict.get("new"), text(value(0, 60)));
 }
 
-TEST_F(ReclaimerTest, expired_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, expired_entries_are_removed_before_live_ones) {
   const int count = fill(60);
   cool();
   for (int i = 0; i < count; i += 3) ASSERT_EQ(dict.expire(key(i), 0.001), HOLDFAST_OK);
@@ -112,10 +112,10 @@ TEST_F(ReclaimerTest, expired_entries_go_before_live_ones) {
   }
   EXPECT_EQ(header().expirations.load(), static_cast<std::uint64_t>(expired));
   EXPECT_EQ(header().evictions.load(), 0U);
-  EXPECT_TRUE(set_evicts("one-more-key", value(0, 60))) << "now there are none left";
+  EXPECT_TRUE(set_evicts("one-more-key", value(0, 60))) << "no expired entry is left";
 }
 
-TEST_F(ReclaimerTest, flushed_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, flushed_entries_are_removed_before_live_ones) {
   const int count = fill(60);
   dict.flush_all();
   for (int i = 0; i < count; ++i) ASSERT_FALSE(set_evicts(key(count + i), value(i, 60)));
@@ -149,16 +149,16 @@ TEST_F(ReclaimerTest, held_locks_always_stay_and_locks_that_nobody_holds_are_evi
     ASSERT_EQ(dict.unlock("free-" + std::to_string(i), &lease), HOLDFAST_OK);
   }
   fill(60);
-  EXPECT_EQ(header().perhaps_free.load(), 20U) << "those that are held";
-  EXPECT_EQ(header().evictions.load(), 0U) << "free locks are nothing live";
-  // Locks of many sizes, so that locks are moved too; several times the size of the arena.
+  EXPECT_EQ(header().perhaps_free.load(), 20U) << "the count includes the held locks";
+  EXPECT_EQ(header().evictions.load(), 0U) << "removing a free lock is not an eviction";
+  // The keys have many sizes, so that locks are moved too; all values together are several times as large as the arena.
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
     EXPECT_EQ(dict.get(name), boolean(true)) << name;
     EXPECT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.renew(name, leases[i], 100), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing token are what they were";
+    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing token are unchanged";
   }
 }
 
@@ -192,7 +192,7 @@ TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_enough_leases_end_in
     EXPECT_NE(header().no_room.load(), 0U);
     for (const std::size_t i : {20, 40, 60}) end(i, leases[i]);
     sleep_ms(10);
-    EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "though it lay in pieces";
+    EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "although the memory was fragmented";
     EXPECT_EQ(check_segment(dict.segment()), "");
     dict.flush_all();
   }
@@ -219,7 +219,7 @@ TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_a_holder_has_died) {
   EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);
 }
 
-// Whatever was remembered, a call with a full search would have been refused too.
+// If a request is refused because of a remembered shortage, a full search would have failed too.
 TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
   constexpr int kKeys = 400;
   std::mt19937 random(7);
@@ -271,7 +271,7 @@ TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
     if (demand() != HOLDFAST_NO_MEMORY) continue;
     ++refused;
     if (refused % 4 != 0) continue;  // most searches rely on the results of earlier ones
-    // A search that moved entries and failed may succeed the second time.
+    // A search that has failed but moved entries may succeed the second time.
     if (header().failed.load() != 0) continue;
     ++searched;
     header().no_room.store(0);
@@ -284,7 +284,7 @@ TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
   EXPECT_EQ(check_segment(dict.segment()), "");
 }
 
-TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_no_request_for_long) {
+TEST_F(ReclaimerTest, an_overwritten_shortage_does_not_refuse_requests_for_long) {
   fill(60);
   header().no_room.store(1);
   header().failed.store(~0U);
@@ -297,7 +297,7 @@ TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_nothing_after_a_complete_s
   header().no_room.store(1);
   header().asked.store(0);
   EXPECT_EQ(dict.set("new", value(0, 60)), HOLDFAST_OK);
-  EXPECT_NE(header().asked.load(), 0U) << "there was such a search";
+  EXPECT_NE(header().asked.load(), 0U) << "the search was not recorded";
 }
 
 TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evicted) {
@@ -310,7 +310,7 @@ TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evic
   ASSERT_EQ(waiting.once(dict, "lock", &second), HOLDFAST_LOCKED);
   const std::uint32_t block = place_of("lock").block;
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
-  EXPECT_EQ(place_of("lock").block, block) << "its words are watched by their address";
+  EXPECT_EQ(place_of("lock").block, block) << "waiters watch the lock's words by address";
   EXPECT_EQ(header().waiters.load(), 1U);
   ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   EXPECT_TRUE(waiting.sleep(5));
@@ -359,7 +359,7 @@ TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_is
   ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "although there is enough memory in pieces";
   EXPECT_EQ(header().no_run.load(), granules_for(5, 500));
   ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "the result says nothing about smaller requests";
+  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "the remembered refusal must not affect smaller requests";
   dict.remove(key(20));
   EXPECT_EQ(safe_set("large", value(0, 500)), HOLDFAST_OK);
 }

@@ -1,5 +1,5 @@
-// Tests that a removed dictionary leaves nothing in this process, no lock with two holders, and no number that is used
-// twice.
+// Tests that a removed dictionary leaves nothing behind in this process, and that no lock has two holders and no number
+// is used twice.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ struct InUse {
     ::stat((directory + "/processes").c_str(), &table);
     const std::string inode = " " + std::to_string(table.st_ino) + " ";
     std::ifstream maps("/proc/self/maps");
-    // The kernel shows no name of a file that was created without one, only the directory's name.
+    // If a file was created without a name, the kernel shows only the directory's name.
     for (std::string line; std::getline(maps, line); ++found.mappings)
       if (line.find(directory) != std::string::npos && line.find(inode) == std::string::npos &&
           line.find("/names-") == std::string::npos)
@@ -94,7 +94,7 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
     const InUse last = InUse::now();
     EXPECT_EQ(last.of_dictionaries, 0);
 #ifndef HOLDFAST_SANITIZED  // a sanitizer keeps freed memory
-    EXPECT_LE(last.mappings, first.mappings + 5) << "the C library's own, of its memory";
+    EXPECT_LE(last.mappings, first.mappings + 5) << "the C library's mappings of its own memory";
 #endif
     EXPECT_LE(last.descriptors, first.descriptors);
   });
@@ -119,7 +119,7 @@ TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_detected) {
       EXPECT_EQ(dict.get("key").code, HOLDFAST_REMOVED);
       EXPECT_EQ(InUse::now().of_dictionaries, 0);
       EXPECT_EQ(remover.ask("go on"), "ok");
-      EXPECT_EQ(dict.get("key").code, HOLDFAST_NOT_FOUND) << "the next one";
+      EXPECT_EQ(dict.get("key").code, HOLDFAST_NOT_FOUND) << "the dictionary of that name is now another";
       if (i == 5) first = InUse::now();
     }
     EXPECT_LE(InUse::now().descriptors, first.descriptors);
@@ -222,7 +222,8 @@ TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_th
         }
         remove_it();
         dict.get("key");
-        // The parent may have made the dictionary once more, and may have been about to use one when it forked.
+        // When the parent forked, it may have created the dictionary again, and may have been about to use an earlier
+        // one.
         return InUse::now().of_dictionaries <= 2 ? 0 : 4;
       });
       EXPECT_EQ(child.wait(), 0);

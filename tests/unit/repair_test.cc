@@ -1,4 +1,4 @@
-// Tests rebuilding a shard from its chains, whatever else the shard contains.
+// Tests that a repair rebuilds a shard from its chains, whatever else the shard contains.
 #include "dict/repair.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class RepairTest : public DictTest {
         ++found;
       if (found >= length) return bucket;
     }
-    ADD_FAILURE() << "no long chain; more keys needed";
+    ADD_FAILURE() << "there is no long chain; the test needs more keys";
     return 0;
   }
 
@@ -63,7 +63,7 @@ TEST_F(RepairTest, an_intact_shard_loses_nothing) {
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(lost(), 0);
   EXPECT_EQ(dict.free_space(), before);
-  EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK) << "a lease survives";
+  EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK) << "the lease was lost";
 }
 
 TEST_F(RepairTest, everything_derived_is_rebuilt) {

@@ -1,5 +1,5 @@
-// Tests memory that is reserved on use: how much a large dictionary takes from the file system and when, a full file
-// system, and overwritten marks.
+// Tests memory that is reserved on use: when and how much memory a large dictionary takes from the file system, and
+// what happens if the file system is full or marks are overwritten.
 #include "dict/reserved.h"
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_look_like_marks) {
     EXPECT_EQ(ReservedMark::granules_of(word, kAll), 0U) << word;
   int marks = 0;
   for (std::uint32_t word = 1; word < 4000000000U; word += 1009) marks += ReservedMark::granules_of(word, kAll) != 0;
-  EXPECT_LT(marks, 100) << "of four million";
+  EXPECT_LT(marks, 100) << "too many of four million words look like marks";
 }
 
 TEST(Reserved, an_arena_doubles_then_grows_in_steps_as_needed_and_never_beyond_its_end) {
@@ -108,7 +108,7 @@ TEST(Reserved, a_gigabyte_dictionary_starts_with_few_pages_and_reads_reserve_no_
     EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
     EXPECT_EQ(dict.stats().entries, 0U);
     EXPECT_EQ(holdfast_capacity(dict.handle), std::uint64_t{1} << 30);
-    EXPECT_GT(dict.free_space(), std::uint64_t{9} << 26) << "all that may be had";
+    EXPECT_GT(dict.free_space(), std::uint64_t{9} << 26) << "all memory that can be allocated";
     EXPECT_EQ(bytes_taken(), at_first);
   });
 }
@@ -118,9 +118,9 @@ TEST(Reserved, memory_is_reserved_on_use_and_stays_reserved) {
     const std::uint64_t free = dict.free_space();
     dict.set("one", "key");
     const std::uint64_t of_one = bytes_taken();
-    EXPECT_LE(of_one, 160U << 10) << "a shard without most of its arena";
+    EXPECT_LE(of_one, 160U << 10) << "most of the shard's arena is not reserved";
     EXPECT_LE(dict.free_space(), free - kGranule);
-    EXPECT_GE(dict.free_space(), free - 4096) << "what can still be allocated, reserved or not";
+    EXPECT_GE(dict.free_space(), free - 4096) << "all memory that can be allocated, reserved or not";
     for (const int count : {2000, 10000, 20000}) {
       fill(dict, count);
       EXPECT_GE(bytes_taken(), of_one + static_cast<std::uint64_t>(count) * 144);
@@ -137,7 +137,7 @@ TEST(Reserved, memory_is_reserved_on_use_and_stays_reserved) {
   });
 }
 
-TEST(Reserved, all_memory_can_be_used_before_anything_is_evicted) {
+TEST(Reserved, all_memory_can_be_used_before_a_key_is_evicted) {
   with_large([](Dict& dict) {
     int forcible = 0;
     int count = 0;
@@ -148,7 +148,7 @@ TEST(Reserved, all_memory_can_be_used_before_anything_is_evicted) {
                                value.size(), 0, 0, 0, &forcible),
                 HOLDFAST_OK);
     }
-    EXPECT_GT(count, 6000) << "of 7,500 in all, where the first shard is full";
+    EXPECT_GT(count, 6000) << "of about 7,500, because the count ends at the first full shard";
     for (int i = 0; i < 8000; ++i) dict.set(key(i), value);
     EXPECT_GE(bytes_taken(), kLarge - (64U << 10));
     EXPECT_EQ(dict.set("large", std::string(700 << 10, 'l')), HOLDFAST_OK);
@@ -161,7 +161,7 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
-    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in the same shard, and lists remove nothing
+    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in the same shard, and a push evicts nothing
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
@@ -173,7 +173,7 @@ TEST(Reserved, expired_values_are_reclaimed_before_more_memory_is_reserved) {
       for (int i = 0; i < 500; ++i) dict.set(key(round * 500 + i), std::string(100, 'v'), 0.001);
       sleep_ms(10);
     }
-    EXPECT_LE(bytes_taken(), kShards * (160U << 10)) << "not for ten thousand of them";
+    EXPECT_LE(bytes_taken(), kShards * (160U << 10)) << "memory was reserved for all ten thousand values";
   });
 }
 
@@ -212,7 +212,7 @@ TEST(Reserved, a_process_notices_that_another_one_has_grown_an_arena) {
     EXPECT_EQ(dict.stats().evictions, 0U);
   });
   EXPECT_EQ(writer.ask("write"), "written");
-  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is not damage";
+  EXPECT_EQ(writer.ask("repairs"), "0") << "growth that a process does not know yet was taken for damage";
   EXPECT_EQ(early.ask("read"), "20000");
   EXPECT_EQ(early.ask("keys"), "20000");
   EXPECT_EQ(early.ask("audit"), "0");
@@ -275,7 +275,7 @@ TEST_F(FullReserved, an_arena_that_cannot_grow_continues_with_its_memory) {
     fill(dict, 200);
     fill_it();
     const std::string value(100, 'v');
-    for (int i = 0; i < 5000; ++i) ASSERT_EQ(dict.set(key(i), value), HOLDFAST_OK) << "older ones go";
+    for (int i = 0; i < 5000; ++i) ASSERT_EQ(dict.set(key(i), value), HOLDFAST_OK) << "older values are evicted";
     EXPECT_GT(dict.stats().evictions, 1000U);
     EXPECT_EQ(dict.get(key(4999)), text(value));
     int stored = 0;
@@ -306,7 +306,7 @@ TEST_F(FullReserved, marks_that_promise_too_much_memory_are_not_trusted) {
       EXPECT_EQ(found(other, 400), 400);
       EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
       EXPECT_EQ(other.flush_expired(), 0);
-      EXPECT_GE(found(other, 400), 399) << "one of them may have made room";
+      EXPECT_GE(found(other, 400), 399) << "one value may have been evicted";
     });
     EXPECT_GE(found(dict, 400), 399);
     fill(dict, 400);
@@ -328,13 +328,13 @@ TEST_F(FullReserved, shard_bytes_that_promise_too_much_memory_are_not_trusted) {
   });
 }
 
-// Acts like the workers of a server that root starts. For them the kernel reports every page as present.
+// Acts like a worker of a server that root starts. To such a process, the kernel reports every page as present.
 TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     Child worker([&](Channel&) {
       holdfast_lease lease{};
-      EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "it has entered the world";
+      EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "the process has entered the world";
       if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not run by root
       for (int i = 0; i < 50; ++i) {
         EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
@@ -342,7 +342,7 @@ TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) 
       }
       return ::testing::Test::HasFailure() ? 1 : 0;
     });
-    EXPECT_EQ(worker.wait(), 0) << "135 is SIGBUS";
+    EXPECT_EQ(worker.wait(), 0) << "status 135 means SIGBUS";
   });
 }
 
@@ -371,7 +371,7 @@ TEST(Reserved, an_overwritten_mark_does_no_harm) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // A process that knows about more memory stores a mark for less memory.
+    // Overwrites the mark with one for less memory than this process knows about.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
@@ -387,7 +387,7 @@ TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_
       for (int i = 0; i < kShards; ++i) bytes[i].store(0, kRelaxed);
     };
     overwrite();
-    EXPECT_EQ(found(dict, 1000), 1000) << "this process knows";
+    EXPECT_EQ(found(dict, 1000), 1000) << "this process knows which shards are used";
     EXPECT_EQ(dict.flush_expired(), 0);
     in_process([] {
       Dict other("d", {.size = kLarge});
@@ -404,7 +404,7 @@ TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_
 
 // --- the kernel ---
 
-TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
+TEST(Reserved, pages_are_reserved_even_without_the_advice_to_populate) {
   in_a_world([] {
     const sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -439,10 +439,11 @@ TEST(Reserved, reserving_pages_keeps_their_content_and_reports_a_lack_of_pages) 
   mapping.data()[3 * 4096] = std::byte{7};
   EXPECT_EQ(0, platform::reserve_pages(mapping.data() + 2 * 4096 + 100, 3 * 4096));
   ASSERT_EQ(0, ::fstat(fd.get(), &info));
-  EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "the four in which these bytes lie";
+  EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "four pages contain these bytes";
   EXPECT_EQ(mapping.data()[3 * 4096], std::byte{7});
   ASSERT_EQ(0, ::ftruncate(fd.get(), 8 * 4096));
-  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "beyond the end, without a signal";
+  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096))
+      << "a range beyond the end of the file fails without a signal";
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Directory : public Test {
     EXPECT_FALSE(opened);
     return opened ? Status{} : opened.status();
   }
-  /// Returns the report of `what` in a process of that user and group.
+  /// Runs `what` in a process of this user and group, and returns its report.
   static std::string report_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
@@ -84,8 +84,8 @@ TEST_F(Directory, a_missing_directory_is_made_private_whatever_the_umask) {
   }
 }
 
-// A process that may rename in the parent replaces the new directory, immediately after its creation, by a link to one
-// of our directories.
+// Immediately after the directory is created, a process that may write to the parent replaces the new directory with a
+// link to one of our directories.
 TEST_F(Directory, while_it_is_created_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
@@ -182,7 +182,7 @@ TEST_F(Directory, a_directory_that_others_may_enter_is_refused_with_its_mode) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // A sticky directory is meant for all users, and a directory that a group may enter is meant for that group.
+    // A sticky directory is meant for all users, and a directory that a group may enter is meant for the group.
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
@@ -212,7 +212,7 @@ TEST_F(Directory, a_directory_on_a_disk_is_refused_with_a_hint) {
   ASSERT_NE(nullptr, ::mkdtemp(path.data()));
   auto directory = RuntimeDirectory::at(path);
   const auto made_in_vain = RuntimeDirectory::at(path + "/new");
-  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "the unused result is removed";
+  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "the unused directory was not removed";
   std::filesystem::remove_all(path);
   if (directory) GTEST_SKIP() << "the directory for temporary files is on tmpfs here";
   EXPECT_TRUE(has(directory.status(), "not on tmpfs")) << directory.status().message;
@@ -231,9 +231,9 @@ TEST_F(Directory, a_directory_of_another_user_is_refused_with_both_numbers) {
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
-// A different user's directory has this user's default name, as a rootless container may cause by accident.
+// Another user's directory has this user's default name. A rootless container may cause this by accident.
 TEST_F(Directory, a_user_whose_default_is_taken_is_told_its_owner_and_gets_no_other_world) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
   const std::string taken = "/dev/shm/holdfast-" + std::to_string(kUser);
@@ -286,7 +286,8 @@ TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_name
   EXPECT_NE(std::string::npos, another_named.find("or uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
-// Follows the documented recipe, but an outsider was there first: mode and group are right, the owner is not.
+// Follows the documented steps, but an outsider created the directory first: mode and group are right, the owner is
+// wrong.
 TEST_F(Directory, sharing_refuses_a_directory_that_an_outsider_made_first_even_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
@@ -301,7 +302,8 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
-  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770")) << "the others' files are to be removed";
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"))
+      << "everybody may remove the group's files";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));

@@ -1,5 +1,5 @@
-// Tests walks over all keys: scan and keys return each key that stays exactly once, whatever happens to other keys.
-// dictionary_model_test.cc tests them without concurrent changes.
+// Tests walks over all keys: scan and keys return each key that exists throughout the walk exactly once, whatever
+// happens to other keys. dictionary_model_test.cc tests both calls without concurrent changes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -88,7 +88,7 @@ TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   do {
     const std::uint64_t before = cursor;
     const std::size_t found = dict.scan(&cursor, 10).size();
-    EXPECT_LE(found, 10U + 20U) << "includes the rest of one more chain";
+    EXPECT_LE(found, 10U + 20U) << "a step may also return the rest of a chain";
     EXPECT_NE(cursor, before);
     ++calls;
   } while (cursor != 0);
@@ -117,7 +117,7 @@ TEST_F(ScanTest, an_expired_lock_is_listed_while_somebody_waits_for_it) {
   ASSERT_EQ(dict.try_lock("key", 0.5, &lease), HOLDFAST_OK);
   Waiting waiting;
   holdfast_lease none{};
-  ASSERT_EQ(waiting.once(dict, "key", &none), HOLDFAST_LOCKED) << "half a second has passed";
+  ASSERT_EQ(waiting.once(dict, "key", &none), HOLDFAST_LOCKED) << "the lock has not expired after half a second";
   sleep_ms(600);
   EXPECT_EQ(dict.locks(), (std::multiset<std::string>{"key"}));
   EXPECT_EQ(waiting.leave(dict, "key"), HOLDFAST_OK);
@@ -138,7 +138,7 @@ TEST_F(ScanTest, a_cursor_beyond_the_end_counts_as_the_end) {
   EXPECT_EQ(cursor, 0U);
 }
 
-/// Changes everything except the keys that begin with "stays", which only get new values.
+/// Stores and deletes other keys at random. The keys that begin with "stays" only get new values.
 void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64& random) {
   const std::string other = "other" + std::to_string(random() % 2000);
   switch (random() % 8) {
@@ -212,7 +212,7 @@ TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_s
     for (; walks < 20 || platform::monotonic_ns() < end; ++walks) {
       ASSERT_EQ(wrong(stay, busy.keys()), 0U) << "keys, walk " << walks;
       ASSERT_EQ(wrong(stay, busy.scan_all(1 + static_cast<std::uint32_t>(random() % 100))), 0U) << "walk " << walks;
-      ASSERT_EQ(wrong(stay, busy.scan_all(50, "stays")), 0U) << "with a prefix, walk " << walks;
+      ASSERT_EQ(wrong(stay, busy.scan_all(50, "stays")), 0U) << "walk with a prefix, number " << walks;
     }
     std::printf("%d walks\n", 3 * walks);
   }

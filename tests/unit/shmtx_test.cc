@@ -1,4 +1,4 @@
-// Tests the three strategies with one suite and real processes. Every participant is a Child that enters the world.
+// Tests the three kinds of mutex with one suite and real processes. Every participant is a Child that enters the world.
 #include "sync/shmtx.h"
 
 #include <fcntl.h>
@@ -71,8 +71,8 @@ class Participant {
   std::optional<Shmtx> mutex_;
 };
 
-/// A child of posix_spawn that is held up before exec: it has copies of all descriptors, and no fork handler has run.
-/// It continues when this object ends.
+/// A child of posix_spawn that is held up before exec. It has copies of all descriptors, and no fork handler has run.
+/// The child continues when this object is destroyed.
 class HeldUpChild {
  public:
   explicit HeldUpChild(std::string fifo) : fifo_(std::move(fifo)) {
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, ShmtxTest,
 
 TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
-#ifdef HOLDFAST_SANITIZED  // for races of two words: finds overlaps without a mutex
+#ifdef HOLDFAST_SANITIZED  // this is enough to find overlaps of two words without a mutex
   constexpr std::uint64_t kRounds = 10'000;
 #else
   constexpr std::uint64_t kRounds = 250'000;
@@ -158,7 +158,7 @@ TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sectio
     Shared& shared = self.shared();
     for (std::uint64_t i = 0; i < kRounds; ++i) {
       if (self.mutex().lock(monotonic_ns() + kLongNs) != LockResult::acquired) return 1;
-      // Two plain read-modify-writes: any overlap loses a count or shows in `inside`.
+      // Both words get plain read-modify-writes: any overlap loses a count or shows in `inside`.
       if (shared.inside.exchange(1, std::memory_order_relaxed) != 0) shared.violations.fetch_add(1);
       shared.first.store(shared.first.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       shared.second.store(shared.second.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -195,7 +195,7 @@ TEST_P(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
   EXPECT_TRUE(then.ends_with("acquired")) << then;
 }
 
-TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
+TEST_P(ShmtxTest, a_waiter_gets_the_mutex_when_the_owner_unlocks) {
   Started holder("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", holder.ask("lock"));
@@ -333,7 +333,7 @@ TEST_P(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
     // The child is born inside the critical section, as if a signal handler had forked.
     Child child([&](Channel& up) {
       self.mutex().unlock();
-      EXPECT_EQ(shmtx_robberies(), 1U) << "it refused to release what it does not own, and changed nothing";
+      EXPECT_EQ(shmtx_robberies(), 1U) << "the child did not release the parent's mutex, and changed nothing";
       EXPECT_EQ(self.mutex().try_lock(), LockResult::timeout);
       up.say("tried");
       EXPECT_EQ(self.mutex().lock(monotonic_ns() + kLongNs), LockResult::acquired);
@@ -397,7 +397,7 @@ TEST_P(ShmtxTest, an_invalid_word_is_taken_over_and_reported) {
   });
 }
 
-// Shared memory was overwritten with the name of an idle process, or of the caller.
+// Overwrites the word with the token of an idle process, or of the caller.
 TEST_P(ShmtxTest, a_word_that_names_a_live_process_outside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
     Participant self(GetParam());
@@ -475,7 +475,7 @@ TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
     ASSERT_EQ("ready", victim->hear());
     std::string now;
     ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; }))
-        << "no process makes progress after " << last;
+        << "no process has made progress after " << last;
     last = now;
   }
   EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;

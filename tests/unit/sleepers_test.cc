@@ -28,7 +28,7 @@ TEST(sleepers, the_first_sleeper_listens_and_elects_another_when_it_wakes) {
   EXPECT_FALSE(sleepers.enter(two, false));
   EXPECT_FALSE(sleepers.alone());
   sleepers.elect_listener();
-  EXPECT_EQ(two.word, 0U) << "somebody listens";
+  EXPECT_EQ(two.word, 0U) << "another sleeper already listens";
   sleepers.leave(one);
   sleepers.elect_listener();
   EXPECT_EQ(two.word, 1U);
@@ -65,11 +65,11 @@ TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   sleepers.wake(woken);
   sleepers.wake(listener);
   EXPECT_EQ(woken.word, 1U);
-  EXPECT_EQ(listener.word, 0U) << "it sleeps on the mailbox";
+  EXPECT_EQ(listener.word, 0U) << "the listener sleeps on the mailbox";
   EXPECT_EQ(other.word, 0U);
   sleepers.leave(listener);
   sleepers.elect_listener();
-  EXPECT_EQ(woken.word, 1U) << "it is getting up";
+  EXPECT_EQ(woken.word, 1U) << "the woken thread has not left its slot yet";
   EXPECT_EQ(other.word, 1U);
 }
 
@@ -140,8 +140,8 @@ TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
   const double seconds = now() - start;
   for (std::size_t i = 0; i < kSleepers; ++i) dict.unlock("own " + std::to_string(i), &held[i]);
   for (std::thread& thread : threads) thread.join();
-  // One thread listens: it wakes for each pass, and polls a hundred times a second. The remaining threads wake by the
-  // clock, a few times a second. The slack allows for collisions at a mutex.
+  // One thread listens: it wakes for each pass, and polls a hundred times a second. Each of the other threads polls a
+  // few times a second. The rest of the limit allows for collisions at a mutex.
   const double most = 3.0 * 2 * kPasses + seconds * (200 + 8.0 * kSleepers) + 20.0 * kSleepers;
   RecordProperty("sleeps", std::to_string(after - before));
   RecordProperty("seconds", std::to_string(seconds));
@@ -163,7 +163,7 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
   struct sigaction action {};
   action.sa_handler = &hang;
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
-  // Whether a second thread is woken while the thread that listens for it is held up.
+  // Returns whether a second thread is woken while the thread that listens for mail is held up.
   const auto is_woken = [&] {
     caught = go_on = false;
     holdfast_lease held[2] = {};
@@ -195,8 +195,8 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
     other.join();
     return woken;
   };
-  // On a busy machine the signal may arrive while the thread holds the mutex that all threads hold for a moment, but
-  // not each time.
+  // On a busy machine, the signal may arrive while the thread holds the mutex that every thread briefly takes, but not
+  // each time.
   EXPECT_TRUE(is_woken() || is_woken() || is_woken());
 }
 

@@ -1,6 +1,6 @@
-// Tests histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers are,
-// their cost, and that no content of their memory does harm. spec/contention_spec.lua has a wait and a hold of each
-// kind.
+// Tests the histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers
+// are, what they cost, and that no content of their memory does harm. spec/contention_spec.lua tests a wait and a hold
+// of each kind.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(Histogram, quantiles_match_the_counted_times) {
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0), 10e-6, 0.4e-6);
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0.5), 50e-6, 2e-6);
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0.9), 90e-6, 3e-6);
-  EXPECT_LE(holdfast_quantile(histogram.get(), 1), 5e-3) << "never above the longest";
+  EXPECT_LE(holdfast_quantile(histogram.get(), 1), 5e-3) << "a quantile is never above the longest time";
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 1), 5e-3, 0.2e-3);
   for (const double bad : {-0.1, 1.1, std::nan("")}) EXPECT_EQ(holdfast_quantile(histogram.get(), bad), 0);
 }
@@ -94,7 +94,7 @@ TEST(Histogram, quantiles_match_the_counted_times) {
 
 class StatisticsTest : public DictTest {
  protected:
-  /// Waits until the next hold is measured again, even by a clock that is far behind.
+  /// Waits until the next hold is sure to be measured, even by a clock that is far behind.
   static void rest() { sleep_ms(250); }
   /// Queues for "key", which `theirs` holds.
   void queue(Waiting& waiting, double exptime = 0) {
@@ -131,7 +131,7 @@ TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
   ASSERT_EQ(dict.try_permits("pool", HOLDFAST_SEMAPHORE, 1, 1, 0, &mine), HOLDFAST_LOCKED);
   const auto keys = contention(dict);
   ASSERT_EQ(keys.size(), 2U);
-  EXPECT_EQ(key_of(keys[0]), "key") << "the worst first";
+  EXPECT_EQ(key_of(keys[0]), "key") << "the worst key comes first";
   EXPECT_EQ(keys[0].refused, 3U);
   EXPECT_EQ(keys[0].waits, 0U);
   EXPECT_EQ(keys[0].kind, static_cast<std::uint32_t>(HOLDFAST_HELD_LOCK));
@@ -143,7 +143,7 @@ TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
 
 // --- holds ---
 
-TEST_F(StatisticsTest, rare_holds_count_one_by_one_however_they_are_taken_and_released) {
+TEST_F(StatisticsTest, rare_holds_are_counted_one_by_one_however_locks_are_taken_and_released) {
   const std::function<void()> ways[] = {
       [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // creates the lock
       [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex
@@ -185,7 +185,7 @@ TEST_F(StatisticsTest, rare_holds_count_one_by_one_however_they_are_taken_and_re
 TEST_F(StatisticsTest, a_sample_counts_for_all_holds_in_quick_succession) {
   constexpr int kHolds = 200'000;
   for (int i = 0; i < kHolds; ++i) hold(0, 30);
-  // 256 times a number with a standard deviation of 28.
+  // The count is 256 times a number with a standard deviation of 28.
   EXPECT_NEAR(static_cast<double>(held_for(dict).count), kHolds, 6 * 28 * 256);
 }
 
@@ -231,7 +231,7 @@ TEST_F(StatisticsTest, a_hold_after_a_wait_counts_however_short_it_is) {
 TEST_F(StatisticsTest, a_hold_that_its_holder_does_not_end_does_not_count) {
   ASSERT_EQ(dict.try_lock("key", 0.02, &theirs), HOLDFAST_OK);
   sleep_ms(150);
-  ASSERT_EQ(dict.try_lock("key", 0.02, &mine), HOLDFAST_OK) << "it has expired";
+  ASSERT_EQ(dict.try_lock("key", 0.02, &mine), HOLDFAST_OK) << "the previous hold has expired";
   EXPECT_EQ(dict.unlock("key", &theirs), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(held_for(dict).count, 0U);
   ASSERT_EQ(dict.remove("key"), HOLDFAST_OK);
@@ -272,7 +272,7 @@ class PrivateStatistics : public ::testing::Test {
 
 TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_position_in_a_pattern) {
   const std::uint64_t now = platform::monotonic_ns();
-  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first";
+  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first hold is measured";
   for (const std::uint64_t pattern : {2, 3, 8, 64, 256, 1000}) {
     std::uint64_t counted = 0;
     constexpr std::uint64_t kGrants = 1 << 18;
@@ -280,8 +280,9 @@ TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_positio
       counted += statistics.since(Since::of(now), (std::uint64_t{1} << 16) + i * pattern).is_measured() ? kDrawnOf : 0;
     EXPECT_NEAR(static_cast<double>(counted), kGrants, 0.2 * kGrants) << "every " << pattern << "th";
   }
-  EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce) << "after a rest";
-  EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "by a clock that is behind";
+  EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce)
+      << "the first hold after a pause is measured";
+  EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "the clock is behind";
 }
 
 TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_hold_by_its_sample) {
@@ -297,7 +298,7 @@ TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_hol
   for (const std::uint64_t drawn : {std::uint64_t{0}, Since::kOnce, Since::kForAll})
     for (const std::uint64_t clock : {std::uint64_t{0}, Since::kExact})
       EXPECT_EQ(counts(2 * tick, drawn | clock | Since::kLong), 1U) << drawn << " " << clock;
-  EXPECT_EQ(counts(2 * tick, 0), 0U) << "that nobody looks at";
+  EXPECT_EQ(counts(2 * tick, 0), 0U) << "the end of this grant is not checked";
   EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
 }
 
@@ -344,7 +345,7 @@ TEST_F(PrivateStatistics, the_worst_of_20000_keys_are_found_with_their_times) {
       EXPECT_GE(static_cast<double>(one.waits), 0.95 * static_cast<double>(times[key])) << key;
     }
   }
-  EXPECT_GE(of_the_worst, 40) << "those that are missed have less than a 256th of all waits";
+  EXPECT_GE(of_the_worst, 40) << "only keys with less than a 256th of all waits may be missed";
   for (int i = 0; i < 8; ++i) EXPECT_EQ(text(found[static_cast<std::size_t>(i)]), "key " + std::to_string(i));
 }
 
@@ -422,7 +423,8 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
   EXPECT_EQ(histogram.count, 4 * kWaits);
   EXPECT_EQ(histogram.max_ns, 1006U);
   ASSERT_EQ(worst().size(), 1U);
-  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3) << "except for the wait that made the record";
+  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3)
+      << "only the wait that created the record may be missing";
 }
 
 // --- memory ---
@@ -447,7 +449,7 @@ TEST(StatisticsMemory, is_reserved_on_the_first_count_and_never_exceeds_the_free
     EXPECT_EQ(held_for(dict).count, 1U);
     in_process([] {
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
-      EXPECT_EQ(held_for(other).count, 1U) << "another process sees it";
+      EXPECT_EQ(held_for(other).count, 1U) << "another process sees the count";
     });
     std::mt19937_64 random(1);
     Statistics& statistics = dict.segment().statistics();
@@ -504,7 +506,8 @@ TEST_F(StatisticsTest, bad_arguments_are_refused_with_a_message) {
   holdfast_contended key{};
   EXPECT_EQ(holdfast_dict_contention(dict.handle, &key, sizeof key - 8, 1, &count), HOLDFAST_INVALID);
   EXPECT_EQ(count, 0U);
-  EXPECT_EQ(holdfast_dict_contention(dict.handle, nullptr, sizeof key, 0, &count), HOLDFAST_OK) << "none are wanted";
+  EXPECT_EQ(holdfast_dict_contention(dict.handle, nullptr, sizeof key, 0, &count), HOLDFAST_OK)
+      << "a request for no keys is allowed";
 }
 
 TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_unknown_fields) {
@@ -521,7 +524,7 @@ TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_unknown_fields
   EXPECT_EQ(count, 1U);
   EXPECT_EQ(keys[0].known.refused, 1U);
   EXPECT_EQ(keys[0].unknown, 0U);
-  EXPECT_EQ(keys[1].unknown, 5U) << "not touched";
+  EXPECT_EQ(keys[1].unknown, 5U) << "a field beyond the given size was changed";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests the counts of a dictionary: what each of them counts, and that they cost nothing.
+// Tests what each of a dictionary's counts includes.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +28,7 @@ TEST_F(StatsTest, entries_counts_the_chains_entries_without_locks_that_nobody_ho
   for (int i = 0; i < 10; ++i) dict.remove("k" + std::to_string(i));
   dict.set("expired", "v", 0.001);
   sleep_ms(20);
-  EXPECT_EQ(dict.stats().entries, 32U) << "its memory was not needed yet";
+  EXPECT_EQ(dict.stats().entries, 32U) << "the expired entry's memory was not needed yet";
   EXPECT_EQ(dict.flush_expired(), 1);
   EXPECT_EQ(dict.stats().entries, 31U);
 }
@@ -97,7 +97,7 @@ TEST_F(StatsTest, the_reads_of_processes_add_up) {
     }));
   }
   for (auto& reader : readers) EXPECT_EQ(reader->wait(), 0);
-  EXPECT_EQ(dict.stats().hits, 3U * kReads * 3 / 4) << "each process counts for itself, so none is lost";
+  EXPECT_EQ(dict.stats().hits, 3U * kReads * 3 / 4) << "each process has its own count, so no read is lost";
   EXPECT_EQ(dict.stats().misses, 3U * kReads / 4);
 }
 
@@ -113,7 +113,7 @@ TEST_F(StatsTest, expirations_counts_entries_reclaimed_after_their_end) {
   EXPECT_EQ(dict.stats().expirations, 15U);
   dict.set("k", "v");
   dict.remove("k");
-  EXPECT_EQ(dict.stats().expirations, 15U) << "a deletion is none";
+  EXPECT_EQ(dict.stats().expirations, 15U) << "a deletion is not an expiration";
   EXPECT_EQ(dict.stats().evictions, 0U);
 }
 
@@ -135,14 +135,14 @@ TEST_P(WaitsTest, a_change_that_waited_for_another_is_counted_once) {
   Dict dict(new_name(), {.mutex = GetParam()});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   for (int i = 0; i < 100; ++i) dict.set("k", "v");
-  EXPECT_EQ(dict.stats().mutex_waits, 0U) << "nobody was there";
+  EXPECT_EQ(dict.stats().mutex_waits, 0U) << "there was no other change";
   Inside other(dict);
   std::thread letting_go([&] {
     eventually([&] { return dict.stats().mutex_waits != 0; });
     sleep_ms(10);
     other.say("go");
   });
-  // Counted once for each attempt that gave up, which takes a second.
+  // An attempt gives up after a second. Each attempt that gave up was counted once.
   std::uint64_t waits = 1;
   while (dict.set("k", "w") == HOLDFAST_TIMEOUT) ++waits;
   letting_go.join();
@@ -161,9 +161,9 @@ TEST_F(StatsTest, counts_read_in_the_middle_of_a_change_are_plausible) {
 
   ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.stats().entries, 1U) << "a free lock is none";
+  EXPECT_EQ(dict.stats().entries, 1U) << "a free lock does not count as an entry";
   ShardHeader& header = dict.segment().shards().front().header();
-  // These are values as a reader may load them while a lock's entry is made.
+  // A reader may load these values while a lock's entry is created.
   header.entries.store(0);
   EXPECT_EQ(dict.stats().entries, 0U);
   header.free_granules.store(~0U);

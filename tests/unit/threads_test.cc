@@ -1,5 +1,5 @@
-// Tests the promises of include/holdfast.h to hosts with threads: all threads share one handle, each has a parker, and
-// any thread may use a lease. ThreadSanitizer shows most, because the locks guard plain variables here.
+// Tests what include/holdfast.h promises to hosts with threads: all threads share one handle, each has a parker, and
+// any thread may use a lease. The locks guard plain variables, so ThreadSanitizer finds most faults.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -70,7 +70,7 @@ TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_in_a_call_guards_plain_mem
 
 TEST_F(ThreadsTest, a_mutex_object_that_all_threads_share_guards_plain_memory) {
   constexpr int kRounds = 200;
-  constexpr int kTimes = 2;  // more threads than slots in one block of the mutex
+  constexpr int kTimes = 2;  // twice as many threads as one block of the mutex has slots
   in_process([] {
     Dict dict("threads");
     holdfast::mutex one(holdfast::dictionary(dict.handle), "lock");
@@ -135,7 +135,7 @@ TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_release
     holdfast_lease lease{};
     std::thread([&] { EXPECT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK); }).join();
     holdfast_lease other{};
-    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the end of the thread is not the end of the lock";
+    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the lock did not end with the thread";
     EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
     EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_OK);
   });
@@ -226,7 +226,7 @@ TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_par
         Waiting waiting;
         holdfast_lease lease{};
         while (!over) {
-          Dict("other " + std::to_string(i));  // an invalid name: fails in the registry
+          Dict("other " + std::to_string(i));  // fails in the registry, because the name is invalid
           Dict again("threads");
           if (waiting.lock(again, "lock", kLong, &lease) == HOLDFAST_OK) again.unlock("lock", &lease);
         }
@@ -237,8 +237,9 @@ TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_par
         Waiting waiting;
         if (Dict("threads").handle != dict.handle) return 1;
         if (dict.set("key", "value") != HOLDFAST_OK) return 2;
-        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0
-                                                                        : 3;  // and is killed while it holds the lock
+        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK
+                   ? 0
+                   : 3;  // the child is killed while it holds the lock
       });
       ASSERT_EQ(child.wait(), 0) << round;
     }

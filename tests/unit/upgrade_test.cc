@@ -1,5 +1,5 @@
-// A reader that becomes the writer: when it gets the write lock, whom it keeps out while it waits, and what ends the
-// wait.
+// Tests a reader that becomes the writer: when it gets the write lock, which other readers and writers it keeps out
+// while it waits, and what ends the wait.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -37,7 +37,7 @@ TEST_IN_TIME(UpgradeTest, the_only_reader_becomes_the_writer_at_once_and_keeps_i
   EXPECT_TRUE(is_writer(reader));
   EXPECT_EQ(reader.lease.sequence, number);
   EXPECT_GT(dict.remaining("key", reader.lease), 50);
-  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "it is the writer already";
+  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "it is already the writer";
   EXPECT_EQ(dict.keep("key", reader.lease, 1), HOLDFAST_OK);
   EXPECT_TRUE(is_reader(reader));
   EXPECT_EQ(reader.upgrade(), HOLDFAST_OK);
@@ -45,7 +45,7 @@ TEST_IN_TIME(UpgradeTest, the_only_reader_becomes_the_writer_at_once_and_keeps_i
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, a_number_stays_larger_than_that_of_every_earlier_writer) {
+TEST_IN_TIME(UpgradeTest, a_number_stays_larger_than_the_numbers_of_all_earlier_writers) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   const std::uint64_t last = writer.sequence;
@@ -97,7 +97,8 @@ TEST_IN_TIME(UpgradeTest, no_reader_gets_in_while_one_waits_whenever_it_came) {
   EXPECT_EQ(writer.leave(), HOLDFAST_OK);
   EXPECT_EQ(earlier.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(other.lease), HOLDFAST_OK);
-  EXPECT_EQ(read(&none), HOLDFAST_LOCKED) << "the permits are free, and the reader has been woken";
+  EXPECT_EQ(read(&none), HOLDFAST_LOCKED)
+      << "the permits are free, but the first reader was woken to become the writer";
   EXPECT_EQ(earlier.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(later.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_OK);
@@ -140,7 +141,7 @@ TEST_IN_TIME(UpgradeTest, the_second_of_two_that_want_it_gets_deadlock_at_once_a
   EXPECT_TRUE(is_writer(first));
 }
 
-TEST_IN_TIME(UpgradeTest, a_wait_that_is_given_up_leaves_the_read_lock_and_lets_others_go_on) {
+TEST_IN_TIME(UpgradeTest, an_abandoned_wait_leaves_the_read_lock_and_lets_others_continue) {
   Upgrader reader(dict, 100);
   Upgrader other(dict);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_LOCKED);
@@ -150,7 +151,7 @@ TEST_IN_TIME(UpgradeTest, a_wait_that_is_given_up_leaves_the_read_lock_and_lets_
   EXPECT_TRUE(is_reader(reader));
   EXPECT_TRUE(waiting.is_woken());
   EXPECT_EQ(waiting.wait(), HOLDFAST_OK);
-  EXPECT_EQ(other.upgrade(), HOLDFAST_LOCKED) << "another may become the writer now";
+  EXPECT_EQ(other.upgrade(), HOLDFAST_LOCKED) << "the other reader may now wait to become the writer";
   EXPECT_EQ(other.leave(), HOLDFAST_OK);
 }
 
@@ -168,7 +169,7 @@ TEST_IN_TIME(UpgradeTest, a_woken_reader_that_does_not_come_leaves_the_queue_aft
   EXPECT_EQ(reader.upgrade(), HOLDFAST_OK);
 }
 
-// --- what was lost, and what is not a read lock ---
+// --- lost leases, and leases of other kinds ---
 
 TEST_IN_TIME(UpgradeTest, what_has_ended_cannot_be_upgraded) {
   const auto end = [this](int how, Upgrader& reader) {
@@ -254,8 +255,8 @@ TEST_IN_TIME(UpgradeTest, a_lock_and_a_semaphore_have_no_readers) {
   EXPECT_STREQ(holdfast_error(), "bad waiter: expected a number from holdfast_waiter_open");
 }
 
-// A semaphore may have as many permits as a reader waits for.
-TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_that_wants_as_many_keeps_its_place) {
+// The waiter of a semaphore wants as many permits as a reader that becomes the writer.
+TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_for_as_many_permits_keeps_its_position) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, kAll - 1, 0, &lease), HOLDFAST_OK);
   Parked few;
@@ -272,7 +273,7 @@ TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_that_wants_as_many_keeps_its_p
 
 // --- other processes ---
 
-TEST_IN_TIME(UpgradeTest, readers_that_die_or_expire_do_not_keep_it_waiting) {
+TEST_IN_TIME(UpgradeTest, readers_that_die_or_expire_do_not_keep_a_reader_waiting) {
   Upgrader reader(dict);
   holdfast_lease expiring{};
   Resident one([&] {
@@ -302,7 +303,7 @@ TEST_IN_TIME(UpgradeTest, a_process_that_dies_while_it_waits_leaves_nothing) {
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_one_that_waited_is_dead) {
+TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_waiting_reader_is_dead) {
   Upgrader reader(dict);
   Resident dying([&] {
     Upgrader other(dict);
@@ -314,7 +315,7 @@ TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_one_that_waited_
   EXPECT_EQ(read(&lease), HOLDFAST_OK);
 }
 
-// It still has its read lock, so no writer gets in.
+// The stopped process still has its read lock, so no writer gets in.
 TEST_F(LongUpgradeTest, a_stopped_process_that_waits_keeps_readers_out_only_for_a_while) {
   Started waiting("waits", [&](Channel& parent) {
     Upgrader other(dict);
@@ -338,7 +339,7 @@ TEST_F(LongUpgradeTest, a_stopped_process_that_waits_keeps_readers_out_only_for_
   EXPECT_EQ(waiting.ask("go on"), "ok");
 }
 
-TEST_F(LongUpgradeTest, many_readers_of_a_dead_process_and_many_that_expire_come_back) {
+TEST_F(LongUpgradeTest, permits_of_many_dead_readers_and_of_many_expired_readers_are_freed) {
   Upgrader reader(dict);
   Resident dying([&] {
     holdfast_lease lease{};
@@ -368,7 +369,7 @@ TEST_F(LongUpgradeTest, without_room_in_the_queue_it_reports_no_memory_and_keeps
   EXPECT_EQ(reader.upgrade(), HOLDFAST_NO_MEMORY);
   EXPECT_TRUE(is_reader(reader));
   EXPECT_EQ(other.unlock(), HOLDFAST_OK);
-  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "this needs no memory";
+  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "the only reader needs no memory for the upgrade";
   for (const auto& one : crowd) one->leave(dict, "key");
 }
 
@@ -388,7 +389,7 @@ TEST_IN_TIME(UpgradeTest, overwritten_words_let_no_second_writer_in) {
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_IN_TIME(UpgradeTest, it_waits_again_after_a_repair_has_dropped_the_queue) {
+TEST_IN_TIME(UpgradeTest, a_reader_waits_again_after_a_repair_has_dropped_the_queue) {
   Upgrader reader(dict);
   Upgrader other(dict);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_LOCKED);
@@ -399,7 +400,7 @@ TEST_IN_TIME(UpgradeTest, it_waits_again_after_a_repair_has_dropped_the_queue) {
   EXPECT_EQ(other.upgrade(), HOLDFAST_DEADLOCK);
   repair(shard());
   EXPECT_EQ(other.upgrade(), HOLDFAST_LOCKED);
-  EXPECT_EQ(reader.upgrade(), HOLDFAST_DEADLOCK) << "one of the two gets it, not both";
+  EXPECT_EQ(reader.upgrade(), HOLDFAST_DEADLOCK) << "only one of the two readers may wait";
 }
 
 // --- in a thread ---
@@ -458,7 +459,8 @@ TEST_F(LongUpgradeTest, a_cycle_with_another_lock_is_a_deadlock) {
   EXPECT_EQ(holdfast_upgrade(dict.handle, "key", 3, 60, task, &mine.lease), HOLDFAST_OK);
 }
 
-// Each of several threads in turn reads a value, and then either becomes the writer and counts, or gives way.
+// Each of several threads repeatedly reads a value, then either becomes the writer and increments the value, or gives
+// way.
 TEST_F(LongUpgradeTest, nothing_changes_between_the_read_and_the_write) {
   constexpr int kThreads = 4;
   constexpr int kCounts = 200;
@@ -487,7 +489,7 @@ TEST_F(LongUpgradeTest, nothing_changes_between_the_read_and_the_write) {
   EXPECT_EQ(value, std::uint64_t{kThreads} * kCounts);
 }
 
-/// A dictionary for each kind of mutex.
+/// Has a dictionary for each kind of mutex.
 class UpgradeMutexTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(UpgradeMutexTest, works) {

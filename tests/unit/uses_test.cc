@@ -1,4 +1,4 @@
-// Tests counts of uses: bytes next to the arena that reads without a lock may write, so nothing else may be there.
+// Tests the counts of uses. Readers increment these bytes without a lock, so no other data may share their memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,7 +47,7 @@ TEST(uses, a_count_grows_to_its_maximum_and_stays) {
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), Shard::kUsesMax);
   EXPECT_EQ(one.shard().uses(100 + kGranulesPerUses).load(), 0);
-  one.shard().uses(100).store(200);  // whatever the byte contained
+  one.shard().uses(100).store(200);  // above the maximum, as if overwritten
   one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), 200);
 }

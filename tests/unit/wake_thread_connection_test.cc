@@ -1,4 +1,4 @@
-// Tests waiting in a loop that can wait only for a connection that it made itself, through the C ABI.
+// Tests, through the C ABI, a loop that can wait only for a connection that it made itself.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using platform::FileDescriptor;
 using Waiting = LoopWaiting;
 
-/// Returns the path at which the parker listens; empty if it does not listen.
+/// Returns the path on which the parker listens, or "" if it does not listen.
 std::string listen_at(Waiting& waiting) {
   std::array<char, HOLDFAST_PATH_MAX> path{};
   return holdfast_parker_listen(waiting.parker(), path.data(), path.size()) == HOLDFAST_OK ? path.data() : "";
@@ -69,7 +69,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_arrives_for_each_uncollected_wake_up) {
     for (int round = 0; round < 3; ++round) {
       take("k");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_GT(waiting.sleep_time(), 0.1) << "it need not poll";
+      EXPECT_GT(waiting.sleep_time(), 0.1) << "the waiter polls";
       EXPECT_FALSE(readable(end.get(), 30));
       release("k");
       EXPECT_TRUE(readable(end.get(), kLongMs));
@@ -121,9 +121,9 @@ TEST_F(WakeThreadConnectionTest, a_byte_arrives_when_the_timer_is_due_without_a_
       waiting.collect();
       bytes(end);
     }
-    EXPECT_FALSE(readable(end.get(), 60)) << "it was unset";
+    EXPECT_FALSE(readable(end.get(), 60)) << "the timer was unset";
     ASSERT_EQ(waiting.timer(0), HOLDFAST_OK);
-    EXPECT_TRUE(readable(end.get(), 0)) << "no thread is needed for what is due now";
+    EXPECT_TRUE(readable(end.get(), 0)) << "a timer that is already due needs no thread";
     EXPECT_EQ(descriptors(), before);
   });
 }
@@ -134,7 +134,7 @@ TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_sends_a_by
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     release("k");
-    EXPECT_EQ(other.collect(), 0) << "but it hands out the mail of the process";
+    EXPECT_EQ(other.collect(), 0) << "collecting hands out the process's mail";
     const FileDescriptor end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);
@@ -258,9 +258,9 @@ TEST_F(WakeThreadConnectionTest, a_missing_connection_is_reported_and_the_parker
     const FileDescriptor end = connect_to(path);
     ASSERT_TRUE(end);
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_OK);
-    EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM) << "there is one at most";
+    EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM) << "a second connection was accepted";
     ASSERT_EQ(waiting.timer(0), HOLDFAST_OK);
-    EXPECT_EQ(bytes(end), 1) << "and that goes on";
+    EXPECT_EQ(bytes(end), 1) << "the first connection still works";
   });
 }
 
@@ -276,7 +276,7 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot accept the connection for wake-ups: another process has connected");
-    EXPECT_EQ(stranger.wait(), 0) << "it got the error";
+    EXPECT_EQ(stranger.wait(), 0) << "the stranger did not get the error";
 
     Started faster("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);
@@ -300,12 +300,12 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     const std::size_t before = descriptors();
     in_process([&] {
-      EXPECT_EQ(descriptors(), before + 2 - 2) << "two are closed; the channel's two are new";
+      EXPECT_EQ(descriptors(), before + 2 - 2) << "the child closes two and has two new ones of its channel";
       EXPECT_TRUE(exists(path));
       EXPECT_EQ(holdfast_parker_accept(second.parker()), HOLDFAST_SYSTEM);
       second.free();
       waiting.free();
-      EXPECT_TRUE(exists(path)) << "it is the parent's";
+      EXPECT_TRUE(exists(path)) << "the path belongs to the parent";
       Waiting own;
       const FileDescriptor own_end = connected(own);
       EXPECT_EQ(own.timer(0.001), HOLDFAST_OK);
@@ -329,7 +329,7 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups
     end.reset();
     release("k");
     EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; }))
-        << "our end is closed when the connection is needed";
+        << "our end is closed when the library next needs the connection";
     end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);
@@ -353,13 +353,14 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, strangers), 0);
     ASSERT_EQ(::dup2(strangers[0], ours), ours);
-    EXPECT_EQ(bytes(end), -1) << "the loop sees the end";
+    EXPECT_EQ(bytes(end), -1) << "the loop sees the end of the connection";
     ASSERT_EQ(waiting.timer(0.001), HOLDFAST_OK);
     sleep_ms(50);
     char byte = 0;
-    for (const int stranger : strangers) EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "nothing was sent";
+    for (const int stranger : strangers)
+      EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "a byte was sent to the host's socket";
     waiting.free();
-    EXPECT_EQ(::fcntl(ours, F_GETFD), 0) << "it is the host's";
+    EXPECT_EQ(::fcntl(ours, F_GETFD), 0) << "the host's descriptor was closed";
   });
 }
 
@@ -372,7 +373,7 @@ TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing
     const std::size_t before = descriptors();
     const FileDescriptor end = connect_to(listen_at(waiting));
     ASSERT_TRUE(end);
-    // Belongs to the user that root becomes for a while.
+    // The directory must belong to the user that root becomes for a while.
     if (::geteuid() == 0) {
       ASSERT_EQ(::chown(directory.path().c_str(), 65534, 0), 0);
     }

@@ -1,4 +1,4 @@
-// Tests waiting in an event loop: a parker's descriptor and the wake thread behind it, through the C ABI.
+// Tests waits in an event loop through the C ABI: a parker's descriptor and the wake thread behind it.
 #include "wait/wake_thread.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_by_another_proc
     release("k");
     EXPECT_TRUE(readable(fd, kLongMs));
     EXPECT_TRUE(readable(fd, 0));
-    EXPECT_EQ(waiting.fd(), fd) << "it is the same for ever";
+    EXPECT_EQ(waiting.fd(), fd) << "the descriptor never changes";
     EXPECT_EQ(waiting.collect(), 1);
     EXPECT_FALSE(readable(fd, 0));
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
@@ -50,7 +50,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
       collected += holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      EXPECT_EQ(readable(fd, 0), collected < 3) << "one check finds them all";
+      EXPECT_EQ(readable(fd, 0), collected < 3) << "one check finds all mail";
     }
     EXPECT_FALSE(readable(fd, 0));
   });
@@ -205,7 +205,7 @@ TEST_F(WakeThreadTest, the_thread_exists_while_somebody_waits_and_ends_soon_afte
     EXPECT_EQ(wake_threads().size(), 0U);
     take("k");
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_EQ(wake_threads().size(), 0U) << "a waiter that sleeps by itself needs none";
+    EXPECT_EQ(wake_threads().size(), 0U) << "a waiter that sleeps by itself needs no thread";
     for (int round = 0; round < 2; ++round) {
       const int fd = waiting.fd();
       ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
@@ -214,7 +214,7 @@ TEST_F(WakeThreadTest, the_thread_exists_while_somebody_waits_and_ends_soon_afte
       EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
       EXPECT_TRUE(eventually([] { return wake_threads().empty(); }));
       EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; })) << "a wait brings it back";
+      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; })) << "the next wait starts the thread again";
       EXPECT_FALSE(readable(fd, 0));
     }
     release("k");
@@ -235,7 +235,7 @@ TEST_F(WakeThreadTest, no_signal_is_handled_in_the_thread) {
     ::pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
     ::kill(::getpid(), SIGUSR1);
     EXPECT_FALSE(readable(fd, 50));
-    EXPECT_EQ(handled, 0) << "there is no other thread that it could have come to";
+    EXPECT_EQ(handled, 0) << "the wake thread handled the signal";
     ::pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
     EXPECT_EQ(handled, 1);
   });

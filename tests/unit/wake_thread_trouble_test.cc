@@ -1,4 +1,5 @@
-// Tests the wake thread of event loops under exit, fork, closed descriptors, no descriptors and no threads.
+// Tests the wake thread of event loops when the process exits or forks, when descriptors were closed, and when there
+// are no descriptors or threads.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ namespace {
 
 using Waiting = LoopWaiting;
 
-TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_an_ordinary_exit) {
+TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_a_normal_exit) {
   Child busy(hold);
   busy.hear();
   busy.say(":k");
@@ -71,7 +72,7 @@ TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_its_own_descriptor
     Started child("waits", [&](Channel& parent) {
       EXPECT_EQ(wake_threads().size(), 0U);
       EXPECT_EQ(descriptors(), before + 2 - 4)
-          << "the parent's pairs are closed; the channel's two descriptors are new";
+          << "the child closes the parent's pairs and has two new descriptors of its channel";
       Waiting own;
       const int own_fd = own.fd();
       platform::FileId mine;
@@ -129,16 +130,17 @@ TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_the_hos
     release("k");
     sleep_ms(100);
     char byte = 0;
-    for (const int stranger : strangers) EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "nothing was sent";
+    for (const int stranger : strangers)
+      EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "a byte was sent to the host's socket";
     ASSERT_EQ(::send(strangers[0], "x", 1, 0), 1);
 
     const int fresh = waiting.fd();
     ASSERT_GE(fresh, 0) << holdfast_error();
     EXPECT_NE(fresh, fd);
-    EXPECT_TRUE(readable(fresh, kLongMs)) << "the wake-up from before is not lost";
+    EXPECT_TRUE(readable(fresh, kLongMs)) << "the earlier wake-up was lost";
     EXPECT_EQ(waiting.collect(), 1);
     waiting.free();
-    EXPECT_EQ(::recv(strangers[1], &byte, 1, 0), 1) << "nothing was read, and it is open";
+    EXPECT_EQ(::recv(strangers[1], &byte, 1, 0), 1) << "the library read from the host's socket or closed it";
     EXPECT_EQ(descriptors(), count);
   });
 }
@@ -168,7 +170,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_gets_an_error_and_polls_and_the_
       EXPECT_EQ(waiting.fd(), -1);
       EXPECT_STREQ(holdfast_error(), "cannot start the wake thread: Resource temporarily unavailable");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
+      EXPECT_LE(waiting.sleep_time(), 0.01) << "the waiter has a descriptor, but no thread listens";
       release("k");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
       ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
@@ -188,7 +190,7 @@ TEST_F(WakeThreadTest, a_parker_can_be_freed_after_the_host_closed_all_descripto
     int mine[2];
     ASSERT_EQ(::pipe(mine), 0);
     waiting.free();
-    for (const int number : mine) EXPECT_EQ(::fcntl(number, F_GETFD), 0) << "it is the host's";
+    for (const int number : mine) EXPECT_EQ(::fcntl(number, F_GETFD), 0) << "the host's descriptor was closed";
   });
 }
 

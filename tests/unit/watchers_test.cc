@@ -48,8 +48,8 @@ class Watchers {
     const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
     return static_cast<std::size_t>(std::max(count, 0));
   }
-  /// Runs as a host does. Returns the number of watchers that have returned when all have, or when the time is over.
-  /// `over`: the number that have already returned.
+  /// Runs the watchers like a host, until all have returned or the time is over. Returns the number that have returned,
+  /// including the `over` watchers that had already returned.
   std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
     const double end = now() + timeout;
     std::vector<std::uint32_t> numbers(waiters_.size());
@@ -106,7 +106,7 @@ class WatchersTest : public DictTest {
 
 TEST_F(WatchersTest, a_free_lock_is_not_waited_for) {
   Watchers one(1);
-  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "no such key";
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "the key does not exist";
   lock();
   unlock();
   EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "free";
@@ -123,7 +123,7 @@ TEST_F(WatchersTest, a_check_names_the_grant_and_queues_nobody) {
   EXPECT_EQ(waiters(), 0U);
   unlock();
   lock();
-  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "another grant";
+  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "the lock has another grant";
   grant = 0;
   EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
   unlock();
@@ -133,14 +133,14 @@ TEST_F(WatchersTest, a_release_wakes_watchers_and_removes_them_from_the_queue) {
   Watchers some(5);
   lock();
   EXPECT_EQ(some.queue(dict), 5U);
-  EXPECT_EQ(some.queue(dict), 5U) << "once each";
+  EXPECT_EQ(some.queue(dict), 5U) << "each watcher queues only once";
   EXPECT_EQ(waiters(), 5U);
   EXPECT_EQ(some.woken(), 0U);
   unlock();
   EXPECT_EQ(waiters(), 0U);
   EXPECT_EQ(some.woken(), 5U);
   lock();
-  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(some.once(dict, i), HOLDFAST_OK) << "its own grant has ended";
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(some.once(dict, i), HOLDFAST_OK) << "the watched grant has ended";
   EXPECT_EQ(blocks(), 0U);
   unlock();
 }
@@ -151,10 +151,10 @@ TEST_F(WatchersTest, a_release_wakes_some_and_these_wake_the_rest) {
   lock();
   ASSERT_EQ(many.queue(dict), kMany);
   unlock();
-  EXPECT_EQ(waiters(), kMany - kWokenAtOnce) << "no more under one mutex";
+  EXPECT_EQ(waiters(), kMany - kWokenAtOnce) << "too many watchers were woken under the mutex at a time";
   EXPECT_EQ(many.once(dict), HOLDFAST_OK);
   EXPECT_EQ(waiters(), kMany - 2 * kWokenAtOnce);
-  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "woken, and not coming";
+  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "this watcher was woken but does not come";
   EXPECT_EQ(waiters(), kMany - 3 * kWokenAtOnce);
   lock();
   EXPECT_EQ(many.once(dict, 2), HOLDFAST_OK);
@@ -173,7 +173,7 @@ TEST_F(WatchersTest, watchers_of_a_new_grant_stay_when_the_old_ones_are_woken) {
   ASSERT_EQ(fresh.queue(dict), 2U);
   EXPECT_EQ(waiters(), 3U);
   EXPECT_EQ(old.once(dict), HOLDFAST_OK);
-  EXPECT_EQ(waiters(), 2U) << "the last old one was woken, the fresh ones were not";
+  EXPECT_EQ(waiters(), 2U) << "the last old watcher was woken, but the new ones were not";
   EXPECT_EQ(fresh.woken(), 0U);
   unlock();
   EXPECT_EQ(fresh.woken(), 2U);
@@ -197,12 +197,12 @@ TEST_F(WatchersTest, a_request_for_the_lock_gets_it_as_if_there_were_no_watchers
   ASSERT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_LOCKED);
   ASSERT_EQ(some.queue(dict), 3U);
   unlock();
-  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "it is kept for the fair one";
+  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "the lock is reserved for the fair request";
   EXPECT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_OK);
   EXPECT_EQ(some.once(dict), HOLDFAST_OK);
   EXPECT_EQ(dict.unlock(kKey, &other), HOLDFAST_OK);
   EXPECT_EQ(holdfast_lock_try(dict.handle, kKey.data(), kKey.size(), 0, 0, 1, &lease), HOLDFAST_OK)
-      << "it is kept for nobody";
+      << "the lock is not reserved";
   unlock();
 }
 
@@ -236,8 +236,8 @@ TEST_F(WatchersTest, deleting_or_overwriting_a_lock_wakes_all_watchers) {
     EXPECT_EQ(overwritten ? dict.set(kKey, "value") : dict.remove(kKey), HOLDFAST_OK);
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
-      EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value is in the way, as for lock()";
-      EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes it";
+      EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value occupies the key, as for lock()";
+      EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes this watcher, so it must poll";
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
     }
@@ -253,13 +253,13 @@ TEST_F(WatchersTest, a_flush_ends_the_wait) {
   EXPECT_EQ(some.run(dict, kLong), 3U);
 }
 
-TEST_F(WatchersTest, a_watched_lock_does_not_move_and_a_watcher_can_leave) {
+TEST_F(WatchersTest, a_watched_lock_is_not_moved_and_a_watcher_can_leave) {
   Watchers some(2);
   lock();
   ASSERT_EQ(some.queue(dict), 2U);
   EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK);
   EXPECT_EQ(waiters(), 1U);
-  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK) << "it was in none";
+  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK) << "the watcher was in no queue";
   EXPECT_EQ(waiters(), 1U);
   unlock();
   EXPECT_EQ(some.woken(), 1U);
@@ -271,7 +271,7 @@ TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_current_holders) {
   Watchers one(1);
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &early), HOLDFAST_OK);
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  EXPECT_LE(one.sleep_time(), 0.02) << "nobody wakes it";
+  EXPECT_LE(one.sleep_time(), 0.02) << "nobody wakes this watcher, so it must poll";
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &late), HOLDFAST_OK);
   EXPECT_EQ(one.once(dict), HOLDFAST_LOCKED);
   ASSERT_EQ(dict.unlock(kKey, &early), HOLDFAST_OK);
@@ -279,12 +279,12 @@ TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_current_holders) {
   ASSERT_EQ(dict.unlock(kKey, &late), HOLDFAST_OK);
 }
 
-TEST_F(WatchersTest, without_room_watchers_poll) {
+TEST_F(WatchersTest, watchers_poll_if_there_is_no_room_in_the_queue) {
   Dict small("watched-small", {.size = 12288});
   ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   Watchers many(400);
   ASSERT_EQ(many.queue(small), 400U);
-  EXPECT_LE(many.sleep_time(399), 0.1) << "it has no place";
+  EXPECT_LE(many.sleep_time(399), 0.1) << "the watcher has no position in the queue";
   EXPECT_EQ(small.unlock(kKey, &lease), HOLDFAST_OK);
   for (std::size_t i = 0; i < 400; ++i) EXPECT_EQ(many.once(small, i), HOLDFAST_OK);
   EXPECT_EQ(check_segment(small.segment()), "");

@@ -56,7 +56,7 @@ class WorldFile : public DirectoryTest {
     ASSERT_FALSE(file) << "was accepted, expected: " << words;
     EXPECT_EQ(code, file.status().code) << file.status().message;
     EXPECT_TRUE(has(file.status(), words)) << file.status().message;
-    EXPECT_TRUE(has(file.status(), scratch_.path())) << "does not name the file: " << file.status().message;
+    EXPECT_TRUE(has(file.status(), scratch_.path())) << "the message does not name the file: " << file.status().message;
   }
 
   void write_file(const std::string& bytes) {
@@ -205,7 +205,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     EXPECT_TRUE(retire_world_file(*directory, "fits.dict").ok());
     struct statvfs after;
     ::statvfs(small.c_str(), &after);
-    EXPECT_EQ(before.f_bfree, after.f_bfree) << "a refused file keeps its memory";
+    EXPECT_EQ(before.f_bfree, after.f_bfree) << "the refused file kept its memory";
   }
   ::umount2(small.c_str(), MNT_DETACH);
 }
@@ -361,7 +361,7 @@ TEST_F(WorldFile, an_unreadable_file_is_removed_without_being_written_to) {
 }
 
 TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
-  // Nobody may remove a file that nobody has marked, however many processes are removing its predecessor.
+  // No process may remove a file that is not marked, however many processes are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
       auto created = create();
@@ -371,7 +371,7 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
         continue;
       }
       ++own;
-      // Long enough for a process that found the directory locked and comes back with an outdated check.
+      // Long enough for a process that found the directory locked to come back with the result of an outdated check.
       const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
@@ -379,7 +379,7 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
       header.retired.store(
-          kRetiredByName);  // as if this process died here: other processes finish the removal when they open
+          kRetiredByName);  // as if this process died here: other processes finish the removal when they open the file
       // Another process may have finished the removal and made a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }
@@ -393,7 +393,7 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
 // --- sharing ---------------------------------------------------------------------------------------------
 
 TEST_F(WorldFile, with_sharing_files_belong_to_the_group_and_any_owner_is_accepted) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as two users";
   constexpr gid_t kGroup = 54321;
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));

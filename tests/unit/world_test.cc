@@ -122,7 +122,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_stil
     close_all_but(parent);
     parent.say(text(world.token()));
     parent.say(in_words(world.judge(other)));
-    // Its descriptor numbers are soon reused for other files, which have no locks.
+    // The process's descriptor numbers are soon reused for other files, which have no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
@@ -229,8 +229,8 @@ TEST_F(Liveness, a_stopped_process_counts_as_alive) {
   EXPECT_EQ("alive", watcher.ask("owner " + text(owner_bits(std::stoull(victim.token)))));
 }
 
-// Otherwise nobody would ever take over the mutex of a process that was killed inside it, while another process has a
-// copy of its descriptor.
+// If a process was killed while it held a mutex, the mutex must be taken over even while another process has a copy of
+// the dead process's descriptor.
 TEST_F(Liveness, what_is_kept_alive_across_exec_counts_for_locks_and_not_for_mutexes) {
   Member watcher;
   Child keeper([](Channel& parent) {
@@ -262,7 +262,7 @@ TEST_F(Liveness, a_reused_slot_gets_a_new_generation_and_the_old_token_stays_dea
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
-    // Other processes enter and leave until slots are reused: because of the generation, no token occurs twice.
+    // Other processes enter and leave until slots are reused. Because of the generation, no token occurs twice.
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
@@ -356,7 +356,7 @@ TEST_F(Entering, a_failure_is_not_remembered) {
     ASSERT_FALSE(refused);
     const std::string refusal = refused.status().message;
     EXPECT_NE(std::string::npos, refusal.find("has mode 0750, expected 0700"));
-    EXPECT_NE(std::string::npos, refusal.find("set HOLDFAST_SHARE=group")) << "chmod 700 would lock its group out";
+    EXPECT_NE(std::string::npos, refusal.find("set HOLDFAST_SHARE=group")) << "chmod 700 would lock the group out";
     EXPECT_EQ(std::string::npos, refusal.find("chmod"));
     ::chmod(scratch_.path().c_str(), 0700);
     const auto accepted = World::current();
@@ -417,7 +417,7 @@ TEST_F(Lifetime, the_first_process_of_an_empty_world_finds_only_persistent_dicti
     EXPECT_EQ("created", first.ask("keep kept.dict"));
     first.kill_and_wait();
   }
-  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "no process existed to remove it";
+  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "no process was there to remove it";
   Member next;
   EXPECT_FALSE(exists(scratch_ / "gone.dict"));
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
@@ -430,7 +430,7 @@ TEST_F(Lifetime, nothing_is_retired_while_a_process_lives) {
   first.kill_and_wait();
   Member next;
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
-  other.stop();  // a stopped process is alive
+  other.stop();  // a stopped process counts as alive
   next.say("exit");
   EXPECT_EQ(0, next.wait());
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
@@ -457,7 +457,7 @@ TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_together) {
     const std::uint64_t start = platform::monotonic_ns();
     for (Member& one : members) one.say("exit");
     for (Member& one : members) EXPECT_EQ(0, one.wait());
-    // A process that has waited that long for a held-up process leaves the work to the next process.
+    // A process that has waited this long for a held-up process leaves the work to the next process.
     if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Member next;
     }
@@ -466,7 +466,7 @@ TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_together) {
 }
 
 TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_its_data) {
-  // The parent exits in an orderly way, before the child has needed an identity.
+  // The parent exits normally, before the child has needed an identity.
   Child parent_process([](Channel& parent) -> int {
     World& world = enter();
     create_dictionary(world, "a.dict", false);

@@ -1,4 +1,4 @@
-// Tests the simulator itself with the classic litmus tests, whose verdicts under C++20 (RC11) are known.
+// Tests the simulator itself with the classic litmus tests, whose results under C++20 (RC11) are known.
 #include <gtest/gtest.h>
 
 #include "weak/litmus.h"
@@ -16,7 +16,7 @@ constexpr auto kSeqCst = Order::seq_cst;
 constexpr Location kX{0};
 constexpr Location kY{1};
 
-/// Two locations and the threads that use them.
+/// A program with two locations and the threads that use them.
 struct Litmus {
   Program program;
 
@@ -29,7 +29,7 @@ struct Litmus {
   void writes(Location at, Order order = kRelaxed) {
     program.thread([=](Thread& t) { t.store(at, 1, order); });
   }
-  /// Adds a thread that stores 1 in the first location, then in the second.
+  /// Adds a thread that stores 1 into the first location, then into the second.
   void writes_both(Location first, Location second, Order order) {
     program.thread([=](Thread& t) {
       t.store(first, 1, kRelaxed);
@@ -144,7 +144,7 @@ TEST(weak, a_fence_after_the_store_or_before_the_load_has_no_effect) {
 
 enum class Between { own_store, foreign_store, foreign_update };
 
-/// Whether a reader misses the message. The flag is released, and written once more before it is read.
+/// Returns whether a reader can miss the message. The flag is released, and written once more before it is read.
 bool loses_message_through(Between between) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
@@ -168,7 +168,7 @@ bool loses_message_through(Between between) {
 TEST(weak, a_release_sequence_continues_through_updates_and_ends_at_stores) {
   EXPECT_FALSE(loses_message_through(Between::foreign_update));
   EXPECT_TRUE(loses_message_through(Between::foreign_store));
-  EXPECT_TRUE(loses_message_through(Between::own_store)) << "C++11 had it otherwise, C++20 has not";
+  EXPECT_TRUE(loses_message_through(Between::own_store)) << "in C++11, the sequence continued; in C++20, it ends";
 }
 
 // --- load buffering, and dependencies on values ---
@@ -183,7 +183,7 @@ TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
 
 // --- three and four threads ---
 
-/// Whether two readers can see the stores of two writers in different orders.
+/// Returns whether two readers can see the stores of two writers in different orders.
 bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
   litmus.writes(kX, store);
@@ -207,7 +207,7 @@ TEST(weak, readers_may_disagree_on_independent_writes_except_with_seq_cst) {
   EXPECT_FALSE(disagrees_on_independent_writes(kSeqCst, kSeqCst, kRelaxed));
 }
 
-/// Thread 1 sees thread 0's write and then signals thread 2.
+/// Returns whether thread 2 can miss thread 0's write although thread 1 sees the write and then signals thread 2.
 bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   Litmus litmus;
   litmus.writes(kX);
@@ -217,7 +217,7 @@ bool breaks_causality(Order middle_load, Order middle_store, Order load) {
 }
 
 TEST(weak, release_and_acquire_pass_on_earlier_observations) {
-  EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "coherence: the read itself happens before";
+  EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "thread 1's read itself happens before, by coherence";
   EXPECT_TRUE(breaks_causality(kAcquire, kRelaxed, kAcquire));
   EXPECT_TRUE(breaks_causality(kAcquire, kRelease, kRelaxed));
 }
@@ -257,7 +257,8 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }
 
-/// Both threads write both locations, in opposite order. Each location ends with the other thread's value.
+/// Returns whether each location can end with its first writer's value if two threads write both locations in opposite
+/// orders.
 bool two_plus_two_writes(Order fence) {
   Litmus litmus;
   const auto writer = [=](Location first, Location second) {
@@ -284,7 +285,7 @@ TEST(weak, writes_of_two_locations_may_end_crosswise_except_with_seq_cst) {
   EXPECT_FALSE(two_plus_two_writes(kSeqCst));
 }
 
-TEST(weak, updates_lose_nothing) {
+TEST(weak, updates_are_never_lost) {
   Litmus litmus;
   for (const char* name : {"a", "b", "c"})
     litmus.program.thread([=](Thread& t) { t.observe(name, t.fetch_add(kX, 1, kRelaxed)); });
@@ -309,7 +310,7 @@ TEST(weak, one_of_two_compare_and_swaps_wins) {
 
 // --- seq_cst fences, beyond store buffering ---
 
-TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids the outcome, C++11 did not
+TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: forbidden by RC11, but not by C++11
   Litmus litmus;
   litmus.program.thread([=](Thread& t) { t.store(kX, 1, kRelaxed); });
   litmus.program.thread([=](Thread& t) {

@@ -15,14 +15,14 @@ struct EpochOrders : Protocol {
 struct Epoch {
   Location word;
 
-  /// Advances the epoch between cutting a block off and reusing it.
+  /// Advances the epoch after a block was cut off and before it is reused.
   void advance(const EpochOrders& how, Thread& t, Value next) const {
     t.store(word, next, how.epoch_store);
     t.fence(how.reuse_fence);
   }
-  /// Runs before a read.
+  /// Loads the epoch before a read.
   Value load(const EpochOrders& how, Thread& t) const { return t.load(word, how.epoch_load); }
-  /// Runs after a read. Returns whether the read is not torn.
+  /// Returns, after a read, whether the read is not torn.
   bool unchanged_since(const EpochOrders& how, Thread& t, Value before) const {
     t.fence(how.check_fence);
     return t.load(word, kRelaxed) == before;

@@ -1,8 +1,9 @@
 // One execution of a small program under the memory model of C++20, built one event at a time.
 //
 // The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
-// sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph: the events
-// of each thread in program order, for each read the source write, and for each location the order of its writes.
+// sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph. It contains
+// the events of each thread in program order, the source write of each read, and the order of the writes of each
+// location.
 //
 //   happens-before   program order, and a release (or a release fence before the write) to an acquire (or an acquire
 //                    fence after the read) that reads from its release sequence; closed under transitivity
@@ -15,7 +16,7 @@
 // that precedes it (load buffering). The library must not rely on this rule, so each store after a load is a release or
 // an update.
 //
-// A graph that breaks a rule is never completed: no later event removes the contradiction.
+// A graph that breaks a rule is never completed, because no later event can remove the contradiction.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ namespace holdfast::weak {
 
 using Value = std::uint64_t;
 using EventId = std::uint8_t;
-/// A set of events, as bits.
+/// A set of events, with one bit for each.
 using EventSet = std::uint64_t;
 
 inline constexpr std::size_t kEventsMax = 64;
@@ -51,11 +52,11 @@ struct Event {
   Order order;
   std::uint8_t thread;
   std::uint8_t location;  // unused for a fence
-  EventId from;           // read, update: the source write
+  EventId from;           // the source write of a read or an update
   Value read;
   Value written;
   EventSet before;  // all events that happen before this one
-  EventSet given;   // write, update: all events that happen before an acquire that reads from it
+  EventSet given;   // for a write or an update: all events that happen before an acquire that reads from it
 
   bool reads() const noexcept { return kind == Kind::read || kind == Kind::update; }
   bool writes() const noexcept { return kind == Kind::write || kind == Kind::update; }
@@ -71,19 +72,20 @@ class Execution {
   const std::vector<EventId>& events_of(std::size_t thread) const noexcept { return threads_[thread].events; }
 
   void add_fence(std::uint8_t thread, Order order);
-  /// Adds a read from the write at this position of the order.
+  /// Adds a read from the write at this position of the location's order.
   void add_read(std::uint8_t thread, std::size_t location, Order order, std::size_t place);
-  /// Adds a write at this position of the order.
+  /// Adds a write at this position of the location's order.
   void add_write(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
   /// Adds an update that reads the write at this position and follows it directly.
   void add_update(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
 
-  /// Whether the last added event contradicts nothing.
+  /// Returns whether the last added event breaks no rule.
   bool consistent() const;
-  /// Returns the first position of the order from which this thread's next event may read if it does not synchronise.
+  /// Returns the first position of the location's order from which this thread's next event may read if the event does
+  /// not synchronise.
   std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
 
-  /// Returns a hash that is equal for two executions with the same graph, whatever order they were built in.
+  /// Returns a hash of the graph, which does not depend on the order in which the events were added.
   std::array<std::uint64_t, 2> fingerprint() const noexcept;
 
  private:

@@ -1,22 +1,24 @@
-// Memory that threads of one process share is freed after the last guard that may lead to it (src/sync/epoch.h).
+// Tests that memory shared by threads of one process is freed only after the last guard that may protect it
+// (src/sync/epoch.h).
 //
-// Plain stores count the guards. Only the scan for guards passes a barrier in all threads: a full fence at an arbitrary
-// point of each thread. So each program here has the barrier of a scan at one point of the reader.
+// Guards are counted with plain stores. Only the scan for guards executes a barrier in all threads, which is a full
+// fence at an arbitrary point of each thread. So each program here has the scan's barrier at one particular point of
+// the reader.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
 namespace {
 
 struct Guarding : Protocol {
-  // A guard.
+  // The parts of a guard.
   Precaution counts_first{this, "counts_first"};
   Ordering end{this, "end", kRelease};
   Ordering note_epoch{this, "note_epoch", kAcquire};
   Ordering note_seen{this, "note_seen", kRelease};
-  // A thread that retires memory.
+  // The parts of a thread that retires memory.
   Precaution replaces_first{this, "replaces_first"};
   Ordering retire{this, "retire", kAcqRel};
-  // A scan for guards.
+  // The parts of a scan for guards.
   Precaution passes_barrier{this, "passes_barrier"};
   Ordering scan_count{this, "scan_count", kAcquire};
   Ordering scan_seen{this, "scan_seen", kAcquire};
@@ -24,7 +26,7 @@ struct Guarding : Protocol {
   Ordering raise_seen{this, "raise_seen", kRelease};
 };
 
-constexpr Value kFirst = 1;  // the pointer's target; 2: its replacement
+constexpr Value kFirst = 1;  // the pointer's first target, which 2 replaces
 constexpr Value kUsed = 7;
 constexpr Value kFreed = 99;
 
@@ -56,8 +58,8 @@ struct Guards {
 
   Barrier barrier(const char* asked, const char* passed) { return {program.location(asked), program.location(passed)}; }
 
-  /// Holds one guard, which may never end. Runs `point()` between the steps. Returns whether the guard's end noted a
-  /// new epoch.
+  /// Models one guard, which never ends if `ends` is false. Runs `point()` between the steps. Returns whether the
+  /// guard's end recorded a new epoch.
   template <class Point>
   bool guard(const Guarding& how, Thread& t, Point&& point, bool ends = true) const {
     const auto count = [&] {
@@ -69,7 +71,7 @@ struct Guards {
     point();
     if (!how.counts_first) count();
     if (leads_to_first) {
-      t.claim(t.load(first, kRelaxed) != kFreed, "nobody uses what was freed");
+      t.claim(t.load(first, kRelaxed) != kFreed, "no thread uses freed memory");
       t.store(first, kUsed, kRelaxed);
       t.observe("used", 1);
     }
@@ -85,7 +87,7 @@ struct Guards {
     return true;
   }
 
-  /// Returns the epoch up to which the reader keeps nothing; the largest number without a guard.
+  /// Returns the epoch up to which the reader keeps no memory, or the largest number if there is no guard.
   Value scan(const Guarding& how, Thread& t, const Barrier& all) const {
     const Value now = t.load(epoch, kAcquire);
     if (how.passes_barrier) all.pass(t);
@@ -107,7 +109,7 @@ struct Guards {
   }
 };
 
-constexpr int kPoints = 5;  // of a guard
+constexpr int kPoints = 5;  // number of points of a guard
 
 void expect_order(Program& program) {
   program.finally("each use comes before", [](const Outcome& outcome) {
@@ -115,8 +117,8 @@ void expect_order(Program& program) {
   });
 }
 
-// Makes a reader with two consecutive guards, and a thread that retires the first guard's target. The barrier comes at
-// one of the points.
+// Makes a reader with two consecutive guards, and a thread that retires the first guard's target. `where` is the point
+// of the barrier.
 Program two_guards(const Guarding& how, int where) {
   Guards guards;
   const Barrier all = guards.barrier("asked", "passed");
@@ -132,7 +134,7 @@ Program two_guards(const Guarding& how, int where) {
     t.observe("noted", noted ? 1 : 0);
   });
   guards.program.thread([=](Thread& t) { guards.retire(how, t, all); });
-  guards.program.finally("what was kept is freed later", [](const Outcome& outcome) {
+  guards.program.finally("memory that was kept is freed later", [](const Outcome& outcome) {
     return !outcome.contains("scanned") || !outcome.contains("noted") || outcome.at("freed") == 1 ||
            outcome.at("noted") == 1;
   });
@@ -170,8 +172,8 @@ Program two_scans(const Guarding& how, int first, int second) {
 std::vector<Program> programs(const Guarding& how) {
   std::vector<Program> all;
   for (int where = 0; where <= 2 * kPoints; ++where) all.push_back(two_guards(how, where));
-  // At this point the first guard has its pointer. Only here does the second scan hand a use on; at other points
-  // nothing breaks either.
+  // At this point, the first guard has loaded its pointer. Only here can the second scan pass on the knowledge of a
+  // use; at other points, nothing breaks either.
   constexpr int kHasPointer = 2;
   all.push_back(two_scans(how, kHasPointer, kHasPointer));
   return all;

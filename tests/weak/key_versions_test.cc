@@ -1,4 +1,4 @@
-// Versions of keys (src/dict/versions.h), and a wait for a change (src/lock/changes.cc).
+// Tests the versions of keys (src/dict/versions.h), and a wait for a change (src/lock/changes.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -17,7 +17,7 @@ struct Changing : Protocol {
   Precaution version_before_value{this, "version_before_value"};  // Dictionary::get_changed
 };
 
-/// A key's link or number, and its version.
+/// A key's value (its link or its number) and its version.
 struct Stored {
   Program program;
   Location version = program.location("version");
@@ -34,8 +34,8 @@ struct Stored {
     if (how.even_after_commit) t.store(version, after, how.end_store);
   }
 
-  /// Adds a reader that copies the value, later sees the value again, and then compares the version, as is_current
-  /// does. `is_link` says whether it follows a link, or reads a number that changes in its place.
+  /// Adds a reader that copies the value, later reads it again, and then compares the version like is_current.
+  /// `is_link` says whether the reader follows a link or reads a number that changes in place.
   Program copy_meanwhile(const Changing& how, bool is_link) {
     const auto read = [*this, how, is_link](Thread& t) {
       const Value seen = t.load(value, is_link ? Order{how.link_load} : kRelaxed);
@@ -50,7 +50,7 @@ struct Stored {
       t.require(known % 2 == 0);
       const Value now = read(t);
       t.claim(now == copy || t.load(version, how.version_load) != known,
-              "who sees another value than the copy's finds another version");
+              "a reader that sees a value other than its copy finds another version");
     });
     return program;
   }
@@ -97,7 +97,7 @@ struct Waking : Protocol {
   Precaution announces_again{this, "announces_again"};                            // peek_version
 };
 
-/// A version, the bit of a process that watches it, and the mail of that process.
+/// A version, the bit of a process that watches it, and this process's mail.
 struct Watched {
   explicit Watched(Value bit) : watchers(program.location("watchers", bit)) {}
 
@@ -112,7 +112,7 @@ struct Watched {
     t.store(version, t.load(version, kRelaxed) + 2, kRelease);
     unlock(t, mutex, me);
   }
-  /// Models wake_watchers_of. Returns 1 if it has posted.
+  /// Models wake_watchers_of. Returns 1 if it has posted mail.
   Value wake(const Waking& how, Thread& t) const {
     t.fence(how.wake_fence);
     if (t.load(watchers, kRelaxed) == 0 || t.exchange(watchers, 0, kAcqRel) == 0) return 0;
@@ -141,12 +141,12 @@ Program beginning_to_wait(const Waking& how) {
     t.observe("knows", watched.compare(t));
     if (!how.announces_first) watched.announce(how, t);
   });
-  program.finally("who sleeps over a change is posted to",
+  program.finally("a waiter that sleeps during a change gets mail",
                   [](const Outcome& outcome) { return outcome.at("knows") == 2 || outcome.at("posted") == 1; });
   return program;
 }
 
-/// A waiter is woken by one change while another one is made.
+/// A waiter is woken by one change during another change.
 Program waiting_again(const Waking& how) {
   const Watched watched(1);
   Program program = watched.program;
@@ -160,7 +160,7 @@ Program waiting_again(const Waking& how) {
     if (how.announces_again) watched.announce(how, t);
     t.observe("knows", watched.compare(t));
   });
-  program.finally("who sleeps again over a change is posted to again", [](const Outcome& outcome) {
+  program.finally("a waiter that sleeps again during a change gets mail again", [](const Outcome& outcome) {
     if (!outcome.contains("knows") || !outcome.contains("posted 1") || !outcome.contains("posted 2")) return true;
     if (outcome.at("knows") == 4) return true;
     return outcome.at("posted 1") + outcome.at("posted 2") == 2;

@@ -1,16 +1,17 @@
-// Small programs, and every execution that C++20 allows.
+// Explores every execution that C++20 allows for a small program:
 //
 //   Program program;
 //   const Location data = program.location("data");
 //   const Location flag = program.location("flag");
 //   program.thread([=](Thread& t) { t.store(data, 1, Order::relaxed); t.store(flag, 1, Order::release); });
 //   program.thread([=](Thread& t) {
-//     if (t.load(flag, Order::acquire) == 1) t.claim(t.load(data, Order::relaxed) == 1, "the data is there");
+//     if (t.load(flag, Order::acquire) == 1) t.claim(t.load(data, Order::relaxed) == 1, "the reader sees the data");
 //   });
 //   const Findings findings = explore(program);
 //
-// A thread runs many times, so the same reads must lead to the same steps: no state may outlive a run. Any thread may
-// be stopped or killed at any step: a claim holds even if the other threads never continue.
+// A thread's function runs many times. The same reads must always lead to the same steps, so no state may outlive a
+// run. Since any thread may be stopped or killed at any step, a claim must hold even if the other threads never
+// continue.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +36,15 @@ struct Step {
   enum class Kind : std::uint8_t { load, store, exchange, add, set_bits, compare_exchange, fence, end };
   Kind kind = Kind::end;
   Order order = Order::relaxed;
-  Order failure = Order::relaxed;  // compare_exchange
+  Order failure = Order::relaxed;  // of a compare_exchange that fails
   std::uint8_t location = 0;
   Value value = 0;     // the value to store, add or set
-  Value expected = 0;  // compare_exchange
+  Value expected = 0;  // by a compare_exchange
 
   bool reads() const noexcept { return kind != Kind::store && kind != Kind::fence && kind != Kind::end; }
 };
 
-/// A thread's view of shared memory. An undecided operation ends the run with an exception.
+/// A thread's view of shared memory. An operation whose result is undecided ends the run with an exception.
 class Thread {
  public:
   Value load(Location from, Order order);
@@ -51,16 +52,16 @@ class Thread {
   Value exchange(Location at, Value value, Order order);
   Value fetch_add(Location at, Value value, Order order);
   Value fetch_or(Location at, Value bits, Order order);
-  /// Works like std::atomic's: on failure, `expected` gets the value that was found.
+  /// Works like std::atomic's compare_exchange: on failure, `expected` gets the value that was found.
   bool compare_exchange(Location at, Value& expected, Value desired, Order success, Order failure = Order::relaxed);
   /// A relaxed fence has no effect.
   void fence(Order order);
 
-  /// Stops the thread unless this is true. For a loop that need not be followed, or a death.
+  /// Stops the thread unless this is true. Use it to leave a loop that need not be followed, or for a death.
   void require(bool holds);
-  /// Claims what must be true whenever a thread reaches this point.
+  /// Claims that this is true whenever a thread reaches this point.
   void claim(bool holds, const char* what);
-  /// Adds to the outcome of the execution, which `Program::finally` judges.
+  /// Adds a value to the outcome of the execution, which `Program::finally` checks.
   void observe(const char* name, Value value);
 
  private:
@@ -81,7 +82,8 @@ class Program {
  public:
   Location location(std::string name, Value initial = 0);
   void thread(std::function<void(Thread&)> body) { bodies_.push_back(std::move(body)); }
-  /// Claims what must be true for each complete execution. Observations that a thread did not reach are missing.
+  /// Claims that `holds` returns true for each complete execution. The outcome lacks observations that a thread did not
+  /// reach.
   void finally(const char* what, std::function<bool(const Outcome&)> holds);
 
  private:
@@ -95,8 +97,8 @@ class Program {
 
 struct Findings {
   std::uint64_t executions = 0;               // complete executions; equal ones count once
-  std::uint64_t graphs = 0;                   // explored parts of executions
-  std::set<std::string> outcomes;             // "a=1 b=0", by name
+  std::uint64_t graphs = 0;                   // executions and parts of executions that were explored
+  std::set<std::string> outcomes;             // such as "a=1 b=0", sorted by name
   std::map<std::string, std::string> broken;  // each broken claim, with an execution that breaks it
 
   bool holds() const noexcept { return broken.empty(); }

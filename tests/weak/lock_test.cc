@@ -1,4 +1,4 @@
-// The words of a lock's grant, read without the mutex (read_grant in src/dict/lock_word.h).
+// Tests that the words of a lock's grant can be read without the mutex (read_grant in src/dict/lock_word.h).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -20,8 +20,8 @@ struct Granting : Protocol {
 constexpr Value kMutexOwned = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
-/// Process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's token is
-/// the number of its block: 0, or 1 from turn 2 on under the mutex.
+/// At first, process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's
+/// token is the number of its block, which is 0; under the mutex, it is 1 from turn 2 on.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));
@@ -50,15 +50,15 @@ Program reading(const Granting& how, Entry entry, Value high_of_second) {
     if (how.word_is_read_twice) t.require((t.load(entry.word, kRelaxed) & ~kMutexOwned) == word);
     const Value turn = word & 0xFF;
     t.require(word >> 8 != 0);
-    t.claim(high == (turn == 1 ? 0 : high_of_second), "the number is that of the grant");
+    t.claim(high == (turn == 1 ? 0 : high_of_second), "the number belongs to the grant");
     if (how.incomplete_has_no_fields) t.require(granted == turn);
-    t.claim(task == turn, "the task is that of the grant");
-    t.claim(expiry == turn, "the expiry is that of the grant");
+    t.claim(task == turn, "the task belongs to the grant");
+    t.claim(expiry == turn, "the expiry belongs to the grant");
   });
   return entry.program;
 }
 
-/// The owner releases the lock, and the same or another process takes it without the mutex.
+/// The owner releases the lock, and the same process or another one takes it without the mutex.
 Program granting_on_the_fast_path(const Granting& how, Value next_owner) {
   const Entry entry;
   Entry shared = entry;

@@ -1,4 +1,5 @@
-// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/fast_path.cc).
+// Tests a lock's word, which is taken and released without the shard's mutex (src/dict/lock_word.h,
+// src/lock/fast_path.cc).
 //
 // lock_test.cc tests reads of a grant without the mutex.
 #include "weak/epoch.h"
@@ -27,7 +28,7 @@ struct Word : EpochOrders {
 
 constexpr Value kMutexOwned = 1U << 16;
 
-/// Owner 0: the lock is free.
+/// Owner 0 means that the lock is free.
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 constexpr Value owner_of(Value word) { return (word & ~kMutexOwned) >> 8; }
 constexpr Value turn_of(Value word) { return word & 0xFF; }
@@ -48,7 +49,7 @@ struct Lock {
     t.store(expiry, turn, kRelaxed);
     t.store(granted, turn, how.granted_store);
   }
-  /// Returns the turn, or stops the thread.
+  /// Takes the lock and returns the turn, or stops the thread.
   Value take(const Word& how, Thread& t, Value me) const {
     Value seen = t.load(word, how.word_load);
     t.require(owner_of(seen) == 0 && (seen & kMutexOwned) == 0);
@@ -60,21 +61,21 @@ struct Lock {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
-  /// Returns the word that was found.
+  /// Takes the word over under the mutex, and returns the word that was found.
   Value take_over(const Word& how, Thread& t) const {
     return t.fetch_or(word, kMutexOwned, how.take_over) & ~kMutexOwned;
   }
 };
 
-/// Several consecutive owners: the first releases the lock, one takes it under the mutex, and one takes it without the
-/// mutex, in any order.
+/// The lock has several owners. The first releases it; then one process takes it under the mutex and another one
+/// without, in any order.
 Program excluding(const Word& how, bool without_the_mutex) {
   const Lock lock;
   Program program = lock.program;
   const auto enter = [=](Thread& t, Value turn) {
     const Value before = t.load(lock.guarded, kRelaxed);
     t.store(lock.guarded, before + 1, kRelaxed);
-    t.claim(before == turn - 1, "the one inside sees what was done before");
+    t.claim(before == turn - 1, "an owner sees all changes of earlier owners");
   };
   program.thread([=](Thread& t) {
     t.store(lock.guarded, 1, kRelaxed);
@@ -104,8 +105,8 @@ Program excluding(const Word& how, bool without_the_mutex) {
   return program;
 }
 
-/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not mistake grant 2 for an expired
-/// grant, and does not move it before its owner has written the last field.
+/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex must not mistake grant 2 for an expired
+/// grant, and must not move it before grant 2's owner has written the last field.
 Program judging(const Word& how) {
   const Lock lock;
   Program program = lock.program;
@@ -117,7 +118,7 @@ Program judging(const Word& how) {
     const Value seen = lock.take_over(how, t);
     t.require(owner_of(seen) == 1);
     if (how.incomplete_is_held) t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
-    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is judged or copied is of the grant");
+    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "the expiry that is judged or copied belongs to the grant");
   });
   return program;
 }
@@ -142,13 +143,13 @@ Program aborting(const Word& how) {
     const Value seen = lock.take_over(how, t);
     t.require(owner_of(seen) == 2);
     t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
-    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is left of an aborted grant counts for none");
+    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "the fields of an aborted grant count for no other grant");
   });
   return program;
 }
 
-/// The entry of a free lock is cut from its chain, and its memory reused: for a different lock, or for a value with the
-/// same bits as the word. A process that found the lock earlier comes late.
+/// The entry of a free lock is cut from its chain. Its memory is reused for a different lock, or for a value with the
+/// same bits as the word. A process that found the lock earlier then tries to take it.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;
@@ -168,7 +169,7 @@ Program reusing(const Word& how, Value next_content) {
     t.require(seen == word_of(0, 1) && lock.epoch.unchanged_since(how, t, before));
     t.require(t.compare_exchange(lock.word, seen, word_of(2, 2), how.take));
     if (how.looks_after) t.require(lock.epoch.unchanged_since(how, t, before));
-    t.claim(t.load(link, kRelaxed) == 1, "what was cut out is not taken");
+    t.claim(t.load(link, kRelaxed) == 1, "a lock that was cut from its chain is not taken");
   });
   return program;
 }
@@ -182,8 +183,8 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
   expect_proof(programs);
 }
 
-// Between the load and the compare-and-swap a death may have undone a grant, and the word may be the same again. So the
-// compare-and-swap acquires, and the load need not.
+// Between the load and the compare-and-swap, a death may undo a grant, so that the word is the same again. So the
+// compare-and-swap must acquire, and the load need not.
 TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;

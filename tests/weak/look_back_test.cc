@@ -1,8 +1,7 @@
-// A reader of a large value checks after its copy whether the entry was in its chain all the time.
+// Tests how a reader of a large value checks, after its copy, whether the entry was in its chain all the time.
 //
-// An entry contains the epoch in which it was filled. If a copy ends in a later epoch than it began in, the copy counts
-// only under two conditions: a walk within one epoch reaches the entry now, and the entry was filled before the copy
-// began.
+// An entry contains the epoch in which it was filled. If the epoch has advanced during the copy, the copy counts only
+// under two conditions: a walk within one epoch now reaches the entry, and the entry was filled before the copy began.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -19,7 +18,7 @@ struct LookingBack : EpochOrders {
 constexpr Value kOld = 10;
 constexpr Value kNew = 20;
 
-/// Starts in epoch 5; the entry was filled in epoch 4.
+/// A large value. The program starts in epoch 5; the entry was filled in epoch 4.
 struct LargeValue {
   Program program;
   Epoch epoch{program.location("epoch", 5)};
@@ -48,13 +47,13 @@ struct LargeValue {
         if (how.compares_stamps) t.require(t.load(stamp, kRelaxed) < began);
         t.require(epoch.unchanged_since(how, t, now));
       }
-      t.claim(one == two, "the words of a value are of one value");
+      t.claim(one == two, "all words that are read belong to one value");
     });
     return program;
   }
 };
 
-/// A neighbour changes. Then the entry is deleted, and its block comes back under the same key.
+/// A neighbour changes. Then the entry is deleted, and its block is reused for the same key.
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
@@ -66,7 +65,7 @@ Program replacing(const LookingBack& how) {
   return value.read_meanwhile(how);
 }
 
-/// The same, but a different process fills the block.
+/// Like replacing(), but a different process fills the block.
 Program replacing_by_another_process(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {

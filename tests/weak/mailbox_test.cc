@@ -1,4 +1,4 @@
-// The mailbox and its signal word (src/sync/mailbox.cc), and a parker's sleep on them (src/wait/parking_lot.cc).
+// Tests the mailbox and its signal word (src/sync/mailbox.cc), and a parker's sleep on them (src/wait/parking_lot.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -21,7 +21,7 @@ constexpr Value kAsleep = 1;
 constexpr Value kOnePost = 2;
 constexpr Value kWaiter = 7;
 
-/// A process slot with a mailbox of one entry, and the event that its waiter waits for.
+/// A process slot with a mailbox of one entry, and the event for which its waiter waits.
 struct Slot {
   Program program;
   Location thing = program.location("what is waited for");
@@ -83,7 +83,7 @@ Program posting_to_a_sleeper(const Posting& how) {
     if (!how.value_before_mail) seen = t.load(slot.signal, how.mailbox_value);
     t.observe("sleeps", slot.sleep(how, t, seen) ? 1 : 0);
   });
-  slot.program.finally("nobody sleeps over a letter without being woken", [](const Outcome& outcome) {
+  slot.program.finally("a process that sleeps although it has mail is woken", [](const Outcome& outcome) {
     return !outcome.contains("sleeps") || outcome.at("sleeps") == 0 || outcome.at("woken") == 1;
   });
   return slot.program;
@@ -102,14 +102,15 @@ Program finding_an_older_letter(const Posting& how) {
     t.require(any);
     t.observe("saw", t.load(slot.thing, kRelaxed));
   });
-  slot.program.finally("a letter that was left at an older one is as good as collected", [](const Outcome& outcome) {
-    if (!outcome.contains("saw") || outcome.at("found older") == 0) return true;
-    return outcome.at("saw") == 1;
-  });
+  slot.program.finally("a second letter that was not added counts as collected with the first",
+                       [](const Outcome& outcome) {
+                         if (!outcome.contains("saw") || outcome.at("found older") == 0) return true;
+                         return outcome.at("saw") == 1;
+                       });
   return slot.program;
 }
 
-/// The collector of a letter sees what was changed before the letter was sent, even without the fences.
+/// The collector of a letter must see all changes before the letter was sent, even without the fences.
 Program collecting(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -118,12 +119,12 @@ Program collecting(const Posting& how) {
   });
   slot.program.thread([=](Thread& t) {
     t.require(slot.collect(how, t));
-    t.claim(t.load(slot.thing, kRelaxed) == 1, "the collector of a letter sees what it tells");
+    t.claim(t.load(slot.thing, kRelaxed) == 1, "the collector of a letter sees the change that it reports");
   });
   return slot.program;
 }
 
-/// The mail's state is cleared before the entries are read: mail that arrives in between sets the state again.
+/// The state of the mail is cleared before the entries are read, so mail that arrives in between sets the state again.
 Program arriving_while_collected(const Posting& how) {
   Slot slot;
   const Location sent = slot.program.location("letters sent");
@@ -136,7 +137,7 @@ Program arriving_while_collected(const Posting& how) {
     slot.collect(how, t);
     t.require(t.load(sent, kAcquire) == 2);
     const bool empty = t.load(slot.entry, kRelaxed) == 0;
-    t.claim(empty || t.load(slot.state, kRelaxed) != 0, "no letter lies in a mailbox that says it is empty");
+    t.claim(empty || t.load(slot.state, kRelaxed) != 0, "a mailbox with a letter does not count as empty");
   });
   return slot.program;
 }

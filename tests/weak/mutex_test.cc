@@ -1,4 +1,4 @@
-// The mutex of a shard (src/sync/shmtx.h, shmtx.cc), strategies futex and spin.
+// Tests the mutex of a shard (src/sync/shmtx.h, shmtx.cc), of the kinds futex and spin.
 #include "weak/protocol.h"
 
 #include <array>
@@ -16,7 +16,7 @@ struct Locking : Protocol {
 
 constexpr Value kWaiters = 1 << 8;
 
-/// Three processes, one of which may die. Each adds one to the data that the mutex guards.
+/// There are three processes, one of which may die. Each adds one to the data that the mutex guards.
 Program excluding(const Locking& how) {
   Program program;
   const Location word = program.location("word");
@@ -31,7 +31,7 @@ Program excluding(const Locking& how) {
       unlock(t, word, me, how.give);
     });
   }
-  program.finally("each sees what those did that were inside before", [](const Outcome& outcome) {
+  program.finally("each owner sees all changes of earlier owners", [](const Outcome& outcome) {
     std::set<Value> values;
     for (const auto& [name, value] : outcome) values.insert(value);
     return values.size() == outcome.size() && (values.empty() || *values.rbegin() == values.size() - 1);
@@ -39,7 +39,7 @@ Program excluding(const Locking& how) {
   return program;
 }
 
-/// The owner dies inside. Two processes have detected that, and take over.
+/// The owner dies inside. Two processes detect this and try to take over.
 Program taking_over(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -63,17 +63,17 @@ Program taking_over(const Locking& how) {
       }
       const Value before = t.load(guarded, kRelaxed);
       t.store(guarded, before + 1, kRelaxed);
-      t.claim(before != 0, "the one that takes over sees what the dead has done");
+      t.claim(before != 0, "the process that takes over sees the dead owner's changes");
       t.observe(me == 2 ? "b" : "c", before);
       unlock(t, word, me, how.give);
     });
   }
-  program.finally("one takes over, and the next sees what it did",
+  program.finally("one process takes over, and the next sees its changes",
                   [](const Outcome& outcome) { return outcome.size() < 2 || outcome.at("b") != outcome.at("c"); });
   return program;
 }
 
-/// A waiter sets the waiters bit and goes to sleep. The kernel compares the word while it holds the futex's bucket.
+/// A waiter sets the waiters bit and goes to sleep. The kernel compares the word while it holds its lock of the futex.
 Program waking(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -105,11 +105,10 @@ Program waking(const Locking& how) {
     });
     t.observe("sleeps", 1);
   });
-  program.finally("nobody sleeps on a mutex that was given back, unless the wake-up is on its way",
-                  [](const Outcome& outcome) {
-                    if (!outcome.contains("sleeps") || !outcome.contains("unlock ended")) return true;
-                    return outcome.contains("woken") && outcome.at("woken") == 1;
-                  });
+  program.finally("a process that sleeps on a released mutex is being woken", [](const Outcome& outcome) {
+    if (!outcome.contains("sleeps") || !outcome.contains("unlock ended")) return true;
+    return outcome.contains("woken") && outcome.at("woken") == 1;
+  });
   return program;
 }
 
@@ -122,8 +121,8 @@ TEST(weak_mutex, the_sources_contain_the_modelled_lines) {
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,"},
-      // A process that may have slept keeps the waiters bit for other sleepers. tests/model shows what happens to them
-      // otherwise.
+      // A process that may have slept keeps the waiters bit for other sleepers. tests/model shows what would otherwise
+      // happen to them.
       {"src/sync/shmtx.cc", "if (take(0, waiters)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},

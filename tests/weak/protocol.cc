@@ -39,7 +39,7 @@ void expect_quotes(const std::vector<Quote>& quotes) {
     std::ifstream file(std::string(HOLDFAST_SOURCE_DIR) + "/" + quote.file);
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     EXPECT_NE(without_spaces(text).find(without_spaces(quote.line)), std::string::npos)
-        << quote.file << " no longer says\n  " << quote.line << "\nIs what the test shows still true of it?";
+        << quote.file << " no longer contains\n  " << quote.line << "\nDoes the test still prove the changed lines?";
   }
 }
 

@@ -1,8 +1,9 @@
-// Shared by the tests of the project's own protocols.
+// The parts that the tests of the project's own protocols share.
 //
-// A protocol is a struct of its steps and of the orderings in the sources. The claims must hold with these orderings,
-// and break with each ordering that is weakened and each step that is left out. The steps quote the source lines that
-// they model, and each quote must exist, so changing such a line leads here.
+// A protocol is a structure with the protocol's steps, and with the orderings that the sources use. The claims must
+// hold with these orderings, and must break if an ordering is weakened or a step is left out. The tests quote the
+// source lines that they model. Each quote must exist in the sources, so whoever changes such a line is led to the
+// test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,13 +28,14 @@ inline constexpr auto kSeqCst = Order::seq_cst;
 
 /// Takes a free mutex, or stops the thread.
 void lock(Thread& t, Location mutex, Value me, Order order = kAcquire);
-/// Releases a mutex, unless it was taken away.
+/// Releases a mutex, unless another process has taken it over.
 void unlock(Thread& t, Location mutex, Value me, Order order = kRelease);
 
 /// Returns the joint findings of all programs that exercise a protocol.
 Findings explore_all(const std::vector<Program>& programs);
 
-/// Its members are the protocol's parts, which add their faults. An ordering that no claim needs has the type Order.
+/// Base class of protocols. The members of a protocol are its parts, which add their faults. An ordering that no claim
+/// needs has the type Order.
 class Protocol {
  public:
   struct Fault {
@@ -42,11 +44,11 @@ class Protocol {
   };
 
   Protocol() = default;
-  Protocol(const Protocol&) {}  // a copy stays unchanged
+  Protocol(const Protocol&) {}  // a copy has no faults
   Protocol& operator=(const Protocol&) = delete;
 
   void add(Fault fault) { faults_.push_back(std::move(fault)); }
-  /// Leaves out a part of a base class. Other claims show that this part is needed.
+  /// Removes the faults of a base class's part. Other claims show that this part is needed.
   void leave_out(const std::string& part) {
     std::erase_if(faults_, [&](const Fault& fault) { return fault.part == part; });
   }
@@ -56,7 +58,7 @@ class Protocol {
   std::vector<Fault> faults_;
 };
 
-/// An ordering in the sources, and the weaker ordering that must not be enough.
+/// An ordering in the sources, and the weaker orderings that must not be enough.
 class Ordering {
  public:
   Ordering(Protocol* protocol, const char* name, Order order, std::initializer_list<Order> weaker = {kRelaxed})
@@ -98,7 +100,7 @@ void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions), faults);
 }
 
-/// A line of a source file. Spaces do not matter.
+/// A line of a source file. White space does not matter.
 struct Quote {
   const char* file;
   const char* line;

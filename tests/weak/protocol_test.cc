@@ -1,4 +1,4 @@
-// Tests the reports of the tests of protocols.
+// Tests the reports of failed protocol tests.
 #include "weak/protocol.h"
 
 #include <gtest/gtest-spi.h>
@@ -24,7 +24,7 @@ std::vector<Program> programs_with(const Passing& how, Order data_store) {
   program.thread([=](Thread& t) {
     const bool there = t.load(flag, how.flag_load) == 1;
     if (how.asks_first) t.require(there);
-    t.claim(t.load(data, kRelaxed) == 1, "the message is there");
+    t.claim(t.load(data, kRelaxed) == 1, "the reader sees the message");
   });
   return {program};
 }

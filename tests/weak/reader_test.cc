@@ -1,4 +1,4 @@
-// Reads without a lock: the epoch of freed memory (src/dict/shard.cc, arena.cc, repair.cc).
+// Tests reads without a lock, which rely on the epoch of freed memory (src/dict/shard.cc, arena.cc, repair.cc).
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -10,7 +10,7 @@ struct Reading : EpochOrders {
   Ordering allocate_fence{this, "allocate_fence", kRelease};  // ShardGuard
   Ordering lock{this, "lock", kAcquire};                      // Shmtx::lock_fast
   Precaution repair_begins_with_epoch{this, "repair_begins_with_epoch"};
-  Precaution cut_entries_keep_next{this, "cut_entries_keep_next"};  // until the second epoch of a repair
+  Precaution cut_entries_keep_next{this, "cut_entries_keep_next"};  // until a repair advances the epoch the second time
   Precaution epoch_after_cut{this, "epoch_after_cut"};
 };
 
@@ -20,7 +20,7 @@ constexpr Value kNewBlock = 2;
 constexpr Value kOldValue = 10;
 constexpr Value kNewValue = 20;
 
-/// A chain of one bucket: a link, and two blocks that it may lead to.
+/// The chain of one bucket: a link, and the two blocks to which it may lead.
 struct Chain {
   Program program;
   Epoch epoch{program.location("epoch")};
@@ -54,13 +54,13 @@ struct Chain {
       if (block == kNewBlock) value = t.load(new_value, kRelaxed);
       t.require(epoch.unchanged_since(how, t, before));
       const Value stored = block == kOldBlock ? kOldValue : kNewValue;
-      t.claim(block == 0 || value == stored, "a read that is not torn gives a value that was stored");
+      t.claim(block == 0 || value == stored, "a read that is not torn returns a stored value");
     });
     return program;
   }
 };
 
-/// Models set() over an entry: the new block is filled and linked, the old block is freed and overwritten.
+/// Models set() over an entry: the new block is filled and linked, and the old block is freed and overwritten.
 Program replacing(const Reading& how) {
   Chain chain;
   chain.program.thread([=](Thread& t) {
@@ -84,7 +84,8 @@ Program reusing_by_another_process(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// The same, but the block comes back into the chain under the same key with a different value.
+/// Like reusing_by_another_process(), but the block is put back into the chain under the same key with a different
+/// value.
 Program reusing_for_the_same_key(const Reading& how) {
   Chain chain;
   const Location second_word = chain.program.location("second word of the old block", kOldValue);
@@ -101,7 +102,7 @@ Program reusing_for_the_same_key(const Reading& how) {
     const Value first = t.load(chain.old_value, kRelaxed);
     const Value second = t.load(second_word, kRelaxed);
     t.require(chain.epoch.unchanged_since(how, t, before));
-    t.claim(first == second, "the words of a value are of one value");
+    t.claim(first == second, "all words that are read belong to one value");
   });
   return chain.program;
 }
@@ -134,11 +135,11 @@ Program walking_past_a_deletion(const Reading& how) {
     walk.epoch.advance(how, t, 1);
     t.store(walk.next, 0, kRelaxed);
   });
-  return walk.read_meanwhile(how, "what stands behind a deleted entry is found");
+  return walk.read_meanwhile(how, "the entry behind a deleted entry is found");
 }
 
-/// A writer is killed between its cut and the new epoch. The process that takes the mutex over repairs the shard and
-/// overwrites the block.
+/// A writer is killed after it has cut a block off and before it advances the epoch. The process that takes the mutex
+/// over repairs the shard and overwrites the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);
@@ -154,7 +155,7 @@ Program repairing_after_a_death(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// A repair cuts an entry off: a reader at that entry continues with the following entry.
+/// A repair cuts an entry off. A reader at this entry continues with the following entry.
 Program cutting_in_a_repair(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -164,7 +165,7 @@ Program cutting_in_a_repair(const Reading& how) {
     walk.epoch.advance(how, t, 2);
     t.store(walk.next, 0, kRelaxed);
   });
-  return walk.read_meanwhile(how, "what stands behind a cut entry is found");
+  return walk.read_meanwhile(how, "the entry behind a cut entry is found");
 }
 
 std::vector<Program> programs(const Reading& how) {

@@ -38,7 +38,7 @@ class Relation {
     return result;
   }
 
-  /// Returns the part that leads from one set to the other.
+  /// Returns the pairs that lead from the first set to the second.
   Relation between(EventSet from, EventSet to) const noexcept {
     Relation result;
     for (std::size_t i = 0; i < kEventsMax; ++i)

@@ -1,7 +1,8 @@
-// A mutex whose word was overwritten with the name of a live process that is not inside.
+// Tests a mutex whose word was overwritten with the token of a live process that is not inside.
 //
-// Each process counts its critical sections: the number that it has begun, which is in the word, and the number that it
-// is in now. A process that finds the word's process outside of all sections takes over exactly that word.
+// Each process keeps two counts: the number of critical sections that it has begun, which is also in the word, and the
+// number of sections in which it is now. If a process finds that the word's process is outside of all sections, it
+// takes over exactly the word that it has judged.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -12,8 +13,8 @@ struct Counting : Protocol {
   Ordering take{this, "take", kAcqRel, {kAcquire}};
   Order give = kRelease;
   Ordering judge_fence{this, "judge_fence", kAcquire};
-  // These two orderings keep the end of the count behind the release of the word. Without them only load buffering goes
-  // wrong, which this model forbids but aarch64 does not.
+  // These two orderings keep the end of the count behind the release of the word. Without them, only executions with
+  // load buffering go wrong, which this model forbids but aarch64 does not.
   Order end = kRelease;
   Order judge_load = kAcquire;
   Precaution numbered{this, "numbered"};
@@ -30,7 +31,7 @@ struct Mutex {
   Location word = program.location("word");
   Location sections = program.location("sections");
 
-  /// One critical section of a thread of the process.
+  /// Models one critical section of a thread of the process.
   void section(const Counting& how, Thread& t) const {
     Value number = how.counts_before_word ? (t.fetch_add(sections, kOneBegun + 1, how.begin) + kOneBegun) & ~kInside
                                           : (t.load(sections, kRelaxed) + kOneBegun) & ~kInside;

@@ -27,7 +27,7 @@ describe("holdfast release", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("ends no other grant, and names the holder", function ()
+    it("does not end another grant, and names the holder", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
@@ -40,7 +40,7 @@ describe("holdfast release", function ()
         refused(1, 'holdfast: cannot release "free": it is not held\n', "release", "my_locks", "free", "-t", "1")
     end)
 
-    it("ends one of several grants of permits", function ()
+    it("ends only one of several grants of permits", function ()
         keep(HOLDER .. [[
             for i = 1, 3 do
                 local semaphore = keep(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }))
@@ -84,7 +84,7 @@ describe("holdfast release", function ()
         ]]
     end)
 
-    it("asks about each holder, and releases no later grant than the one that it showed", function ()
+    it("asks about each holder, and does not release a later grant than the one that it showed", function ()
         keep(HOLDER .. [[
             for i = 1, 2 do
                 local semaphore = keep(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }))
@@ -173,11 +173,11 @@ describe("holdfast rm", function ()
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
     end)
 
-    it("refuses if it may not see which files processes have open, except with --force", function ()
+    it("refuses if it may not see the open files of all processes, except with --force", function ()
         keep(PERSISTENT:format("used") .. [[
             local ffi = require "ffi"
             ffi.cdef "int prctl(int, ...);"
-            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: /proc/self is closed to its own user
+            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: hides this process in /proc
             ready()
         ]])
         -- Without this, root may inspect all processes.
@@ -226,9 +226,9 @@ describe("holdfast rm", function ()
         assert.equal("other", rows(output("ls"))[1][1])
     end)
 
-    -- The first process that enters an unused runtime directory removes its dictionaries. So a dictionary may be
+    -- The first process that joins an unused runtime directory removes its dictionaries, so a dictionary may be
     -- replaced after the check.
-    it("takes no lock from a process that appeared during the check", function ()
+    it("does not take a lock from a process that appeared during the check", function ()
         for round = 1, 4 do
             local dead = keep [[
                 for i = 1, 60 do
@@ -292,7 +292,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes the unused dictionaries of several, and names the others", function ()
+    it("removes those of several dictionaries that are unused, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))

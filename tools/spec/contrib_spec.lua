@@ -14,12 +14,12 @@ describe("The systemd units", function ()
     end
 
     fixture.it_unless(systemd.missing)("are such as systemd takes: the example of a timer", function ()
-        for _, unit in ipairs { "backup.service", "backup.timer" } do  -- the timer needs the service beside it
+        for _, unit in ipairs { "backup.service", "backup.timer" } do  -- the timer needs its service in the same folder
             assert.equal("", systemd.complaints("tools/share/examples/" .. unit))
         end
     end)
 
-    it("have an example of a timer that runs the command of the guide", function ()
+    it("have an example of a timer, which runs the command that the guide shows", function ()
         local guide, unit = files.read "docs/guide/lock-a-command.md", files.read "tools/share/examples/backup.service"
         local line = unit:match "\nExecStart=(holdfast lock [^\n]*)"
         assert.truthy(guide:find("\nExecStart=" .. line .. "\n", 1, true), line)

@@ -1,5 +1,4 @@
--- Tests the crontabs in the documents: their lines run as they stand, with nothing but the environment that cron gives
--- to a job.
+-- Tests the crontabs in the documents: their lines run unchanged, with only the environment that cron gives to a job.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 
@@ -7,8 +6,8 @@ local PAGES = shell.output("grep -l '^```crontab' docs/*.md docs/guide/*.md tool
 local is_root = shell.output("id -u") == "0"
 
 
--- Runs the last line of a crontab with the settings in the lines before it. Folders of the test stand for
--- /usr/local/bin and /dev/shm/jobs. Returns the exit status and the output.
+-- Runs the last line of a crontab with the settings in the lines before it. Folders of the test replace /usr/local/bin
+-- and /dev/shm/jobs. Returns the exit status and the output.
 local function run_as_cron(crontab)
     local bin = command.path("bin")
     assert(shell.succeeds(("mkdir '%s' && ln -s '%s' '%s/holdfast'"):format(bin, command.program, bin)))

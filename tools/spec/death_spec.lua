@@ -1,8 +1,8 @@
--- Tests a key when a worker of `holdfast run` dies that held the key or waited for it.
+-- Tests a key after the death of a worker of `holdfast run` that held the key or waited for it.
 
 local command, primitives = require "spec.support" ("command", "primitives")
 
--- make() returns an object whose lease does not expire while a claim lasts.
+-- make() returns an object whose lease does not expire during a test.
 local MAKE = [[
     local function make() return new { exptime = 3600, timeout = 15 } end
 ]]
@@ -43,7 +43,7 @@ for _, name in ipairs(primitives.names) do
         end
 
         for workers = 1, 3 do
-            it("after kill -9 its replacement also gets the key, with " .. workers, function ()
+            it("after kill -9, its replacement also gets the key, with " .. workers, function ()
                 local file = command.write("script.lua", primitive
                                            .. SCRIPT:gsub("FOLDER", function () return command.path("") end))
                 local master = command.start("run", "--respawn", "--workers", tostring(workers), "--dict",

@@ -40,7 +40,7 @@ local function content(name)
     return assert(command.read(command.world() .. "/" .. name))
 end
 
--- Returns whether this user may see which files each process has open.
+-- Returns whether this user may see the open files of all processes.
 local function may_inspect_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
@@ -67,7 +67,7 @@ describe("holdfast doctor", function ()
                      (world.in_terminal(200, "doctor", "--color=never")))
     end)
 
-    it("finds locks that callers wait for longer than --waiting, or that are held longer than --held", function ()
+    it("finds locks with waits longer than --waiting, and locks that are held longer than --held", function ()
         local holder = world.hold("key", "--why", "a reason")
         assert.same({ {}, 0 }, { findings("--held", "0") })  -- without a waiter
         local waiters = {}
@@ -101,7 +101,7 @@ describe("holdfast doctor", function ()
         end
     end)
 
-    it("does not count those that only wait for the release, and names few of many locks", function ()
+    it("does not count callers that only wait for the release, and names only a few of many locks", function ()
         keep [[
             local lock = require "resty.lock"
             assert(require("resty.shdict").open("my_dict", { size = "1m" }))
@@ -125,7 +125,7 @@ describe("holdfast doctor", function ()
         assert.equal("warning: callers wait too long for 2 further keys", found[11])
     end)
 
-    it("finds 51 commands that wait in a ring, as one fault", function ()
+    it("reports 51 commands that wait in a ring as one fault", function ()
         for i = 1, 51 do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.2; done; exec '%s' lock k%d -- true"):format(
                 command.path("has" .. i), command.path "go", command.program, i % 51 + 1)
@@ -190,7 +190,7 @@ describe("holdfast doctor", function ()
         end
     end)
 
-    it("finds a process that is stopped inside a dictionary or elsewhere", function ()
+    it("finds a process that is stopped, inside a dictionary or elsewhere", function ()
         local process = keep(MEMBER .. [[
             ready()
             while true do
@@ -213,10 +213,11 @@ describe("holdfast doctor", function ()
         assert.is_true(inside)
     end)
 
-    it("finds mutexes that belong to dead processes, or to processes that are not inside", function ()
+    it("finds mutexes that belong to dead processes, or to processes that are not inside the dictionary", function ()
         local process = keep(MEMBER .. "ready()")
         local pid = world.worker_of(process)
-        -- The word of the mutex follows the header page: an owner is the slot and generation of a process.
+        -- The word of the mutex follows the header page. Its owner is stored as the slot and the generation of a
+        -- process.
         local token
         for slot = 0, 1023 do
             local at = 4096 + slot * 512
@@ -268,7 +269,7 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        -- One of the last keys in the scan.
+        -- One of the last keys that the scan returns.
         local key, token = output("locks"):match "my_dict\t(key%d+)\tlock\tlock\t(%d+)\t[^\n]*\n$"
         output("release", "my_dict", key, "--token", token)
         world.kill(keep(([[
@@ -291,11 +292,11 @@ describe("holdfast doctor", function ()
         world.kill(process)
         assert.equal(0, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
         assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: my_dict$")
-        command.write(command.world() .. "/junk.dict", "junk")  -- which no process removes
+        command.write(command.world() .. "/junk.dict", "junk")  -- a file that no process removes
         assert.equal(2, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
     end)
 
-    it("counts a dictionary as used if only a command has locks in it, and finds its deleted file", function ()
+    it("counts a dictionary as used if only a command has locks in it, and finds that its file was deleted", function ()
         local script = command.write("open.lua", [[ require("resty.shdict").open("jobs", { size = "64k" }) ]])
         output("run", "--workers", "1", script)
         assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: jobs$")
@@ -319,7 +320,7 @@ describe("holdfast doctor", function ()
 
     it("warns if processes wait for a dead process's lock", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
-        assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
+        assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no directory yet
         local waiter = command.start("lock", "key", "--", "true")
         assert(command.await(function ()
             return output("locks", "--waiting"):find "pid %d+ %(true%) has waited for"
@@ -333,13 +334,13 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
-    it("reports nothing after a command ended that held its lock itself", function ()
+    it("reports nothing after the end of a command that held its lock itself", function ()
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "true")))
         assert.equal(0, finds "^note: dictionary commands: 1 key is held by dead processes$")
         assert.same({ {}, 0 }, { findings "--repair" })
     end)
 
-    it("reports nothing while commands take locks, end, and their dictionary ends with them", function ()
+    it("reports nothing while commands take locks and end, and their dictionary ends with them", function ()
         assert.same({ code = 0 }, (run("lock", "key", "--", "true")))
         local script = command.write("commands.sh", ('for i in $(seq 150); do %s lock key -- true; done')
                                                         :format(command.program))
@@ -404,7 +405,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was created here: "))
     end)
 
-    it("finds a dictionary that was deleted while in use, but not one that was removed regularly", function ()
+    it("finds a dictionary that was deleted while in use, but not one that was removed with rm", function ()
         local OPEN = [[ assert(require("resty.shdict").open("second", { size = "64k" })); ready() ]]
         keep(MEMBER .. [[ assert(require("resty.shdict").open("removed", { size = "64k" })) ]] .. OPEN)
         local user = keep(OPEN)
@@ -419,7 +420,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: /dev/shm/[^:]*: a dictionary was deleted or moved while it was in use"))
     end)
 
-    it("finds that the process table was deleted while in use, and which dictionaries are cut off", function ()
+    it("finds that the process table was deleted while in use, and names the dictionaries that are cut off", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
@@ -523,7 +524,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("explains how to close a directory that is open to others, apart from the fault", function ()
+    it("explains separately from the fault how to close a directory that is open to others", function ()
         os.execute("chmod 777 " .. command.world())
         local ended, out = run("doctor", "--json")
         os.execute("chmod 700 " .. command.world())

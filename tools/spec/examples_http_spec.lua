@@ -37,7 +37,7 @@ describe("examples/http_cache.lua", function ()
         command.tear_down()
     end)
 
-    it("fetches each page once for all clients and workers, and serves other pages while waiting", function ()
+    it("fetches each page once for all clients and workers, and serves other pages while it waits", function ()
         start(0.5)
         local connections = {}
         for i = 1, 40 do

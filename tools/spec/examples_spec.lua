@@ -11,7 +11,7 @@ end
 describe("examples/stampede.lua", function ()
     command.fixture()
 
-    it("calls the backend once per distinct word with the lock, and more often without", function ()
+    it("calls the backend once per distinct word with the lock, and more often without the lock", function ()
         local trace = write_trace(1000, 40)
         local ended, out, err = run_workers(3, "--dict", "stampede_locks=1m", "--dict", "stampede_cache=1m",
             STAMPEDE, trace, "--words", "1000")

@@ -1,5 +1,6 @@
--- Tests `holdfast flock`: what flock(1) of util-linux promises, that both exclude each other, and what ours adds. The
--- tests of util-linux 2.40 for flock(1) pass with a link named flock; here are claims beyond those.
+-- Tests `holdfast flock`: it keeps the promises of util-linux's flock(1), the two commands exclude each other, and ours
+-- has additional features. The tests of util-linux 2.40 for flock(1) pass with a link named flock; this file tests what
+-- they do not cover.
 
 local command, shell, typing, world = require "spec.support" ("command", "shell", "tools/typing", "tools/world")
 
@@ -24,7 +25,8 @@ local function rows()
     return found
 end
 
--- Starts a holder of the file with that program, and waits until it holds. End it with a line in the fifo "go".
+-- Starts a holder of the file with this program, and waits until it has the lock. A line in the fifo "go" ends the
+-- holder.
 local function hold(program, options)
     os.execute("mkfifo '" .. command.path "go" .. "' 2>/dev/null")
     os.remove(command.path "held")
@@ -61,7 +63,7 @@ describe("holdfast flock", function()
         end
     end)
 
-    it("waits until a plain flock(1) ends, and shows whom it waits for", function()
+    it("waits until a plain flock(1) ends, and shows for whom it waits", function()
         local process = hold "flock"
         local waits = start("flock", "--why", "mine", command.path "lock file", "sh", "-c",
                             command.program .. " locks | cut -f 13")
@@ -124,7 +126,7 @@ describe("holdfast flock", function()
         let_go(process)
     end)
 
-    it("succeeds although others took the visible lock away, and passes on no old fencing token", function()
+    it("succeeds even if others took the visible lock away, and does not pass on an old fencing token", function()
         local process = hold(command.program .. " flock")
         assert.same({ code = 0 }, (run("rm", "--force", "files")))
         let_go(process)
@@ -148,7 +150,7 @@ describe("holdfast flock", function()
         end
     end)
 
-    it("accepts options as getopt_long does", function()
+    it("accepts options in every form that getopt_long accepts", function()
         assert.same({ "-n -- x\n", 0 }, { sh '$HF flock -nx "$F" printf "%s %s %s\\n" -n -- x' })
         assert.same({ "ran\n", 0 }, { sh '$HF flock --excl --wai=5 -E9 -- "$F" echo ran' })
         assert.same({ "ran\n", 0 }, { sh '$HF flock -n -w 5 "$F" -c "echo ran"' })
@@ -163,12 +165,12 @@ describe("holdfast flock", function()
         assert.matches("^flock: getting lock took 0%.%d%d%d%d%d%d seconds\nflock: executing true\n$", out)
     end)
 
-    it("as a link named flock does the same", function()
+    it("does the same if it is called through a link named flock", function()
         local out = sh [[cd "$(dirname "$F")"; ln -s "$HF" flock; ./flock -n "$F" sh -c 'echo "$HOLDFAST_TOKEN"']]
         assert.truthy(tonumber(out))
     end)
 
-    it("keeps the file's lock for what the command leaves behind, unless -o closes it", function()
+    it("keeps the file's lock for processes that the command leaves behind, unless -o closes the file", function()
         local line = [[$HF flock %s "$F" sh -c 'sleep 600 >/dev/null 2>&1 & echo $! >"$0"' "]] .. command.path "left"
                      .. [["; flock -n "$F" echo free]]
         assert.equal("", (sh(line:format(""))))
@@ -177,7 +179,7 @@ describe("holdfast flock", function()
         command.kill(tonumber(read "left"), command.KILL)
     end)
 
-    it("works without the visible lock where no runtime directory can be used", function()
+    it("works without the visible lock if no runtime directory can be used", function()
         local out = sh [[HOLDFAST_DIR=/proc/none $HF flock "$F" sh -c 'echo "ran ${HOLDFAST_TOKEN-without}"';
                          HOLDFAST_DIR=/proc/none $HF flock "$F" flock -n "$F" true; echo $?]]
         assert.matches("ran without\n1\n$", out)
@@ -188,7 +190,7 @@ end)
 describe("holdfast flock of a descriptor", function()
     command.fixture()
 
-    it("leaves no copy of the descriptor behind, so a loop gets the lock each time", function()
+    it("leaves no copy of the descriptor behind, so that a loop gets the lock each time", function()
         local out = sh [[
             for i in 1 2 3 4 5 6 7 8 9 10; do
                 ($HF flock -n 9 || echo refused) 9>"$F"
@@ -198,7 +200,7 @@ describe("holdfast flock of a descriptor", function()
         assert.equal("", out)
     end)
 
-    it("is taken by the kernel alone where nobody can watch the descriptor", function()
+    it("takes only the kernel's lock if nobody can watch the descriptor", function()
         local out = sh [[
             mkfifo "$F.pipe"; exec 8<>"$F.pipe"; $HF flock -n 8; echo $?
             exec 9>"$F"; python3 -c 'import fcntl, sys, time
@@ -210,7 +212,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("0\n0\n1\nholdfast: descriptor 9 has no lock\n", out)
     end)
 
-    it("waits neither for itself nor for a lock that others released", function()
+    it("waits neither for its own lock nor for a lock that others have released", function()
         local out = sh [[
             exec 9>"$F"
             $HF flock 9; flock -u 9; $HF flock -w 10 "$F" echo other
@@ -221,7 +223,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("other\nagain\n1\n0\n", out)
     end)
 
-    it("lasts until the last copy is closed", function()
+    it("holds the lock until the last copy is closed", function()
         local out = sh [[
             exec 9>"$F"
             $HF flock -n 9 || echo no lock
@@ -236,7 +238,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("1\n1\nfree\n0\n", out)
     end)
 
-    it("is changed, and released with -u", function()
+    it("changes the lock, and releases it with -u", function()
         local out = sh [[
             exec 9>"$F"
             $HF flock -s 9; flock -n -s "$F" echo shared; flock -n "$F" echo exclusive
@@ -249,7 +251,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("shared\nrwlock\tread\nlock\tlock\nfree\nlock\tlock\n", out)
     end)
 
-    it("is refused as flock(1) refuses it", function()
+    it("is refused whenever flock(1) refuses it", function()
         local process = hold "flock"
         assert.same({ "", 9 }, { sh 'exec 9>"$F"; $HF flock -n -E 9 9' })
         assert.same({ "", 1 }, { sh 'exec 9>"$F"; $HF flock -w 0.1 9' })
@@ -280,7 +282,7 @@ describe("holdfast lock --fd", function()
         end
     end)
 
-    it("holds several keys, shared or some permits, also of a dictionary", function()
+    it("holds several keys, shared locks or permits, also in a dictionary", function()
         local out = sh [[
             exec 9>"$F"
             $HF lock --fd 9 -s dict a; $HF lock --fd 9 --permits 2 b
@@ -291,7 +293,7 @@ describe("holdfast lock --fd", function()
         assert.equal("commands\tb\tsemaphore\ndict\ta\trwlock\nholdfast: descriptor 9 has no lock\n1\n", out)
     end)
 
-    it("keeps the locks of other descriptors of the file", function()
+    it("does not affect the locks of other descriptors of the file", function()
         local out = sh [[
             exec 8>"$F" 9>"$F"
             $HF lock --fd 8 a; $HF lock --fd 9 b
@@ -303,12 +305,12 @@ os.execv(sys.argv[1], ["holdfast", "unlock", "--fd", "7"])' "$HF" "$F"; $HF lock
         assert.equal("a\nholdfast: descriptor 7 has no lock\na\n", out)
     end)
 
-    it("ends with its shell, even if that is killed", function()
+    it("ends with its shell, even if the shell is killed", function()
         sh [[sh -c 'exec 9>"$0"; "$1" lock --fd 9 key; kill -9 $$' "$F" "$HF"]]
         assert.same({ code = 0 }, (run("lock", "-w", "10", "key", "true")))
     end)
 
-    it("lets go of the caller's terminal and pipes", function()
+    it("does not keep the caller's terminal and pipes open", function()
         assert.equal("done\n", (sh [[x=$(exec 9>"$F.2"; $HF lock --fd 9 other; echo done; sleep 600 >/dev/null &
                                          echo $! >"$F.pid"); echo "$x"; kill $(cat "$F.pid")]]))
         typing [[

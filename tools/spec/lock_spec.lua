@@ -1,5 +1,5 @@
 -- Tests `holdfast lock`: its options, its exit statuses, and how long it holds the lock, whatever happens to the
--- processes. The tests of util-linux for flock also hold here for the options of flock(1).
+-- processes. Also repeats util-linux's tests of flock(1) for the options that both have.
 
 local command, expect, shell, typing, world =
     require "spec.support" ("command", "expect", "shell", "tools/typing", "tools/world")
@@ -21,8 +21,8 @@ local function joined(...)
 end
 
 
--- Starts a script with a lock on "key", and waits until the script has written its process id: at its start, or where
--- it says READY.
+-- Starts a script with a lock on "key", and waits until the script has written its process id: at its start, or at the
+-- word READY.
 local function hold(script, ...)
     local arguments = { ... }
     local options = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -45,7 +45,7 @@ local function is_free()
 end
 
 
--- Returns the child processes of that process, by name.
+-- Returns the child processes of this process, by name.
 local function children(pid)
     local found = {}
     for child in (read(("/proc/%d/task/%d/children"):format(pid, pid)) or ""):gmatch("%d+") do
@@ -62,7 +62,7 @@ local function guard_of(process)
 end
 
 
--- Returns the name of a process after its exec.
+-- Returns the letter for the state of a process, as in /proc/PID/stat; "X" if there is no such process.
 local function state_of(pid)
     return (read("/proc/" .. pid .. "/stat") or "X) X"):match("%) (%a)")
 end
@@ -85,7 +85,7 @@ describe("holdfast lock", function()
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
     end)
 
-    it("--dir sets the runtime directory, also for the command", function()
+    it("with --dir sets the runtime directory, also for the command", function()
         local other = command.world() .. "/other"
         assert.equal(0, os.execute("mkdir -m 700 " .. other))
         local _, out = run("lock", "--dir", other, "key", "--", "sh", "-c", "echo $HOLDFAST_DIR; exec " ..
@@ -95,7 +95,7 @@ describe("holdfast lock", function()
         assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
     end)
 
-    it("a relative directory stays the same for a command that changes its working directory", function()
+    it("passes on a relative --dir so that it stays valid if the command changes its working directory", function()
         local inner = ([[cd / && %s lock -n -q key -- true; echo "$? $HOLDFAST_DIR"]]):format(command.program)
         local place, name = command.world():match("^(.*)/([^/]+)$")
         for _, case in ipairs { { name, "" }, { "./" .. name, "--dir ./" .. name } } do
@@ -106,7 +106,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("--user needs root: it uses that user's runtime directory, and runs the command as that user", function()
+    it("with --user needs root, uses that user's runtime directory, and runs the command as that user", function()
         local function refused(status, user, message)
             world.refused(status, "holdfast: " .. message, "lock", "--user", user, "key", "--", "true")
         end
@@ -206,7 +206,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("counts refusals as refusals, and only waits as waits", function()
+    it("counts refusals and waits separately", function()
         for _, option in ipairs { "-x", "-s" } do
             hold("exec sleep 600", option)
             assert.equal(1, attempt())
@@ -223,7 +223,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("accepts a key that begins with a dash after --, and a dictionary with it between two --", function()
+    it("accepts a key that begins with a dash after --, and a dictionary and such a key between two --", function()
         world.hold("-n", "--why=", "--", "-k")
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
@@ -248,7 +248,7 @@ describe("holdfast lock", function()
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
     end)
 
-    it("says that the holder has ended if processes that it left running hold the lock", function()
+    it("reports that the holder has ended if processes that it left running hold the lock", function()
         local left = command.path("left")
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "sh", "-c", "sleep 600 & echo $! >'" .. left .. "'")))
         local _, _, err = run("lock", "-n", "key", "--", "true")
@@ -258,7 +258,7 @@ describe("holdfast lock", function()
         assert(await(is_free))
     end)
 
-    it("says that the holder is stopped", function()
+    it("reports that the holder is stopped", function()
         local _, pid = hold("exec sleep 600")
         command.kill(pid, STOP)
         await_state(pid, "T")
@@ -315,7 +315,7 @@ describe("holdfast lock", function()
 end)
 
 
--- As in the tests of util-linux for flock: one process holds the lock for a while, and others try the options.
+-- As in util-linux's tests of flock: one process holds the lock for a while, and others try the options.
 describe("holdfast lock has the options of flock:", function()
     command.fixture()
 
@@ -353,7 +353,7 @@ describe("holdfast lock has the options of flock:", function()
             local holder, pid = hold("exec sleep 600", held)
             assert.equal(1, attempt(wanted))
             local waiter = start("lock", wanted, "key", "--", "echo", "ran")
-            -- Whether it is in the queue: the holder's count of waiters.
+            -- Returns the number of waiters, which shows whether the request is in the queue.
             local function waiters()
                 return tonumber(world.rows(world.output("locks"))[1][12])
             end
@@ -380,7 +380,7 @@ describe("holdfast lock has the options of flock:", function()
         end)
     end
 
-    it("gives the lock in order of arrival to shared and exclusive requests", function()
+    it("serves shared and exclusive requests in order of arrival", function()
         local path = command.path "order"
         local holder = hold("exec sleep 600")
         local started = {}
@@ -395,7 +395,7 @@ describe("holdfast lock has the options of flock:", function()
         assert.equal("1\n2\n3\n4\n", read(path))
     end)
 
-    it("at most --permits commands hold a semaphore, which resty.semaphore and locks show", function()
+    it("lets at most --permits commands hold a semaphore, which resty.semaphore and locks show", function()
         local first, one = hold("exec sleep 600", "--permits", "2")
         hold("exec sleep 600", "--permits", "2")
         local err = world.refused(1, "", "lock", "-n", "--permits", "2", "key", "--", "true")
@@ -419,7 +419,7 @@ describe("holdfast lock has the options of flock:", function()
         assert.equal("ran\n", waits:out())
     end)
 
-    it("an exclusive waiter keeps later shared ones out", function()
+    it("an exclusive waiter keeps later shared requests out", function()
         local first = hold("exec sleep 600", "-s")
         local alone = start("lock", "key", "--", "sleep", "600")
         assert(await(function() return attempt("-s") == 1 end))
@@ -430,7 +430,7 @@ describe("holdfast lock has the options of flock:", function()
         assert.truthy(await(function() return children(alone.pid).sleep end))
     end)
 
-    it("locks of killed processes are free, shared or exclusive", function()
+    it("shared and exclusive locks of killed processes are free", function()
         for _, options in ipairs { { "-s", "-x" }, { "-s", "-s" }, { "-x", "-x" }, { "-x", "-s" } } do
             local held, tried = unpack(options)
             local process, pid = hold("exec sleep 600", held)
@@ -568,14 +568,14 @@ end)
 describe("The lock of a command", function()
     command.fixture()
 
-    -- Other processes would create deleted files again, without this holder.
+    -- Other processes would create the deleted files again, and the new files would not contain this holder.
     for _, case in ipairs {
         { "processes", "--exclusive" }, { "processes", "--exclusive", "killed" }, { "processes", "--no-fork" },
         { "commands.dict", "--exclusive" }, { "commands.dict", "--exclusive", "killed" },
         { "commands.dict", "--no-fork" },
     } do
         local file, option, killed = unpack(case)
-        it(("keeps others out although %s is deleted, with %s %s"):format(file, option, killed or ""), function()
+        it(("keeps others out even if %s is deleted, with %s %s"):format(file, option, killed or ""), function()
             os.execute("mkfifo '" .. command.path("go") .. "'")
             local left = command.path("left")
             local script = "setsid sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
@@ -603,7 +603,7 @@ describe("The lock of a command", function()
     end
 
     for _, killed in ipairs { "holdfast lock", "the guard", "both" } do
-        it("lasts when these are killed, and ends with the command: " .. killed, function()
+        it("remains if these are killed, and ends with the command: " .. killed, function()
             local process, pid = hold("exec sleep 600")
             local guard = guard_of(process)
             if killed ~= "holdfast lock" then
@@ -620,7 +620,7 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("ends when the command is killed, with holdfast lock stopped", function()
+    it("ends when the command is killed, even while holdfast lock is stopped", function()
         local process, pid = hold("exec sleep 600")
         guard_of(process)
         process:signal(STOP)
@@ -640,7 +640,7 @@ describe("The lock of a command", function()
         return waits
     end
 
-    it("is waited for in the dictionary that replaces a removed one", function()
+    it("can be waited for in a dictionary that replaces a removed one", function()
         hold("exec sleep 600")
         local waits = start_waiting("-w", "60", "key", "--", "echo", "ran")
         assert.same({ code = 0 }, (run("rm", "--force", "commands")))
@@ -662,8 +662,8 @@ describe("The lock of a command", function()
         end
     end
 
-    -- Starts `holdfast lock` and stops it before the lock is free. Returns it and the waiting child; false if the wait
-    -- timed out before.
+    -- Starts `holdfast lock` and stops it before the lock is free. Returns the process and its waiting child; false if
+    -- the wait timed out too early.
     local function start_stopped(...)
         local waits = start("lock", ...)
         local child
@@ -676,8 +676,9 @@ describe("The lock of a command", function()
         return not waits.status and waits, child
     end
 
-    -- A stopped `holdfast lock` starts no guard. The command must not start without one, so it must not get the lock.
-    it("is not taken while holdfast lock is stopped, but when it continues", function()
+    -- A stopped `holdfast lock` cannot start a guard. The command must not start without a guard, so the lock must not
+    -- be taken.
+    it("is not taken while holdfast lock is stopped, but is taken when it continues", function()
         local _, pid = hold("exec sleep 600")
         local ran = command.path "ran"
         local waits = start_stopped("key", "--", "touch", ran)
@@ -725,7 +726,7 @@ describe("The lock of a command", function()
         end
     end)
 
-    it("lasts while the command is stopped", function()
+    it("remains while the command is stopped", function()
         local process, pid = hold("exec sleep 600")
         command.kill(pid, STOP)
         await_state(pid, "T")
@@ -757,7 +758,7 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("leaves no zombie to a process that does not reap", function()
+    it("leaves no zombie to a parent that does not reap its children", function()
         local script = [[
             import ctypes, os, subprocess, sys
             ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
@@ -770,7 +771,7 @@ describe("The lock of a command", function()
                      shell.output(("python3 '%s' '%s'"):format(command.path "reaps.py", command.program)))
     end)
 
-    it("lasts when the command closes all descriptors", function()
+    it("remains if the command closes all descriptors", function()
         local script = [[
             import os
             os.closerange(3, 4096)
@@ -825,7 +826,7 @@ describe("The lock of a command", function()
         assert.equal("on\n", read(ran))
     end)
 
-    it("with --close is not held by the command; with --no-fork only by the command", function()
+    it("is not held by the command with --close, and only by the command with --no-fork", function()
         local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; READY; exec sleep 600", "--close")
         local guard = guard_of(closed)
         assert.falsy(read("fds"):find(command.world(), 1, true))
@@ -838,7 +839,7 @@ describe("The lock of a command", function()
 
         local process, same = hold("exec sleep 600", "--no-fork")
         assert.equal(process.pid, same)
-        assert(await(function() return next(children(process.pid)) == nil end))  -- the script's own commands end
+        assert(await(function() return next(children(process.pid)) == nil end))  -- the script's commands have ended
         assert.is_false(is_free())
         process:signal(command.KILL)
         assert(await(is_free, 10))
@@ -850,7 +851,7 @@ describe("The lock of a command", function()
           "require('resty.shdict').open('commands'):flush_all()" },
         { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
     } do
-        it("that others took away while the command ran is reported with status 76: " .. case[2], function()
+        it("is reported with status 76 if others took it away while the command ran: " .. case[2], function()
             local words = { unpack(case, 2) }
             for _, exptime in ipairs { "0", "600" } do
                 local process, pid = hold("exec sleep 600", "--exptime", exptime)
@@ -866,7 +867,7 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("that is lost is reported whatever the status of the command is", function()
+    it("is reported as lost, whatever the status of the command is", function()
         for _, status in ipairs { 69, 71 } do
             local process, pid = hold("trap 'exit " .. status .. "' TERM; while :; do sleep 0.01; done")
             assert.same({ code = 0 }, (run("rm", "--force", "commands")))
@@ -876,7 +877,7 @@ describe("The lock of a command", function()
         assert.same({ code = 71 }, (run("lock", "key", "--", "sh", "-c", "exit 71")))
     end)
 
-    it("that is lost ends the command although nobody reads the message", function()
+    it("ends the command when it is lost, even if nobody reads the message", function()
         local told, ended = command.path "told", command.path "ended"
         local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'exec 2>/dev/null; trap "touch %s; exit" TERM
             echo on; while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
@@ -896,7 +897,7 @@ describe("The lock of a command", function()
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
 
-    it("passes from one to the next: no two of a hundred commands hold it at once", function()
+    it("passes from one command to the next: no two of a hundred hold it at once", function()
         local script = write("section", [[
             #!/bin/sh
             mkdir "$1/inside" || { echo "two at a time" >>"$1/faults"; exit 1; }
@@ -908,7 +909,7 @@ describe("The lock of a command", function()
         for i = 1, 100 do
             local option = i % 10 == 0 and "-o" or i % 10 == 5 and "-F" or "-x"
             processes[i] = start("lock", option, "key", "--", "sh", script, folder)
-            if i % 25 == 1 then  -- what has the lock by then goes on, and what waits for it does not
+            if i % 25 == 1 then  -- a command that has the lock by then continues, and one that waits does not
                 processes[i]:signal(command.KILL)
             end
         end
@@ -927,11 +928,11 @@ describe("The lock of a command", function()
 end)
 
 
--- A job is the command and what it started in its process group.
+-- A job is the command and the processes that it has started in its process group.
 describe("The job of holdfast lock", function()
     command.fixture()
 
-    -- A script that starts a child which writes its process id, and its own child, into files.
+    -- A script that starts a child; the child writes its own process id and its child's to files.
     local function family(last)
         return ([[sh -c 'sleep 600 & echo $! >"%s"; wait' & echo $! >"%s"; READY; %s]])
                :format(command.path "grandchild", command.path "child", last)
@@ -941,7 +942,7 @@ describe("The job of holdfast lock", function()
         return assert(await(function() return tonumber(read(name)) end))
     end
 
-    it("keeps the lock until all of it has ended, and then its status is that of the command", function()
+    it("keeps the lock until all its processes have ended, and then its status is that of the command", function()
         local process, pid = hold(family "exit 7")
         local child, grandchild = pid_in "child", pid_in "grandchild"
         assert(await(function() return not command.alive(pid) end))
@@ -995,7 +996,7 @@ describe("The job of holdfast lock", function()
         end
     end)
 
-    it("keeps an outer lock while only an inner job runs, though both wrappers were killed", function()
+    it("keeps an outer lock while only an inner job runs, even if both wrappers were killed", function()
         local outer, pid = hold(("READY; exec %s lock inner -- sh -c 'echo $$ >\"%s\"; exec sleep 600'")
                                 :format(command.program, command.path "child"))
         local child = pid_in "child"
@@ -1009,7 +1010,7 @@ describe("The job of holdfast lock", function()
         assert(await(is_free, 10))
     end)
 
-    it("keeps the lock also if holdfast lock is killed", function()
+    it("keeps the lock even if holdfast lock is killed", function()
         local process, pid = hold(family "wait")
         local child, grandchild = pid_in "child", pid_in "grandchild"
         guard_of(process)
@@ -1026,7 +1027,7 @@ describe("The job of holdfast lock", function()
         assert(await(is_free, 10))
     end)
 
-    it("keeps the lock also then while a member without an environment runs, or without its first thread", function()
+    it("keeps the lock after such a kill even for members without an environment or a first thread", function()
         local threads = write("threads.py", [[
 import ctypes, os, sys, threading, time
 open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
@@ -1067,7 +1068,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         end)
     end
 
-    it("gets USR1 only in its command", function()
+    it("passes USR1 only to its command", function()
         local script = "sleep 600 & echo $! >'%s'; trap 'kill $!; exit 4' USR1; READY; wait"
         local process = hold(script:format(command.path "child"))
         pid_in "child"
@@ -1098,7 +1099,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.is_true(is_free())
     end)
 
-    it("gets KILL if it outlasts its exptime, and only then the next one gets the lock", function()
+    it("gets KILL if it outlasts its exptime, and only then does the next waiter get the lock", function()
         local process, pid = hold(STUBBORN, "--exptime", "0.2", "--kill-after", "0.5")
         local waits = start("lock", "-w", "60", "key", "--", "sh", "-c",
                             ("kill -0 %d 2>/dev/null && echo two at a time"):format(pid))
@@ -1109,7 +1110,7 @@ time.sleep(600)' & READY; exec sleep 600]]
     end)
 
     for name, number in pairs { killed = command.KILL, stopped = STOP } do
-        it("ends at its exptime also if holdfast lock is " .. name, function()
+        it("ends at its exptime even if holdfast lock is " .. name, function()
             local process, pid = hold(("trap 'echo TERM >\"%s\"; exit' TERM; %s"):format(
                                           command.path "told", STUBBORN:gsub("^trap '' TERM; ", "")),
                                       "--exptime", "1", "--kill-after", "0.5")
@@ -1126,7 +1127,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         end)
     end
 
-    it("ends at its exptime although nobody reads the messages, which appear later", function()
+    it("ends at its exptime even if nobody reads the messages until later", function()
         local line = "(head -c 65536 /dev/zero; exec %s lock --exptime 0.3 --kill-after 0.3 key -- sh -c '%s' 2>&1) | "
                      .. "(until [ -e '%s' ]; do sleep 0.01; done; tr -d '\\0')"
         local script = "trap \"\" TERM; exec 2>/dev/null; echo $$ >" .. command.path "pid"
@@ -1140,7 +1141,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())
     end)
 
-    it("lasts while its members pass it on from one to the next, each of which ends at once", function()
+    it("lasts while its members start one another, and each of them ends at once", function()
         local pass_on = write("pass_on.sh", ([[
             if [ $1 -eq 0 ]; then sleep 0.05; echo end >>'%s'; exit; fi
             sh "$0" $(($1 - 1)) &
@@ -1164,7 +1165,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.truthy(read "out")
     end)
 
-    it("has no TERM before its exptime if holdfast lock is killed", function()
+    it("does not get TERM before its exptime if holdfast lock is killed", function()
         local process, pid = hold("READY; exec sleep 600", "--exptime", "600")
         guard_of(process)
         process:signal(command.KILL)
@@ -1173,7 +1174,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.is_false(is_free())
     end)
 
-    it("is not asked for KILL without a process that could send it", function()
+    it("cannot be given --kill-after with --no-fork, because no process could send KILL", function()
         assert.matches("%-%-no%-fork and %-%-kill%-after cannot be combined",
                        world.refused(64, "", "lock", "-F", "--kill-after", "1", "key", "--", "true"))
     end)
@@ -1195,7 +1196,7 @@ describe("holdfast lock --replace", function()
         assert.is_nil(read(command.world() .. "/commands.dict"))
     end)
 
-    it("sends KILL to a job that ignores TERM, also if its wrapper was killed and its command has ended", function()
+    it("sends KILL to a job that ignores TERM, even if its wrapper was killed and its command has ended", function()
         local script = "sh -c 'trap \"\" TERM; echo $$ >\"%s\"; while :; do sleep 0.01; done' & READY; exit 0"
         local old, pid = hold(script:format(command.path "child"))
         guard_of(old)
@@ -1209,7 +1210,7 @@ describe("holdfast lock --replace", function()
         assert.is_false(command.alive(child))
     end)
 
-    it("ends no shared holder that is not in the way, and not the job that it belongs to", function()
+    it("does not end a shared holder that is not in the way, or the job to which it belongs itself", function()
         local reader = hold("exec sleep 600", "-s")
         assert.equal("ran\n", (world.output("lock", "-s", "--replace", "key", "echo", "ran")))
         assert.is_nil(reader:wait(0))
@@ -1220,7 +1221,7 @@ describe("holdfast lock --replace", function()
         assert.matches(": this command belongs to its job", err)
     end)
 
-    it("ends no job if it cannot end all holders", function()
+    it("does not end any job if it cannot end all holders", function()
         local _, job = hold("exec sleep 600", "-s")
         local other = start("-c", ("exec 9>'%s'; '%s' lock -s --fd 9 key && echo on; exec sleep 600")
                                   :format(command.path "file", command.program), { PROGRAM = "/bin/sh" })
@@ -1230,7 +1231,7 @@ describe("holdfast lock --replace", function()
         assert.is_true(command.alive(job))
     end)
 
-    it("ends a job that ignores TERM although nobody reads the messages", function()
+    it("ends a job that ignores TERM even if nobody reads the messages", function()
         local _, pid = hold("trap '' TERM; READY; while :; do sleep 0.01; done")
         local line = "(head -c 65536 /dev/zero; exec %s lock --replace --kill-after 0.2 key touch %s 2>&1) | "
                      .. "(until [ -e '%s' ]; do sleep 0.01; done)"
@@ -1240,11 +1241,11 @@ describe("holdfast lock --replace", function()
         assert.truthy(new:wait())
     end)
 
-    it("just takes a lock that is free", function()
+    it("simply takes a lock that is free", function()
         assert.equal("ran\n", (world.output("lock", "--replace", "key", "echo", "ran")))
     end)
 
-    it("ends no process that is not a job, and none of a different user", function()
+    it("does not end a process that is not a job, or that belongs to a different user", function()
         local keeper = start("run", "--workers", "1", "-e", [[
             require("resty.shdict").open("commands")
             assert(require("resty.lock"):new("commands", { exptime = 600 }):lock("key"))
@@ -1278,13 +1279,14 @@ end)
 describe("holdfast lock --upgrade", function()
     command.fixture()
 
-    -- Runs lines of sh, in which $HF is the command, and descriptor 9 a file. Returns the process.
+    -- Runs lines of sh, in which $HF is the command and descriptor 9 is a file. Returns the process.
     local function script(lines)
         return start("-c", ("HF='%s'; exec 9>'%s'\n"):format(command.program, command.path "file") .. lines,
                      { PROGRAM = "/bin/sh" })
     end
 
-    -- Starts a job that shares the key, and upgrades it when the file `go` exists. It writes the status, and runs on.
+    -- Starts a job that has a shared lock of the key and upgrades the lock when the file `go` exists. The job then
+    -- writes the status, and continues to run.
     local function reader(go, options)
         return hold(("READY; until [ -e '%s' ]; do sleep 0.01; done; %s lock --upgrade %s key; echo $?; exec sleep 600")
                     :format(command.path(go), command.program, options or ""), "-s")
@@ -1310,7 +1312,7 @@ describe("holdfast lock --upgrade", function()
         assert.equal(("key\trwlock\twrite\t%s\n1\n0\n0\n0\nkey\trwlock\twrite\n"):format(number), process:out())
     end)
 
-    it("waits for other readers, lets no reader in before, and is before a writer", function()
+    it("waits for other readers, lets no reader in before it, and is served before a writer", function()
         local other, process = hold("READY; exec sleep 600", "-s"), reader "go"
         local writer = start("lock", "key", "true")
         await_waiter()
@@ -1343,7 +1345,7 @@ describe("holdfast lock --upgrade", function()
         end
     end)
 
-    it("gets deadlock at once if another reader waits to upgrade, which continues when it ends", function()
+    it("reports a deadlock at once if another reader waits to upgrade, which continues when this one ends", function()
         local first, second = reader "first", reader("second", "-E 9")
         command.write("first", "")
         await_waiter()
@@ -1356,7 +1358,7 @@ describe("holdfast lock --upgrade", function()
         assert(await(function() return first:out() == "0\n" end), first:err())
     end)
 
-    it("leaves the shared lock if it is killed", function()
+    it("leaves the shared lock held if it is killed", function()
         hold("READY; exec sleep 600", "-s")
         local process = script [[$HF lock -s --fd 9 key; $HF lock --upgrade --fd 9 key & echo $!; wait; exec sleep 600]]
         await_waiter()
@@ -1406,7 +1408,7 @@ describe("holdfast lock --upgrade", function()
                      .. "holdfast: 0: Bad file descriptor\n", process:err())
     end)
 
-    it("is refused for a lock that flock(2) has, too", function()
+    it("is refused for a lock that is also held with flock(2)", function()
         local process = script [[
             $HF flock -s 9; $HF lock --upgrade --fd 9 files "$(readlink /proc/$$/fd/9)"; echo $?
         ]]
@@ -1438,7 +1440,7 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
-    it("leave PIPE for the command as it was", function()
+    it("do not change how the command handles PIPE", function()
         -- A library that an earlier spec loaded may ignore PIPE in this process.
         local process = start("--default-signal=PIPE", command.program, "lock", "key", "--", "sh", "-c",
                               "kill -PIPE $$; exit 5", { PROGRAM = "/usr/bin/env" })
@@ -1469,14 +1471,14 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
-    -- setpgid: a process group of its own, as for a job. setsid: a session of its own, as for a service. A group leader
-    -- cannot create a session, so it joins another group first. (The group of its parent may be in another pid
-    -- namespace, and have no number here.)
+    -- setpgid: a process group of its own, like a job. setsid: a session of its own, like a service. A group leader
+    -- cannot create a session, so the process first joins another group. (The group of its parent may be in another pid
+    -- namespace, and not have a number here.)
     for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
                              "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
                              .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
                              .. "os.execvp(sys.argv[1], sys.argv[1:])" } do
-        it("do not include STOP and CONT to the command alone: " .. group:match("os%.(set%a+)%([^()]*%); os%.execvp"),
+        it("do not include STOP and CONT for the command alone: " .. group:match("os%.(set%a+)%([^()]*%); os%.execvp"),
            function()
             local path = command.path("pid")
             local process = start("-c", group, command.program, "lock", "key", "--", "sh", "-c",
@@ -1512,7 +1514,7 @@ end)
 describe("In a terminal holdfast lock", function()
     command.fixture()
 
-    it("is a job: it stops and continues with the command, and ends by typed keys", function()
+    it("is a job: it stops and continues with the command, and typed keys end it", function()
         typing [[
             say(program + " lock key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
             until("is on")
@@ -1534,7 +1536,7 @@ describe("In a terminal holdfast lock", function()
         ]]
     end)
 
-    it("says every second whom it waits for, in one line that it removes", function()
+    it("shows every second for whom it waits, in one line that it removes", function()
         local process = hold("exec sleep 600", "--why", "full")
         typing [[
             say("stty cols 120; unset COLUMNS; " + program + " lock -w 2.5 key true\n")
@@ -1582,7 +1584,7 @@ describe("In a terminal holdfast lock", function()
         holder:signal_group(command.KILL)
     end)
 
-    it("leaves the line of a wait, and begins a new one, when a signal ends the wait", function()
+    it("keeps the line of a wait, and begins a new line, when a signal ends the wait", function()
         local holder = hold("exec sleep 600", "--why", "full")
         typing [[
             for options in ("", "-F "):
@@ -1626,7 +1628,7 @@ describe("In a terminal holdfast lock", function()
         assert.equal("told\n", await(function() return read(command.path "told") end))
     end)
 
-    it("passes a typed key to the command once, and continues if the command does", function()
+    it("passes a typed key to the command once, and continues if the command continues", function()
         typing [[
             say(program + " lock key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
                        "read line; read line; echo $line' \n")

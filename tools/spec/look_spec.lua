@@ -1,5 +1,5 @@
--- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and wait for
--- no process.
+-- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and do not
+-- wait for any process.
 
 local command, json, shell, typing, world =
     require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
@@ -14,7 +14,7 @@ local MEMBERS = [[
     for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
--- Holds three keys as lock, rwlock and semaphore, one of them with an exptime and a reason.
+-- Holds three keys, as lock, rwlock and semaphore; one of them has an exptime and a reason.
 local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
@@ -25,7 +25,7 @@ local HOLDERS = [[
 ]]
 
 
--- The longest line, in characters.
+-- Returns the length of the longest line, in characters.
 local function width_of(text)
     local most = 0
     for line in text:gmatch "[^\n]+" do
@@ -40,7 +40,7 @@ end
 
 
 describe("Commands that print columns", function ()
-    -- The words of each command, and what it prints only for people.
+    -- The arguments of each command, and a text that it prints only for people.
     local COMMANDS = {
         { { "ls" }, "NAME +SIZE +USED" },
         { { "stat", "my_locks" }, "name +my_locks\n" },
@@ -51,7 +51,7 @@ describe("Commands that print columns", function ()
     }
     local KEY = "/var/lib/backup/jobs/of/the/whole/company/weekly/nightly.lock"
 
-    -- Returns what the command prints into a pipe, with these words after its own.
+    -- Returns what the command prints into a pipe, with these arguments after its own.
     local function piped(words, ...)
         local all = { unpack(words) }
         for _, word in ipairs { ... } do
@@ -70,7 +70,7 @@ describe("Commands that print columns", function ()
     end)
     teardown(command.tear_down)
 
-    it("print them into a pipe if --header asks, and with colours if --color asks", function ()
+    it("print them into a pipe with --header, and with colours if --color is given", function ()
         for _, case in ipairs(COMMANDS) do
             local words, people = unpack(case)
             local function check(has_columns, has_colours, ...)
@@ -96,7 +96,7 @@ describe("Commands that print columns", function ()
         refused(2, 'there is no dictionary "never"', "ls", "--color", "never")
     end)
 
-    it("are as wide as COLUMNS says, or else the terminal", function ()
+    it("are as wide as COLUMNS or, without it, the terminal", function ()
         assert.is_true(width_of(piped({ "stat", "my_locks" }, "--header", { COLUMNS = "40" })) <= 40)
         for _, words in ipairs { { "ls" }, { "locks" } } do
             local whole = width_of(piped(words, "--header"))
@@ -116,14 +116,14 @@ describe("Commands that print columns", function ()
         assert.is_true(width_of(piped({ "top", "-b", "-n", "1", "-d", "0.1" }, "--header", { COLUMNS = "70" })) <= 70)
     end)
 
-    it("elide the middle of a long key, so that its end and the holder remain", function ()
+    it("elide the middle of a long key, so that its end and the holder remain visible", function ()
         local text = world.in_terminal(80, "locks", { NO_COLOR = "1" })
         assert.matches("\nmy_locks +/var/[^ ]*…[^ ]*%.lock +lock +pid %d+ %(ready%d%.lua%) ", text)
         assert.truthy(piped({ "locks" }, "--header"):find(KEY, 1, true))
         assert.truthy(world.in_terminal(80, "locks", "--wide", { NO_COLOR = "1" }):find(KEY, 1, true))
     end)
 
-    it("divide no escaped byte, and elide nothing for programs", function ()
+    it("do not divide an escaped byte, and elide nothing for programs", function ()
         local key = ("\\\\"):rep(30) .. ("\1"):rep(30)
         keep(([[
             assert(require("resty.shdict").open("my_locks", { size = "64k" }))
@@ -139,7 +139,7 @@ describe("Commands that print columns", function ()
         assert.equal(("\\"):rep(120) .. ("\\x01"):rep(30), row[2])
     end)
 
-    it("break sentences into lines, with the middle of a key elided only if it is longer than a line", function ()
+    it("break sentences into lines, and elide the middle of a key only if it is longer than a line", function ()
         local key = KEY .. ("/deeper"):rep(10) .. "/end.lock"
         local holder = world.hold("my_locks", key, "--why", ("a reason "):rep(12))
         command.start("lock", "my_locks", key, "--", "true")
@@ -340,6 +340,33 @@ describe("holdfast stat", function ()
         end
     end)
 
+    it("counts the jobs of a queue, and the loads and hits of caches", function ()
+        keep [[
+            local jobs = assert(require("resty.holdfast.queue").open("jobs", { size = "100k", max_attempts = 1 }))
+            for i = 1, 5 do jobs:push(i, { delay = i == 1 and 3000 or nil }) end
+            jobs:take(0)
+            jobs:take(0):retry()
+            local pages = assert(require("resty.holdfast.cache").new("pages", "pages", { size = "100k" }))
+            for _ = 1, 3 do pages:get("key", nil, function () return 1 end) end
+            pages.publish_at = 0
+            pages:get("another key", nil, error)
+            ready()
+        ]]
+        local function said(name)
+            return (output("stat", name):gsub("\n[^qc][^\n]*", ""):gsub("^name[^\n]*", ""):gsub("\ncluster[^\n]*", ""))
+        end
+        assert.matches("^\nqueue waiting\t2\nqueue oldest\t%d+%.%d\nqueue ready\t2\nqueue delayed\t1\n"
+                       .. "queue taken\t1\nqueue dead\t1\n$", said "jobs")
+        assert.equal("\ncache hits, level 1\t2\ncache loads\t1\n", said "pages")
+        local found = json.decode(output("stat", "--json", "jobs"))
+        found.queue.oldest = nil
+        assert.same({ waiting = 2, ready = 2, delayed = 1, taken = 1, dead = 1 }, found.queue)
+        assert.same({ l1_hits = 2, loads = 1 }, json.decode(output("stat", "--json", "pages")).cache)
+        local top = output("top", "-b", "-n", "1")
+        assert.matches("\ndictionary\tjobs\t[^\n]*\t2\n", top)
+        assert.matches("\ndictionary\tpages\t[^\n]*\t%-\n", top)
+    end)
+
     it("expects one dictionary name", function ()
         for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
             refused(2, ("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), "stat", unpack(case[1]))
@@ -399,7 +426,7 @@ describe("holdfast locks", function ()
         assert.equal("dead", json.decode(output("locks", "--json")).locks[1].holders[1].state)
     end)
 
-    it("shows which process waits for which as a tree", function ()
+    it("shows as a tree which process waits for which", function ()
         world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
@@ -446,7 +473,7 @@ describe("holdfast locks", function ()
         assert.equal(6, #json.decode(output("locks", "--waiting", "--json")).locks[1].waiters)
     end)
 
-    it("shows the children that wait for a lock of their parent as one ring", function ()
+    it("shows children that wait for a lock of their parent as one ring", function ()
         local inner = ("for i in 1 2 3; do '%s' lock my_locks a -- true & done; wait"):format(command.program)
         command.start("lock", "my_locks", "a", "--", "sh", "-c", inner)
         local text
@@ -496,7 +523,7 @@ describe("holdfast locks", function ()
         end)
     end
 
-    it("waits for no process that is stopped inside a dictionary", function ()
+    it("does not wait for a process that is stopped inside a dictionary", function ()
         local process = keep [[
             local dict = assert(require("resty.shdict").open("my_locks", { size = "64k" }))
             assert(keep(require("resty.lock"):new("my_locks", { exptime = 3000 })):lock("key"))
@@ -506,7 +533,7 @@ describe("holdfast locks", function ()
             end
         ]]
         local pid = world.worker_of(process)
-        -- Stops the process somewhere in the loop, which is mostly inside the dictionary.
+        -- Stops the process at some point of the loop, which is inside the dictionary most of the time.
         for _ = 1, 20 do
             command.kill(pid, 19)
             local begin = command.now()
@@ -537,10 +564,10 @@ describe("Reading a runtime directory", function ()
         end
         assert.matches("my_locks", output("ls"))
         run("prune")
-        assert.matches("my_locks", output("ls")) -- it is kept
+        assert.matches("my_locks", output("ls")) -- the dictionary still exists
     end)
 
-    it("reports that no program uses it yet, and creates nothing", function ()
+    it("reports that no program has used it yet, and creates nothing", function ()
         local unused = "no program uses holdfast here yet (" .. command.world() .. ")"
         local others = "choose another directory with --dir, or another user with --user"
         for _, words in ipairs { { "ls" }, { "ls", "-p" }, { "locks" }, { "locks", "-w" } } do
@@ -558,7 +585,7 @@ describe("Reading a runtime directory", function ()
         assert.truthy(output("doctor", later):find("yet (" .. later.HOLDFAST_DIR .. ")", 1, true))
     end)
 
-    it("refuses to read a dictionary where there is none, and a directory of --dir that does not exist", function ()
+    it("refuses to read a missing dictionary, or a missing directory that --dir names", function ()
         for _, words in ipairs { { "ls", "my_locks" }, { "locks", "my_locks" }, { "top", "-b", "my_locks" },
                                  { "stat", "my_locks" }, { "get", "my_locks", "value" }, { "keys", "my_locks" } } do
             refused(2, "there is no " .. command.world() .. "/processes", unpack(words))
@@ -588,7 +615,7 @@ describe("Reading a runtime directory", function ()
         end
     end)
 
-    it("as a different user needs root, and switches to that user", function ()
+    it("as a different user requires root, and switches to that user", function ()
         if shell.output "id -u" ~= "0" then
             refused(2, 'cannot become user "root": only root can', "ls", "--user", "root")
             return
@@ -596,10 +623,10 @@ describe("Reading a runtime directory", function ()
         refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
                 "ls", "--user", "no such user")
         refused(2, 'there is no user "4294967296"', "ls", "--user", "4294967296")
-        -- A user without a name here, as in a container.
+        -- A user who has no name on this machine, as in a container.
         local err = select(3, run("ls", "--user", "4294967294"))
         assert.is_nil(err:find("there is no user", 1, true), err)
-        -- A directory of user nobody, with a process that has given up root, so that only root may see its open files.
+        -- A directory of user nobody, used by a process that was root, so that only root may see its open files.
         local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
         local directory = command.world() .. ".nobody"
         os.execute(("chmod 755 %s && cp -r lua %s && cp %s %s && chmod -R a+rX %s"):format(

@@ -1,4 +1,5 @@
--- Tests the manual of the holdfast command, tools/docs/holdfast.md: its man page, --help, and completion.
+-- Tests the manual of the holdfast command, tools/docs/holdfast.md, and what agrees with it: the man page, --help and
+-- completion.
 
 local command, files, offered, shell, world =
     require "spec.support" ("command", "files", "tools/completion", "shell", "tools/world")
@@ -45,7 +46,7 @@ describe("The manual of the command", function ()
         end
     end)
 
-    it("makes a man page without faults", function ()
+    it("is converted to a man page without faults", function ()
         local page = os.tmpname()
         finally(function () os.remove(page) end)
         assert.equal("", shell.output("scripts/man-page 2>&1 " .. page))

@@ -1,11 +1,11 @@
--- Tests worker.lua.
+-- Tests worker.lua and `holdfast run`.
 
 local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
 local await, files, path, read, write = command.await, command.files, command.path, command.read, command.write
 local refused = world.refused
 
--- The common part of the scripts. mark(name) creates a file that shows a worker's progress.
+-- The part that all scripts share. mark(name) creates a file that shows a worker's progress.
 local PRELUDE = [[
 local ffi = require "ffi"
 local worker = require "resty.holdfast.worker"
@@ -52,7 +52,7 @@ local function assert_quits(process, code)
     assert.same({ code = code }, process:wait())
 end
 
--- Returns the process ids of all workers with that number, sorted by name.
+-- Returns the process ids of all workers with this number, sorted as text.
 local function pids_of(number)
     local pids = {}
     for _, name in ipairs(files("^ready%." .. number .. "%.%d+$")) do
@@ -70,7 +70,7 @@ describe("holdfast run", function()
     command.fixture()
 
     describe("workers", function()
-        it("each know their number and the number of workers", function()
+        it("know their own number and the number of workers", function()
             local ended, out = run_script(3, 'print(id .. " of " .. worker.count())')
             assert.same({ code = 0 }, ended)
             for i = 0, 2 do
@@ -99,7 +99,7 @@ describe("holdfast run", function()
             assert.equal("1\t--\n", out)
         end)
 
-        it("run the code of -e, each as a line of one script, with its arguments after --", function()
+        it("run the code of all -e options as the lines of one script, with the arguments after --", function()
             for _, case in ipairs {
                 { { "-e", "print(arg[0], #arg, ...)" }, "nil\t0\n" },
                 { { "-e", "print(arg[0], #arg, ...)", "--", "a", "-b", "--" }, "nil\t3\ta\t-b\t--\n" },
@@ -114,7 +114,7 @@ describe("holdfast run", function()
             end
         end)
 
-        it("with -e report where an error is, and do not start if the code does not compile", function()
+        it("with -e, report where an error is, and do not start if the code does not compile", function()
             local err = refused(1, "", "run", "--workers", "1", "-e", "local a", "-e", "error 'no luck'")
             assert.matches("^holdfast: worker 0 %(pid %d+%): %-e:2: no luck\nstack traceback:", err)
             err = refused(1, "", "run", "--workers", "3", "-e", "x x")
@@ -135,7 +135,7 @@ describe("holdfast run", function()
             assert_quits(process, 0)
         end)
 
-        it("find the modules of the command's own tree after those of LUA_PATH", function()
+        it("find the modules of the command's own installation after those of LUA_PATH", function()
             write("mine.lua", "return 'mine'")
             local file = script('print(require "mine", package.path:find(os.getenv("LUA_PATH"), 1, true))')
             local ended, out, err = command.run("run", "--workers", "1", file, { LUA_PATH = path("?.lua") })
@@ -143,7 +143,7 @@ describe("holdfast run", function()
             assert.equal("mine\t1\t" .. #path("?.lua") .. "\n", out)
         end)
 
-        it("start programs with the same signals ignored as the command", function()
+        it("start programs that ignore the same signals as the command", function()
             local grep = "grep -e SigBlk: -e SigIgn: /proc/self/status"
             local file = script('os.execute("' .. grep .. '")')
             for _, ignored in ipairs { "", "--ignore-signal=HUP ", "--ignore-signal=INT,QUIT " } do
@@ -151,7 +151,7 @@ describe("holdfast run", function()
                 local run = env .. command.program .. " run --workers 1 " .. file
                 local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
                 local _, out = command.run("-c", run, { PROGRAM = "/bin/sh" })
-                -- Excludes the C library's signals (32, 33), which the command ignores in child processes.
+                -- Leaves out the C library's own signals (32, 33), which the command ignores in child processes.
                 local function of_programs(text)
                     return (text:gsub("%x+(%x%x%x%x%x%x%x)", "%1"))
                 end
@@ -269,7 +269,7 @@ describe("holdfast run", function()
 
     describe("on TERM or INT", function()
         for name, number in pairs({ TERM = command.TERM, INT = command.INT }) do
-            it("ends the workers, then dies of that signal: " .. name, function()
+            it("ends the workers, then dies of the signal itself: " .. name, function()
                 local process = start_ready(2, "for_ever()")
                 process:signal(number)
                 assert.same({ signal = number }, process:wait())
@@ -291,12 +291,12 @@ describe("holdfast run", function()
                 process:err())
         end)
 
-        it("kills immediately on a second signal", function()
+        it("kills the workers immediately on a second signal", function()
             local process = start_ready(1, "ignore_term() mark('deaf') for_ever()", "--grace", "3600")
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            -- Sends the signal repeatedly: two signals count as one for a process that has not handled the first.
+            -- Sends the signal repeatedly, because a process that has not handled the first signal gets two as one.
             local ended = await(function()
                 process:signal(command.TERM)
                 return process:wait(0.2)
@@ -304,7 +304,7 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, ended)
         end)
 
-        it("handles the terminal's INT once, in the master only", function()
+        it("handles the terminal's INT once, only in the master", function()
             local process = start_ready(2, "ignore_term() mark('deaf' .. id) for_ever()", "--grace", "0.4")
             assert.truthy(count_files("^deaf", 2))
             local before = command.now()
@@ -316,7 +316,7 @@ describe("holdfast run", function()
 
     describe("on QUIT", function()
         for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
-            it("lets the workers finish, which learn about it through " .. what, function()
+            it("lets the workers finish, which learn about the signal through " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())
@@ -324,7 +324,7 @@ describe("holdfast run", function()
             end)
         end
 
-        it("still stops immediately when TERM follows", function()
+        it("still ends the workers immediately if TERM follows", function()
             local process = start_ready(1, "until_told() mark('told') for_ever()")
             process:signal(command.QUIT)
             assert.truthy(count_files("^told", 1))
@@ -332,7 +332,7 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, process:wait())
         end)
 
-        it("restarts no worker", function()
+        it("does not restart workers", function()
             local process = start_ready(1, "until_told() os.exit(3)", "--respawn")
             assert_quits(process, 1)
             assert.equal(1, #pids_of(0))
@@ -444,7 +444,7 @@ describe("holdfast run", function()
             assert.is_true(tonumber(read("finished")) >= 0.5)
         end)
 
-        it("ends a wait for the stop immediately on QUIT, in a task and in the main chunk", function()
+        it("ends a wait in stopping immediately on QUIT, in a task and in the main chunk", function()
             local process = start_ready(2, TASKS .. [[
                 local function wait() mark("begun" .. id) assert(scheduler.stopping(3600)) mark("told" .. id) end
                 if id == 0 then scheduler.spawn(wait) else wait() end]])
@@ -475,13 +475,13 @@ describe("holdfast run", function()
             assert.truthy(count_files("^sum%.2$", 1), process:err())
         end)
 
-        it("with a size different from the existing ones end the run before it starts", function()
+        it("end the run before it starts if their size differs from existing ones", function()
             start_ready(1, "until_told()", "--dict", "counts=64k")
             local err = refused(1, "", "run", "--dict", "counts=128k", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .*65536.*131072', err)
         end)
 
-        it("larger than the free memory end the run before it starts, and the message names the free space", function()
+        it("end the run before it starts if they are larger than the free space, which the message names", function()
             local err = refused(1, "", "run", "--dict", "counts=1000g", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .* %d+ bytes are free', err)
         end)
@@ -516,7 +516,7 @@ describe("holdfast run", function()
             end
         end
 
-        it("leaves no worker behind when it is killed, not even a worker that ignores TERM", function()
+        it("leaves no worker behind when it is killed, not even one that ignores TERM", function()
             local process = start_ready(3, "if id == 2 then ignore_term() end mark('set' .. id) for_ever()")
             assert.truthy(count_files("^set", 3))
             assert_leaves_none(process, 3)

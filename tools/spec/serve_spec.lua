@@ -1,5 +1,5 @@
 -- Tests `holdfast serve`. Its metrics are the same as the Lua module's, and its JSON is the same as the other
--- commands'. It refuses bad requests, and neither clients nor stopped processes keep it from answering.
+-- commands'. The server refuses bad requests, and neither clients nor stopped processes keep it from answering.
 
 local command, http, json, server, shell, world =
     require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")
@@ -22,14 +22,14 @@ local MEMBERS = [[
 ]]
 
 
--- Does the same for JSON; the request must succeed.
+-- Returns the decoded JSON of a path of the server; the request must succeed.
 local function api(port, path)
     local body, status = get(port, "/api/v1/" .. path)
     assert.equal(200, status, body)
     return json.decode(body)
 end
 
--- Returns the port of a server in a runtime directory with those processes.
+-- Returns the port of a server in a runtime directory that has these processes.
 local function serve_members(...)
     keep(MEMBERS .. "ready()")
     return (select(2, serve(...)))
@@ -43,7 +43,7 @@ local function refused()
     return tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
 end
 
--- Returns the samples of the history, those from that number on.
+-- Returns the samples of the history, from this number on.
 local function samples(port, from)
     local history, all = api(port, "history/" .. (from or 0)), {}
     for _, chunk in ipairs(history.chunks) do
@@ -54,8 +54,9 @@ local function samples(port, from)
     return all, history
 end
 
--- Returns what the samples say about a dictionary: for each, its used memory in per mille, hits, misses, held locks,
--- waiters, the beginnings of the longest hold and wait, and new waits. An object in the first place is a new name.
+-- Returns the entries of a dictionary in the samples: for each sample, its used memory in per mille, hits, misses, held
+-- locks, waiters, the beginnings of the longest hold and wait, and new waits. If the first element is an object, it is
+-- a new name.
 local function entries_of(port, name)
     local found, number, names = {}, nil, 0
     for _, sample in ipairs((samples(port))) do
@@ -95,6 +96,15 @@ describe("holdfast serve", function ()
 
     it("has the same metrics as the Lua module, with the same values", function ()
         keep(MEMBERS .. ([[
+            local jobs = assert(require("resty.holdfast.queue").open("jobs", { size = "100k", max_attempts = 1 }))
+            for i = 1, 4 do jobs:push(i, { delay = i == 1 and 3000 or nil }) end
+            jobs:take(0)
+            jobs:take(0):retry()
+            local pages = assert(require("resty.holdfast.cache").new("pages", "pages", { size = "100k" }))
+            for _ = 1, 2 do pages:get("one", nil, function () return 1 end) end
+            pages:get("two", nil, error)
+            pages.publish_at = 0
+            pages:get("three", nil, error)
             local file = io.open("%s", "w")
             file:write((assert(require("resty.holdfast.prometheus").metrics())))
             file:close()
@@ -105,13 +115,25 @@ describe("holdfast serve", function ()
         assert.equal(200, status)
         assert.matches("\r\nContent%-Type: text/plain; version=0%.0%.4; charset=utf%-8\r\n", head)
         local function without_times(text)
-            return (text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1"))
+            text = text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1")
+                       :gsub("\n(holdfast_queue_oldest_seconds{.-}) [%d.e-]+", "\n%1")
+            -- Both read the counts of caches and queues, and these reads count as hits.
+            return (text:gsub('\n(holdfast_dictionary_hits_total{dictionary="[jp][oa][bg][%a.]+"}) %d+', "\n%1"))
         end
         assert.equal(without_times(command.read "metrics"), without_times(body))
         local hold = '\nholdfast_lock_longest_hold_seconds{dictionary="cache",waiters="no"} (%d+%.%d+)\n'
         assert.is_true(tonumber(body:match(hold)) >= tonumber(command.read "metrics":match(hold)))
         assert.truthy(body:find('holdfast_dictionary_hits_total{dictionary="cache"} 50\n', 1, true))
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
+        for _, sample in ipairs { 'queue_waiting{dictionary="jobs"} 1', 'queue_jobs{dictionary="jobs",state="ready"} 1',
+                                  'queue_jobs{dictionary="jobs",state="delayed"} 1',
+                                  'queue_jobs{dictionary="jobs",state="taken"} 1',
+                                  'queue_jobs{dictionary="jobs",state="dead"} 1',
+                                  'cache_hits_total{dictionary="pages",level="1"} 1',
+                                  'cache_loads_total{dictionary="pages"} 2',
+                                  'cache_load_errors_total{dictionary="pages"} 1' } do
+            assert.truthy(body:find("\nholdfast_" .. sample .. "\n", 1, true), sample)
+        end
     end)
 
     it("counts the dictionaries that cannot be opened: overwritten, or deleted while in use", function ()
@@ -167,7 +189,7 @@ describe("holdfast serve", function ()
         assert.same({ { code = 0 }, "", "" }, { ended, out, err })
     end)
 
-    it("adds up long keys that begin with the same 72 bytes, so that no series appears twice", function ()
+    it("adds up long keys that begin with the same 72 bytes, so that each series appears only once", function ()
         keep [[
             local resty_lock = require "resty.lock"
             assert(require("resty.shdict").open("cache", { size = "64k" }))
@@ -256,7 +278,7 @@ describe("holdfast serve", function ()
                     { key.dictionary, key.key, key.key_hex, key.waits, key.timeouts })
     end)
 
-    it("has a page that runs only its own scripts, and shows text as text", function ()
+    it("has a page that runs only its own scripts, and never interprets text as HTML", function ()
         local _, port = serve()
         local body, status, head = get(port, "/")
         assert.equal(200, status)
@@ -308,7 +330,7 @@ describe("holdfast serve", function ()
         assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
     end)
 
-    it("accepts a target with the server's name, as clients send it to a proxy", function ()
+    it("accepts a target with the server's name, in the form that clients send to a proxy", function ()
         local port = serve_members()
         local asked = "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
@@ -359,7 +381,7 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
-        -- A regression: the server used to serve without a token.
+        -- A regression test: the server used to start without a token.
         assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
         assert.matches("token%-file: no FILE was given", refusal("--token-file="))
         -- The message must not suggest chmod for a file that is not a token.
@@ -371,10 +393,10 @@ describe("holdfast serve", function ()
                        refusal("--listen", "127.0.0.1:" .. port))
     end)
 
-    it("answers while 200 connections are silent, and while there are more than it has slots for", function ()
+    it("answers while 200 connections are silent, and while there are more connections than slots", function ()
         local port = serve_members()
         for _ = 1, 7 do
-            for _ = 1, 50 do  -- the listen queue has room for no more
+            for _ = 1, 50 do  -- the listen queue does not have room for more
                 http.connect(port)
             end
             assert.equal(200, (select(2, get(port, "/metrics"))))
@@ -423,7 +445,7 @@ sys.stdin.read()
         assert.equal(200, (select(2, get(port, "/metrics"))))
     end)
 
-    it("exits with 0 immediately on TERM and INT, while a client is silent and another waits", function ()
+    it("exits immediately with 0 on TERM and INT, even while one client is silent and another waits", function ()
         keep(MEMBERS .. "ready()")
         for _, signal in ipairs { command.TERM, command.INT } do
             local process, port = serve()
@@ -464,7 +486,7 @@ sys.stdin.read()
         assert.is_true(has(131072))
     end)
 
-    it("keeps what happened before anybody asked: waits, and who held the lock", function ()
+    it("keeps earlier events for clients that ask later: waits, and who held the lock", function ()
         keep [[ assert(require("resty.shdict").open("jobs", { size = "64k" })) ready() ]]
         local _, port = serve()
         local holder = start("lock", "jobs", "<b>\255", "--why", "weekly full", "--", "sleep", "4")
@@ -480,7 +502,7 @@ sys.stdin.read()
             end
             return found
         end
-        -- A sample takes a second or two.
+        -- A new sample appears after a second or two.
         assert.truthy(await(function () return #waits() > 0 end))
         assert.same({ { row = 10, count = 1 } }, waits())
         local _, history = samples(port)
@@ -488,7 +510,7 @@ sys.stdin.read()
         local long
         for _, sample in ipairs((samples(port))) do
             local seen = type(sample[3]) == "table" and sample[3][1]
-            if seen and seen[4].holder.program ~= "true" then  -- not while the second command holds the lock
+            if seen and seen[4].holder.program ~= "true" then  -- false while the second command holds the lock
                 long = seen[3] == 1 and seen or long
             end
         end
@@ -497,7 +519,7 @@ sys.stdin.read()
         assert.equal(1, long[3])
     end)
 
-    it("gives the samples from a number on, also after its clients slept", function ()
+    it("returns the samples from a number on, even if no client has asked for some time", function ()
         local _, port = serve()
         assert.truthy(await(function () return #samples(port) >= 2 end))
         local all, history = samples(port)
@@ -507,7 +529,7 @@ sys.stdin.read()
         end
         assert.is_true(math.abs(history.time - history.uptime - history.started) < 1)
         assert.equal(0, history.left_out)
-        assert.is_true(#samples(port, #all + 1) >= #all)  -- the chunk that the number belongs to is complete
+        assert.is_true(#samples(port, #all + 1) >= #all)  -- the chunk to which the number belongs is complete
         assert.is_true(#(samples(port, "18446744073709551615")) >= #all)
         for _, bad in ipairs { "history/", "history/x", "history/-1", "history/1x", "history/18446744073709551616",
                                "history/1/2", "historyx" } do
@@ -515,7 +537,7 @@ sys.stdin.read()
         end
     end)
 
-    it("says that nothing is known about the time in which the server was stopped", function ()
+    it("reports that nothing is known about the time during which the server was stopped", function ()
         local process, port = serve()
         assert.truthy(await(function () return #samples(port) >= 2 end))
         process:signal(STOP)
@@ -535,7 +557,7 @@ sys.stdin.read()
         assert.is_true(all[unknown[1]][2] - before < 1.1 and after - before > 6, before .. " " .. after)
     end)
 
-    it("has dictionaries in its history that are removed and created again, whatever their names", function ()
+    it("keeps in its history dictionaries that are removed and created again, whatever their names", function ()
         local _, port = serve()
         local make = [[
             local dict = assert(require("resty.shdict").open("</script>\"", { size = "%s" }))
@@ -571,7 +593,7 @@ sys.stdin.read()
         end
     end)
 
-    it("is not blocked by processes that are stopped at any point", function ()
+    it("is not blocked by processes, wherever they are stopped", function ()
         local process = keep [[
             local dict = assert(require("resty.shdict").open("busy", { size = "64k" }))
             ready()
@@ -591,7 +613,7 @@ sys.stdin.read()
         end
     end)
 
-    it("reads the runtime directory once for all requests of a second", function ()
+    it("reads the runtime directory only once for all requests within a second", function ()
         local port = serve_members()
         local times, count = {}, 0
         local begin = command.now()

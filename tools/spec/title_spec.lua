@@ -1,10 +1,11 @@
--- Tests what ps shows for master and workers, and which program name other processes see for the holder of a lock.
+-- Tests what ps shows for the master and its workers, and the program name that other processes see for the holder of a
+-- lock.
 
 local command = require "spec.support.command"
 
 local await, read, write = command.await, command.read, command.write
 
--- Returns what ps reads: the words of the command line. The title is one word, followed by zero bytes.
+-- Returns the words of the command line, which ps reads. A title is one word, followed by zero bytes.
 local function title_of(pid)
     return (read("/proc/" .. pid .. "/cmdline"):gsub("%z+$", ""))
 end
@@ -64,7 +65,7 @@ describe("In the list of processes", function()
         assert.equal("holdfast", program_of(pids[0]))
     end)
 
-    it("a title is cut if there is no room for it", function()
+    it("a title is cut if there is not enough room for it", function()
         local script = write("s.lua", WAIT)
         local shell = "cd " .. command.path("") .. " && exec env -i HOLDFAST_DIR=" .. command.world()
                       .. " bash -c 'exec -a h " .. command.program .. " run --workers=1 s.lua' "
@@ -75,7 +76,7 @@ describe("In the list of processes", function()
         assert.truthy(script)
     end)
 
-    it("a title changes neither the environment nor the arguments of a worker and its programs", function()
+    it("a title changes neither the environment nor the arguments of a worker and its child programs", function()
         local script = write("script.lua", [[
             print(os.getenv "FIRST", os.getenv "LAST", ...)
             os.execute "echo $FIRST $LAST $HOLDFAST_WORKER"

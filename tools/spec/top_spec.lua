@@ -1,4 +1,4 @@
--- Tests `holdfast top`: as text and on a terminal, and that it waits for no process.
+-- Tests `holdfast top` as text and on a terminal, and that it does not wait for any process.
 
 local command, json, typing, world =
     require "spec.support" ("command", "tools/json", "tools/typing", "tools/world")
@@ -7,7 +7,7 @@ local keep, output, rows = world.keep, world.output, world.rows
 
 local STOP, CONTINUE = 19, 18
 
--- Waits for a file in the folder of the test, does something, and reports it.
+-- Waits for a file in the folder of the test, acts, and reports this.
 local STEPS = [[
     local shdict = require "resty.shdict"
     local sleep = require("resty.holdfast.scheduler").sleep
@@ -26,7 +26,7 @@ local function member(code, ...)
     return keep(STEPS:format(command.path "") .. code, ...)
 end
 
--- Returns the lines of batch output that begin with the word, without the word.
+-- Returns the lines of batch output that begin with the word `kind`, without this word.
 local function those(kind, text)
     local found = {}
     for _, row in ipairs(rows(text)) do
@@ -46,8 +46,8 @@ local function fields(column, found)
     return table.concat(list, " ")
 end
 
--- Returns the rows of that kind and name from all intervals of `holdfast top` that act() overlaps, each with the length
--- of its interval as "seconds".
+-- Returns the rows with this kind and name from all intervals of `holdfast top` that overlap act(), each with the
+-- length of its interval as "seconds".
 local function look_around(act)
     local process = command.start("top", "--batch", "--delay", "0.2")
     local function looks()
@@ -127,7 +127,7 @@ describe("holdfast top --batch with contended locks", function ()
     end)
     teardown(command.tear_down)
 
-    it("prints the same as JSON, an object for each refresh", function ()
+    it("prints the same data as JSON, one object for each refresh", function ()
         local looks = {}
         for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
             looks[#looks + 1] = json.decode(line)
@@ -151,7 +151,7 @@ describe("holdfast top --batch with contended locks", function ()
         assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
     end)
 
-    it("prints locks with holder and waiters, most waiters first", function ()
+    it("prints locks with their holder and waiters, those with the most waiters first", function ()
         local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
         assert.equal("slow other alone", fields(2, found))
         local slow = found[1]
@@ -163,7 +163,7 @@ describe("holdfast top --batch with contended locks", function ()
         assert.equal("-", found[3][9])
     end)
 
-    it("sorts by any column, and filters rows by a text", function ()
+    it("sorts by any column, and shows only rows that contain a text", function ()
         local function top(...)
             return output("top", "--batch", "-n1", "-d0.1", ...)
         end
@@ -191,7 +191,7 @@ end)
 describe("holdfast top --batch", function ()
     command.fixture()
 
-    it("shows rates of the last interval only", function ()
+    it("shows only rates of the last interval", function ()
         member [[
             local dict = assert(shdict.open("counted", { size = "1m" }))
             assert(shdict.open("idle", { size = "64k" }))
@@ -259,7 +259,7 @@ describe("holdfast top --batch", function ()
         assert.is_near(700, total(6, found), 5)
     end)
 
-    it("shows a runtime directory that no program uses yet, and the programs that come", function ()
+    it("shows a runtime directory that no program uses yet, and later the programs that join it", function ()
         local ended, out, err = command.run("top", "-n", "1", "-d", "0.1")
         assert.same({ code = 0 }, ended)
         assert.matches("^holdfast: no program uses holdfast here yet ", err)
@@ -288,7 +288,7 @@ describe("holdfast top --batch", function ()
         end
     end)
 
-    it("waits for no process that is stopped inside a dictionary, and occupies no process slot", function ()
+    it("does not wait for a process that is stopped inside a dictionary, and occupies no process slot", function ()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
             assert(keep(require("resty.lock"):new("stopped", { exptime = 3000 })):lock("key"))
@@ -310,7 +310,7 @@ describe("holdfast top --batch", function ()
 end)
 
 
--- A terminal emulator for the part of xterm that ncurses uses. Any other byte is an error.
+-- A terminal emulator for those sequences of xterm that ncurses uses. All other sequences are errors.
 local TERMINAL = [[
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 program = sys.argv[1]
@@ -502,7 +502,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         t.type("\x1b")
         t.until("slow")
         assert "filter:" not in t.text(), t.text()
-        t.type("\x1b\x1b")  # with nothing to leave
+        t.type("\x1b\x1b")  # which have nothing to leave
         t.type(F1)
         t.until("quit")
         t.type("x")
@@ -537,7 +537,7 @@ describe("On a terminal holdfast top with contended locks", function ()
             t.until(t.has_modes, "the modes of the screen")
             for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
             t.type(PAGE_DOWN + DOWN + END + HOME)
-        time.sleep(0.5)  # each is drawn again
+        time.sleep(0.5)  # until each screen is drawn again
         for t in terminals:
             t.take(0)
             t.type("q")
@@ -578,14 +578,14 @@ describe("On a terminal holdfast top with contended locks", function ()
         termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
         os.kill(t.process.pid, signal.SIGCONT)
         t.until(t.has_modes, "the modes of the screen")
-        t.type("\x13")  # Ctrl-S: the terminal takes nothing
+        t.type("\x13")  # Ctrl-S: the terminal accepts no output
         time.sleep(0.5)
         t.process.terminate()
         t.ends(-signal.SIGTERM)
         ]]
     end)
 
-    it("ends with its terminal", function ()
+    it("ends when its terminal is closed", function ()
         play [[
         t = Terminal(24, 80)
         t.until("slow")
@@ -618,7 +618,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         ]]
     end)
 
-    it("has colours unless NO_COLOR is set or the terminal has none", function ()
+    it("uses colours unless NO_COLOR is set or the terminal has none", function ()
         play [[
         def colours(*words, **environment):
             t = Terminal(24, 80, *words, **environment)
@@ -649,7 +649,7 @@ end)
 describe("On a terminal holdfast top", function ()
     command.fixture()
 
-    -- Holds a hundred keys; the expression is the name of key i.
+    -- Holds a hundred keys; the argument is an expression for the name of key i.
     local function hold_many(key)
         local code = ([[
             local locks = {}
@@ -689,7 +689,7 @@ describe("On a terminal holdfast top", function ()
         assert re.search(r"reads, ~[0-9.]+ locks", t.text()), t.text()
         t.type("\t")
         t.until("~LOCKS")
-        t.until(lambda: re.search(r"commands .*\d\.\d ms$", t.text(), re.M), "the end of a row")
+        t.until(lambda: re.search(r"commands .*\d\.\d ms +-$", t.text(), re.M), "the end of a row")
         assert "P99" in t.text() and "…" not in t.text(), t.text()
         t.type("q")
         t.ends(0)
@@ -726,7 +726,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("keeps keys, pids, waiters and reasons longer than other columns on narrow terminals", function ()
+    it("drops keys, pids, waiters and reasons after all other columns on narrow terminals", function ()
         member [[
             assert(shdict.open("commands", { size = "1m" }))
             assert(keep(require("resty.lock"):new("commands", { exptime = 3000 })):lock("nightly", { why = "full" }))
@@ -841,7 +841,7 @@ describe("On a terminal holdfast top", function ()
         assert.is_nil(held:wait(0))
     end)
 
-    it("neither releases a later grant nor signals a process that holds the lock no more", function ()
+    it("neither releases a later grant nor signals a process that no longer holds the lock", function ()
         local first = command.start("lock", "key", "--", "sh", "-c", "exec sleep 600")
         assert(command.await(function () return #rows(output("locks")) == 1 end))
         play [[
@@ -876,7 +876,7 @@ describe("On a terminal holdfast top", function ()
         first:signal_group(command.KILL)
     end)
 
-    it("says why a holder cannot be signalled", function ()
+    it("shows why a holder cannot be signalled", function ()
         local process = member [[
             assert(shdict.open("gone", { size = "64k" }))
             assert(keep(require("resty.lock"):new("gone", { exptime = 3000 })):lock("key"))
@@ -932,7 +932,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("ends on TERM while its terminal has accepted only part of a drawing", function ()
+    it("ends on TERM even while its terminal has accepted only part of a drawing", function ()
         hold_many "('%03d'):format(i):rep(60)"
         play [[
         t = Terminal(100, 250)
@@ -941,7 +941,7 @@ describe("On a terminal holdfast top", function ()
         try:
             while True: os.write(full, b" " * 4096)
         except BlockingIOError: pass
-        t.resize(100, 249)  # all is drawn again
+        t.resize(100, 249)  # makes top draw the whole screen again
         while not select.select([], [full], [], 0)[1]: os.read(t.master, 256)
         time.sleep(1)
         t.process.terminate()
@@ -950,7 +950,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("never sends unprintable bytes of a name, and aligns columns with wide characters", function ()
+    it("never sends the unprintable bytes of a name, and aligns columns even with wide characters", function ()
         member [[
             assert(shdict.open("odd\27]0;x\7", { size = "64k" }))
             local locks = {}

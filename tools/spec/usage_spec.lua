@@ -2,10 +2,10 @@
 
 local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
--- The first commands. Those for clusters exist only with the folder cluster/.
+-- The first commands. The commands for clusters exist only with the folder cluster/.
 local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
--- Arguments, and the message, which names the given and the accepted words.
+-- The arguments, and the message, which names the given and the accepted words.
 local REFUSED = {
     { {}, "no command was given: expected one of " .. FIRST },
     { { "" }, 'unknown command "": expected one of ' .. FIRST },
@@ -95,7 +95,7 @@ describe("The command line", function()
         local file = io.open(script)
         if file then
             file:close()
-            return  -- this user may read everything
+            return  -- this user may read every file
         end
         world.refused(2, 'cannot read the script "' .. script .. '": Permission denied', "run", script)
     end)
@@ -112,7 +112,7 @@ describe("The command line", function()
         end)
     end
 
-    it("may have an empty value in the same word or in the next, with the same meaning", function()
+    it("may contain an empty value in the same word or in the next, with the same meaning", function()
         for _, line in ipairs {
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",

@@ -1,12 +1,12 @@
 -- Tests that root sees the runtime directories of all users, and that nothing in such a directory harms root. Each test
--- has a /dev/shm and process ids of its own, so that it meets no other directories.
+-- has its own /dev/shm and process ids, so that it does not see other directories.
 
 local command, json, shell, typing, world =
     require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
 
 local run, rows = command.run, world.rows
 
--- These may not exist as users: a directory is named after a number.
+-- These users need not exist, because a directory is named after a number.
 local ONE, OTHER = 4000001, 4000002
 
 local UNSHARE = "unshare --mount --pid --fork --kill-child --mount-proc"
@@ -15,7 +15,8 @@ local it_as_root = may_unshare and it or function (name)
     pending(name .. ": only root can act as several users")
 end
 
--- as USER COMMAND..., hold USER KEY [OPTIONS]: holds the lock until the end. create USER: creates a dictionary.
+-- as USER COMMAND...: runs a command. hold USER KEY [OPTIONS]: holds the lock until the end. create USER: creates a
+-- dictionary.
 local PRELUDE = [[
 set -eu
 unset HOLDFAST_DIR HOLDFAST_SHARE HOLDFAST_OWNER
@@ -42,7 +43,7 @@ describe("Runtime directories of several users", function ()
     lazy_teardown(function () os.execute("rm -rf " .. programs) end)
     command.fixture()
 
-    -- Runs the shell script as root on a machine of its own. Returns its output, and the text on standard error.
+    -- Runs the shell script as root, as if on a machine of its own. Returns its output, and the text on standard error.
     local function machine(script)
         local path = command.write("machine.sh", PRELUDE .. script)
         local ended, out, err = run("-c", UNSHARE .. " bash " .. path, { PROGRAM = "/bin/sh", PROGRAMS = programs })
@@ -91,7 +92,7 @@ describe("Runtime directories of several users", function ()
         assert.matches("\nno problems in 3 runtime directories: 5 dictionaries\n$", people)
     end)
 
-    it_as_root("are found by the names of their dictionaries, which only need to exist in one", function ()
+    it_as_root("are found by the names of dictionaries, which need exist in only one of them", function ()
         local out, err = machine(([[
             create %d; create %d; create %d only
             holdfast ls only; holdfast ls values only | cut -f1,11; holdfast locks values
@@ -132,7 +133,7 @@ describe("Runtime directories of several users", function ()
         assert.equal("mine theirs\nmine theirs\nmine theirs\nmine\nmine\nmine\ntheirs\ntheirs\n", out)
     end)
 
-    it_as_root("have trees of waits below their users", function ()
+    it_as_root("are shown with their trees of waits, below each user", function ()
         local out = machine(([[
             hold 0 free; hold %d key
             as %d "$PROGRAMS/holdfast" lock key true & sleep 0.01
@@ -187,7 +188,7 @@ describe("Runtime directories of several users", function ()
     end)
 
     -- The user may have forged the pid, so top must not signal it.
-    it_as_root("are not changed by the keys r and k of top, which name --user instead", function ()
+    it_as_root("are not changed by the keys r and k of top, which suggest --user instead", function ()
         local path = command.write("machine.sh", PRELUDE .. ([[
             hold %d theirs
             PATH=$PROGRAMS:$PATH exec "$PROGRAMS/holdfast" top
@@ -207,7 +208,7 @@ describe("Runtime directories of several users", function ()
         ]]):format(programs, UNSHARE, path, ONE, ONE))
     end)
 
-    it_as_root("that cannot be read are named, also in JSON, and the status is 2", function ()
+    it_as_root("that cannot be read are named, even in JSON, and the status is 2", function ()
         local out, err = machine(([[
             hold 0 mine; create %d; mkdir /dev/shm/holdfast-%d; chown %d /dev/shm/holdfast-%d
             chmod 777 /dev/shm/holdfast-%d; mkdir /dev/shm/holdfast-%d; mkdir -m 700 /dev/shm/holdfast-4000009
@@ -261,7 +262,7 @@ describe("Runtime directories of several users", function ()
         ]]):format(programs, UNSHARE, path, OTHER))
     end)
 
-    it_as_root("are hidden from other users, who are told so in columns and by doctor", function ()
+    it_as_root("are hidden from other users, which columns and doctor report", function ()
         local out = machine(([[
             create %d; create %d; create 0
             for words in ls "ls --json" locks doctor \
@@ -289,7 +290,7 @@ describe("Runtime directories of several users", function ()
         assert.equal(("/dev/shm/holdfast-%d; %s"):format(ONE, more), told[9]:match "^[^\n]*")
     end)
 
-    it_as_root("are not changed by looking, nor created", function ()
+    it_as_root("are neither changed nor created by commands that read", function ()
         machine(([[
             hold %d key; create %d; mkdir -m 700 /dev/shm/holdfast-%d; chown %d /dev/shm/holdfast-%d
             state() { find /dev/shm -mindepth 1 -printf '%%p %%i %%m %%U %%s %%b %%T@ %%C@\n' | sort; sync
@@ -301,7 +302,7 @@ describe("Runtime directories of several users", function ()
         ]]):format(ONE, ONE, OTHER, OTHER, OTHER):gsub("> ls", ">/dev/null"))
     end)
 
-    it_as_root("are not repaired: doctor --repair covers only root's own", function ()
+    it_as_root("are not repaired, because doctor --repair covers only root's own directory", function ()
         local out = machine(([[
             for user in 0 %d; do
               as "$user" "$PROGRAMS/holdfast" lock -F key -- \
@@ -320,8 +321,9 @@ describe("Runtime directories of several users", function ()
         assert.equal("key\tdead\t" .. ONE .. "\n", locks)
     end)
 
-    -- A hostile user can do all of this in /dev/shm. The honest user and root are still shown, soon.
-    it_as_root("neither stop nor mislead root, whatever a hostile user makes of them", function ()
+    -- A hostile user can do all of this in /dev/shm. The directories of the honest user and of root must still be
+    -- shown, and soon.
+    it_as_root("neither stop nor mislead root, whatever a hostile user does to them", function ()
         local out, err = machine(([[
             create 0 mine; create %d honest
             echo secret > $PROGRAMS/secret; chmod 600 $PROGRAMS/secret

@@ -187,7 +187,7 @@ describe("holdfast", function ()
         assert.equal("table", json.decode(output("get", "--json", "values", "table")).type)
     end)
 
-    it("creates a dictionary with --create, and only then", function ()
+    it("creates a dictionary only with --create", function ()
         assert.equal("", output("set", "--create", "new", "k", "v"))
         assert.equal("v\n", output("get", "new", "k"))
         assert.equal("1\n", output("incr", "counts", "n", "--init", "0", "--create", "--size", "64k", "--persist"))
@@ -199,7 +199,7 @@ describe("holdfast", function ()
         assert.same({ 8388608, "kept" }, of "new")
         assert.same({ 65536, "persistent" }, of "counts")
         output("set", "--create", "values", "k", "v")
-        assert.same({ 65536, "kept" }, of "values")  -- it existed
+        assert.same({ 65536, "kept" }, of "values")  -- the dictionary existed before
         assert.same({ 1, 'key "k" already exists' }, { refused("set", "--create", "--add", "new", "k", "w") })
         assert.matches("^empty dictionary name: ", (select(2, refused("set", "--create", "", "k", "v"))))
     end)
@@ -221,7 +221,7 @@ describe("holdfast", function ()
             assert.is_true(code ~= 0 and said:find(wanted, 1, true) ~= nil, said)
         end
         assert.equal(before, output("ls"))
-        -- A value that fits is stored, however little room is left.
+        -- A value that fits must be stored, however little room is left.
         for size = 9000, 12000, 500 do
             local ended = run("set", "--create", "tight", ("k"):rep(1000), ("v"):rep(size), "--size", "24k")
             assert.equal(ended.code == 0, (run("stat", "tight")).code == 0, size)
@@ -230,7 +230,7 @@ describe("holdfast", function ()
         output("set", "--create", "large", "k", ("v"):rep(100000), "--size", "256k")
     end)
 
-    it("says that an existing dictionary has another size, and lets it live longer, as shdict.open does", function ()
+    it("reports that an existing dictionary has another size, and lets it live longer, as shdict.open does", function ()
         local ended, out, err = run("set", "--create", "--size", "1m", "values", "k", "v")
         assert.same({ { code = 0 }, "" }, { ended, out })
         assert.equal('holdfast: dictionary "values" exists with size 65536 and mutex futex, but the caller requested '
@@ -262,7 +262,7 @@ describe("holdfast", function ()
                      output(path, { PROGRAM = "/bin/sh", BIN = command.program:gsub("/holdfast$", "") }))
     end)
 
-    it("creates no dictionary without it", function ()
+    it("creates no dictionary without --create", function ()
         for _, words in ipairs { { "get", "none", "k" }, { "set", "none", "k", "v" }, { "incr", "none", "k" },
                                  { "del", "none", "k" }, { "ttl", "none", "k" }, { "keys", "none" } } do
             local code, said = refused(unpack(words))
@@ -310,7 +310,7 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
-        -- An empty argument, as from an unset shell variable, is not the same as a missing argument.
+        -- An empty argument, as from an unset shell variable, differs from a missing argument.
         { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
         { { "incr", "values", "a", "" }, 'bad number ""' },
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },

@@ -1,5 +1,5 @@
--- An agent without a store (cluster/tests/local_agent.cc), which gives this machine every lock that it wants, unless a
--- spec decides otherwise.
+-- An agent without a store (cluster/tests/local_agent.cc). It gives this machine every lock that the machine wants,
+-- unless a spec decides otherwise.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
@@ -11,7 +11,7 @@ Agent.__index = Agent
 local _M = {}
 
 
--- Returns nil, or why there is no agent.
+-- Returns nil, or the reason why there is no agent.
 function _M.missing()
     return not files.find(PROGRAM) and PROGRAM .. " is not built" or nil
 end

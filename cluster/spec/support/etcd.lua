@@ -1,6 +1,6 @@
--- etcd from Debian's package, on loopback, and agents of machines: each machine is a separate runtime directory.
+-- etcd from Debian's package, on loopback, and the agents of machines. Each machine is a separate runtime directory.
 --
--- A server lives from start() to stop(); agents are processes of spec.support.command, and end with the test.
+-- A server runs from start() to stop(). Agents are processes of spec.support.command, and end with the test.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local daemon = require "cluster.bench.daemon"
@@ -13,7 +13,7 @@ local _M = {}
 local spaces = 0
 
 
--- Returns nil, or why there is no etcd or no agent.
+-- Returns nil, or the reason why there is no etcd or no agent.
 function _M.missing()
     return not shell.succeeds("command -v etcd >/dev/null") and "etcd is not installed"
            or not shell.succeeds("command -v curl >/dev/null") and "curl is not installed"
@@ -117,7 +117,7 @@ function _M.start(options)
 end
 
 
--- Creates certificates in the folder: ca.pem, and for each name NAME.pem and NAME.key with that subject.
+-- Creates certificates in the folder: ca.pem, and for each name NAME.pem and NAME.key with its subject.
 function _M.certificates(folder, subjects)
     local function openssl(arguments)
         assert(shell.succeeds(("cd '%s' && openssl %s >>openssl.log 2>&1"):format(folder, arguments)), arguments)
@@ -149,7 +149,7 @@ function _M.said(process)
 end
 
 
--- Starts an agent of the cluster "main" on that machine, with these options, and waits for its lease.
+-- Starts an agent of the cluster "main" on this machine, with these options, and waits for its lease.
 function _M.agent(machine, ...)
     local words = { "agent", "main", ... }
     words[#words + 1] = { HOLDFAST_DIR = machine }
@@ -160,7 +160,7 @@ function _M.agent(machine, ...)
 end
 
 
--- Returns a new namespace, so that leftovers of other tests at etcd do not disturb the test.
+-- Returns a new namespace, so that keys that other tests have left in etcd do not affect this test.
 function _M.new_space()
     spaces = spaces + 1
     return "space" .. spaces

@@ -24,13 +24,13 @@ local function read_quoted(text, at, quote)
 end
 
 
--- For each language: what begins anything but plain text, what begins a comment to the end of the line, and what may
--- stand between joined literals.
+-- For each language: the characters that begin anything but plain code, the beginning of a comment that ends with the
+-- line, and the text that may stand between joined literals.
 local CPP = { marks = '[/"\']', comment = "//", joint = "^%s*$" }
 local LUA = { marks = '["\'-]', comment = "--", joint = "^%s*%.%.%s*$" }
 
 
--- Returns the position after a comment, or a C++ character, that begins at `from`, or nil if a literal begins there.
+-- Returns the position after the comment or the C++ character that begins at `from`; nil if a literal begins there.
 local function passed_over(text, from, language)
     local two, mark = text:sub(from, from + 1), text:sub(from, from)
     if two == language.comment then

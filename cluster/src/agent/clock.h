@@ -13,7 +13,7 @@ class Clock {
 
   /// CLOCK_BOOTTIME, which runs while the machine is suspended. All deadlines use it.
   virtual Milliseconds boot_ms() const = 0;
-  /// BOOTTIME in microseconds, for measurements.
+  /// CLOCK_BOOTTIME in microseconds, for measurements.
   virtual std::int64_t boot_us() const { return boot_ms() * 1000; }
   /// CLOCK_REALTIME: for people, and to notice that this machine was copied or restored (agent/keeper.h).
   virtual Milliseconds wall_ms() const = 0;

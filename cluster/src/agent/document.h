@@ -1,4 +1,4 @@
-// The value of a lock's key in the store, which describes the holder for people. No decision depends on it.
+// The value of a lock's key in the store. It describes the holder for people; no decision depends on it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Contender {
   std::int64_t pid = 0;
   std::string program;
   std::string why;
-  Milliseconds held = 0;  // how long it has held the lock
+  Milliseconds held = 0;  // how long the program has held the lock
 
   /// Compares the fields that other machines can see.
   bool operator==(const Contender& other) const {
@@ -32,9 +32,9 @@ struct Document {
   Contender contender;
 };
 
-/// Returns JSON. Bytes that are not UTF-8 are replaced.
+/// Returns the document as JSON. Replaces bytes that are not UTF-8.
 std::string write_document(const Document& document);
-/// Reads as many fields as possible. Other text gives an empty document.
+/// Reads as many fields as possible. Returns an empty document if the text is not a document.
 Document read_document(std::string_view text);
 
 }  // namespace holdfast::agent

@@ -1,6 +1,6 @@
-// An agent, for one store and one machine: combines the lease, its locks, the questions of local programs and the
-// housekeeping. The loop calls step() when due() has come, when Machine::wanted() or Machine::queries() has something,
-// and after callbacks of the store.
+// The engine of an agent, for one store and one machine. It combines the lease, the locks, the questions of local
+// programs and the housekeeping. The event loop calls step() at the time of due(), when Machine::wanted() or
+// Machine::queries() returns something, and after callbacks of the store.
 #pragma once
 
 #include <cstdint>
@@ -30,24 +30,25 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void start() { keeper_.start(); }
-  /// Sets how to describe the store for status().
+  /// Sets a function that describes the store for the answer to a status question.
   void describe_store(std::function<Figures()> describe) { describe_store_ = std::move(describe); }
   /// Sets the handler of an order to accept a different store.
   void on_accept(std::function<Reply(std::uint64_t id)> accept) { accept_ = std::move(accept); }
   /// Forgets everything about the last store, because a different store is in use from now on.
   void store_changed(const std::string& why) { keeper_.store_went_back(why); }
-  /// Delays the start; `reason` is the answer to questions.
+  /// Delays the start. Questions are answered with `reason`.
   void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
-  /// Does the part of step() that also works before start().
+  /// Does the part of step() that is possible before start().
   void answer();
   /// Returns when step() is due, in BOOTTIME.
   Milliseconds due() const;
 
-  /// Takes back each lock that stands, unless a local program holds or wants it. Returns true if no living program
-  /// holds or wants any.
+  /// Takes back each standing lock (agent/machine.h) unless a local program holds or wants it. Returns true if no
+  /// living program holds or wants a lock.
   bool vacate();
-  /// Takes no new locks for local programs, and gives each lock back when its holder releases it, until drained().
+  /// From now on, requests no new locks, and gives each lock back when its holder releases it. After that, drained()
+  /// returns true.
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty() && !keeper_.adopting(); }
   /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that exits without stop()
@@ -59,7 +60,7 @@ class Engine {
 
  private:
   Reply status() const;
-  /// Returns whether a change was sent to the store recently, so that the store's trouble is known.
+  /// Returns whether a change was sent to the store recently, so that any trouble of the store is known.
   bool knows_trouble() const;
   void answer_status();
   void store_went_back(Revision from, Revision to);
@@ -78,7 +79,7 @@ class Engine {
   std::function<Figures()> describe_store_;
   std::function<Reply(std::uint64_t)> accept_;
   const std::string space_;
-  std::vector<std::uint64_t> asked_;  // status questions that wait for the store, and until when at most
+  std::vector<std::uint64_t> asked_;  // status questions that wait for the store, and the limit of the wait
   Milliseconds asked_until_ = 0;
   std::string reason_;  // why the engine has not been started
 };

@@ -7,12 +7,12 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Intervals of checks, and of comparisons with the store. Benchmark: processor of an idle agent.
+/// Intervals of checks and of comparisons with the store. Benchmark: "processor of an idle agent".
 constexpr Milliseconds kStep = 1000;
 constexpr Milliseconds kOften = 5000;
 constexpr Milliseconds kSeldom = 60'000;
-/// After this many grants without notification, the notification key counts as dead. A few notifications are lost at
-/// each election of the store.
+/// After this many grants without a notification, the notification key counts as dead. Each election in the store loses
+/// a few notifications.
 constexpr std::uint64_t kUnheard = 10;
 
 std::uint64_t grants(const LockCounters& counters) {

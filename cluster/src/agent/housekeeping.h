@@ -1,10 +1,10 @@
-// Periodic work of an agent. Finds locks and queue entries that the agent has without knowing it, and notices when its
-// notification key (agent/ring.h) is dead.
+// Periodic work of an agent: finds locks and queue entries that the machine has without the agent's knowledge, and
+// notices when the machine's notification key (agent/ring.h) is dead.
 //
-// The store may execute a request, or a copy of it, long after the agent has stopped waiting for the answer. An "ask"
-// then leaves this machine with a lock, or a position in a queue, that nobody here wants. So the keys attached to the
-// lease are compared with the known keys: often for a minute after a missing answer, otherwise once a minute if
-// anything was asked.
+// The store may execute a request, or a copy of it, long after the agent has stopped waiting for the answer. If the
+// request is an "ask" (agent/protocol.h), this machine then has a lock, or a position in a queue, that nobody here
+// wants. So the agent compares the keys attached to the lease with the known keys: often for a minute after a missing
+// answer, otherwise once a minute if it has sent any ask.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Housekeeping {
 
   void step();
   Milliseconds due() const { return next_; }
-  /// Returns how often the notification key seemed dead.
+  /// Returns how often the notification key has seemed dead.
   std::uint64_t dead_bells() const { return dead_bells_; }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// Seconds. A longer time does not come from the store, and counts as this time.
+/// The longest time of a lease, in seconds. A longer time cannot come from the store, and counts as this time.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Reasons for the loss of a lease.
@@ -48,7 +48,7 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  // No program may rely on a lease that is being revoked. A part of the session may still be alive.
+  // A part of the session may still be alive. End it, because no program may rely on a lease that is being revoked.
   if (machine_.lose()) retire(session.lease);
   state_ = State::none;
   acquire();
@@ -83,8 +83,8 @@ void Keeper::step() {
     adopting_ ? adopt() : renew();
 }
 
-/// Returns whether the wall clock moved differently from BOOTTIME since the last check. A stop of this process between
-/// the reads of the two clocks does not count.
+/// Returns whether the wall clock moved differently from BOOTTIME since the last check. Allows for a stop of this
+/// process between the reads of the two clocks.
 bool Keeper::leaped() {
   const Milliseconds before = clock_.boot_ms();
   const Milliseconds wall = clock_.wall_ms();
@@ -106,7 +106,7 @@ void Keeper::acquire() {
   });
 }
 
-/// Puts the machine's notification key and document, which disappear with the lease.
+/// Puts the machine's notification key and document into the store. They disappear with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
@@ -231,7 +231,7 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  // The duration of the attempt counts as part of the pause.
+  // The pause begins with the attempt.
   next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 

@@ -1,18 +1,19 @@
-// Keeps the lease of this machine at the store, to which all its locks are attached, and the lease's deadline in shared
-// memory.
+// Keeps the lease of this machine alive at the store, and the lease's deadline in shared memory. All locks of the
+// machine are attached to the lease.
 //
-// The deadline comes before the store can end the lease. It counts from before the keepalive was sent, for 0.99 of the
-// lease's time (clocks may differ by 1 %), less a margin. Renewal is a compare-and-swap from the deadline that was
-// read. So a lease that anyone saw as lost stays lost, whatever the store answers later.
+// The deadline is always earlier than the time at which the store can end the lease. It is 0.99 of the lease's time
+// (clocks may differ by 1 %), minus a margin, after the keepalive was sent. Renewal is a compare-and-swap from the
+// deadline that was read. So once a process has seen the lease as lost, the lease stays lost, whatever the store
+// answers later.
 //
 // A lease is lost when
 //
 //   - its deadline passes, the store says that it is gone, or its notification key (agent/ring.h) is deleted;
-//   - the wall clock leaps against BOOTTIME: this machine may be a clone or an old snapshot, and the lease may belong
-//     to another machine too;
+//   - the wall clock leaps relative to CLOCK_BOOTTIME: this machine may be a clone or an old snapshot, and the lease
+//     may also belong to another machine;
 //   - the store was restored to an earlier state, which may not know this machine's locks.
 //
-// Then a new lease begins, and a new epoch with it.
+// Then a new lease begins, with a new epoch.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@
 
 namespace holdfast::agent {
 
-/// Returns until when a lease is safe that was granted or kept alive by a request sent at `sent`.
+/// Returns the deadline of a lease that was granted or kept alive by a request sent at `sent`.
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s);
 
 /// Leaps of the wall clock up to this size are ignored.
@@ -38,7 +39,7 @@ class Keeper {
  public:
   struct Listener {
     std::function<void(LeaseId, Epoch)> begun;
-    /// Reports the lease of an earlier agent, the keys attached to it, and the locks that stand.
+    /// Reports the adopted lease of an earlier agent, the keys attached to it, and the locks that stand.
     std::function<void(LeaseId, Epoch, const std::vector<std::string>&, const std::vector<LockName>&)> adopted;
     std::function<void()> lost;
     std::function<void(const Record&)> rung;
@@ -51,13 +52,13 @@ class Keeper {
   void start();
   void step();
   Milliseconds due() const;
-  /// Checks this machine's lease as soon as possible, because the store said that some lease is gone.
+  /// Checks this machine's lease as soon as possible, because the store said that a lease is gone.
   void suspect() { next_ = 0; }
-  /// Sends a change without effect from time to time, because the store is in trouble.
+  /// Sends a change without effect from time to time while the store is in trouble, to notice the end of the trouble.
   void probe();
-  /// Ends the lease, if there is one, because the store was restored to an earlier state. `why` describes that.
+  /// Ends the lease, if there is one, because the store was restored to an earlier state, as `why` describes.
   void store_went_back(const std::string& why);
-  /// Ends the lease, and requests no new lease.
+  /// Ends the lease, and does not request a new one.
   void stop(const std::function<void()>& done);
 
   /// Returns whether there is a lease, and begun() or adopted() was called.
@@ -67,7 +68,7 @@ class Keeper {
   std::uint64_t losses() const { return losses_; }
   /// Returns the reason of the last loss.
   const std::string& why_lost() const { return why_lost_; }
-  /// Returns why there is no lease, or why it is not renewed; empty if not known yet.
+  /// Returns why there is no lease, or why it is not renewed; empty if the reason is not known yet.
   const std::string& sentence() const { return sentence_; }
 
  private:
@@ -75,7 +76,7 @@ class Keeper {
   /// A lost lease, which must be ended at the store, because other machines may wait for its locks.
   struct Old {
     LeaseId lease = 0;
-    Milliseconds until = 0;  // when it has certainly expired
+    Milliseconds until = 0;  // when the lease has certainly expired
     Milliseconds next = 0;
     bool asked = false;
   };
@@ -88,7 +89,7 @@ class Keeper {
   void renew();
   void renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& answer);
   void adopt();
-  /// `end` is the latest end of the lease.
+  /// `end`: the latest time at which the store ends the lease.
   void adopt_keys(const std::vector<std::string>& keys, Milliseconds end);
   void watch();
   /// `why` is a reason for people.
@@ -96,7 +97,7 @@ class Keeper {
   /// Like lose(), but leaves the lease at the store until it expires, because it may belong to another machine. Returns
   /// the result of Machine::lose().
   bool drop(const std::string& why);
-  /// Returns a message that the deadline has passed, and the store's last message.
+  /// Returns a message that the deadline has passed, with the last message of the store.
   std::string passed() const;
   void retry(const Answer& answer);
   void retire(LeaseId lease);
@@ -111,7 +112,7 @@ class Keeper {
   Listener listener_;
 
   State state_ = State::stopped;
-  bool adopting_ = false;      // the keys of the lease are not read yet
+  bool adopting_ = false;      // the keys of the lease have not been read yet
   std::uint64_t attempt_ = 0;  // answers to earlier attempts are ignored
   bool running_ = false;       // a request for the lease is running
   Milliseconds asked_ = 0;     // when the request was sent
@@ -121,7 +122,7 @@ class Keeper {
   Milliseconds back_off_ = 0;
   Milliseconds next_probe_ = 0;
   bool probing_ = false;
-  Milliseconds wall_offset_ = 0;  // at the last check; the next field says by how much it may be too large
+  Milliseconds wall_offset_ = 0;  // at the last check; may be too large by the next field
   Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;

@@ -1,11 +1,11 @@
 // The keys of a cluster in the store. All keys share one prefix, the namespace:
 //
-//   l/DICTIONARY/KEY           a lock, attached to its holder's lease: the lock is held while the key exists
-//   q/DICTIONARY/KEY/LEASE     a machine that waits for the lock, in the order in which these keys were created
-//   b/LEASE                    a machine's notification key, the only key that it watches (agent/ring.h)
+//   l/DICTIONARY/KEY a lock, attached to its holder's lease: the lock is held while the key exists
+//   q/DICTIONARY/KEY/LEASE a machine that waits for the lock; the queue is in the order in which these keys were
+//   created b/LEASE a machine's notification key, the only key that it watches (agent/ring.h)
 //   m/LEASE                    a machine's document: its name, for people (agent/document.h)
 //
-// Dictionary and key are percent-encoded, so that no lock's queue is a prefix of another lock's queue. The lease
+// DICTIONARY and KEY are percent-encoded, so that no lock's queue is a prefix of another lock's queue. The lease
 // identifies a machine.
 #pragma once
 
@@ -34,7 +34,7 @@ struct LockName {
 /// The longest key of a lock, in bytes.
 inline constexpr std::size_t kStoreKeyMax = 1024;
 
-/// Returns "DICTIONARY/KEY", encoded. The inverse function returns nothing for text that this function never returns.
+/// Returns "DICTIONARY/KEY", encoded. decode_lock() returns nothing for any text that this function never returns.
 std::string encode_lock(const LockName& name);
 std::optional<LockName> decode_lock(std::string_view text);
 

@@ -92,7 +92,7 @@ void Locks::step() {
   }
   if (now >= next_looks_) send_looks();
   if (!line_.empty() && now >= next_in_line_) {
-    next_in_line_ = now + kBackOffMax;  // unless an answer changes it
+    next_in_line_ = now + kBackOffMax;  // unless an answer brings it forward
     let_next();
   }
   if (epoch_ != 0 && now >= next_poll_) poll();
@@ -144,7 +144,7 @@ void Locks::consider(const LockName& name) {
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
   if (lock.phase != Phase::held && use.stands) {
-    machine_.drop(lock.name);  // an earlier agent was about to grant the lock, but the store has taken it back since
+    machine_.drop(lock.name);  // an earlier agent was about to grant it, but the store has taken it back since then
     return wake(lock, now + settings_.linger_ms);
   }
   switch (lock.phase) {
@@ -186,7 +186,8 @@ void Locks::consider_held(Lock& lock, const Use& use) {
   stand(lock);
 }
 
-// Makes the lock stand, but never twice at one revision: the machine may have forgotten how many numbers it gave out.
+// Makes the lock stand, but never twice at the same revision, because the machine may have forgotten how many numbers
+// it has given out.
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;
@@ -197,7 +198,7 @@ void Locks::stand(Lock& lock) {
   if (lock.waited_since != 0) lock.waited_since = lock.since;
   lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
   if (lock.stands) return consider_standing(lock);
-  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory for it, or a process may be stopped
+  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory, or a process may be stopped inside
 }
 
 void Locks::consider_standing(Lock& lock) {
@@ -227,8 +228,8 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   give(lock);
 }
 
-// Tells the store the holder's reason. A program sets its reason only after the lock was requested and granted. The
-// reason is worth a request only if the program keeps the lock for a while.
+// Tells the store the holder's reason. A program can set its reason only after it has got the lock, and the reason is
+// worth a request only if the program keeps the lock for a while.
 bool Locks::report_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {
@@ -262,7 +263,7 @@ void Locks::give(Lock& lock) {
   if (lock.queue.unknown()) return look(lock);
   if (!lock.queue.empty()) return transfer(lock);
   if (!draining_ && machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
-    lock.giving = false;  // the machines that were to get it have left
+    lock.giving = false;  // the machines that were to get the lock have left the queue
     return consider_held(lock, machine_.use(lock.name));
   }
   if (lock.place != 0) return leave(lock);

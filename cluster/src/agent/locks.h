@@ -1,27 +1,28 @@
-// The locks of a cluster that this machine has, waits for or gives back: one state machine per lock, in one epoch.
+// The locks of a cluster that this machine has, waits for or gives back: a state machine for each lock, all in the same
+// epoch.
 //
 // A lock *stands* while local programs may be granted it (agent/machine.h). Mutual exclusion depends on these rules:
 // 1. A lock stands only after evidence that its key is attached to this machine's lease at a revision R. Evidence is
 //    the answer to this machine's own transaction, or a look (a read of the lock and its queue). A Grant is evidence if
 //    its revision is later than the one at which this machine was last known to wait.
-// 2. Before a transaction that gives the lock away is sent, the lock no longer stands (Machine::recall). We must have
-//    learned this after we asked the machine for its use: from then on, an earlier agent that was stopped while it
-//    granted the lock cannot finish the grant. If the lock stands at that time, it is recalled first.
-// 3. Such a transaction is guarded by R, and may be executed long after it was sent. So once such a transaction was
-//    sent, the lock stands again only at a new revision (touch), which voids all earlier transactions. After a restart
-//    of the agent, a lock stands only if it stood before.
+// 2. Before the agent sends a transaction that gives the lock away, the lock no longer stands (Machine::recall). The
+//    agent must have learned this by Machine::use(), because after that call, an earlier agent that was stopped while
+//    it granted the lock cannot finish the grant. If the lock stands at that time, it is recalled first.
+// 3. A transaction that gives the lock away is guarded by R, and may be executed long after it was sent. So once one
+//    was sent, the lock stands again only at a new revision (touch), which voids all earlier transactions. After a
+//    restart of the agent, a lock stands only if it stood before.
 // 4. Answers of an earlier epoch, and answers to requests that were abandoned, change nothing.
 //
 // Progress depends on these rules:
-// 5. Unknown state is read from the store: after an answer that did not arrive (unsure), and the queue after a
+// 5. Unknown state is read from the store: the lock after an answer that did not arrive (unsure), and the queue after a
 //    transfer, a claim or a restart.
-// 6. Once a second, waiters check whether the lock is free and they are first. They notify the holder again, at growing
-//    intervals. This machine's own locks are checked in rotation. No look is sent while earlier looks are unanswered.
-//    Looks at many locks share a few requests, and only a few of these run at the same time. Such a request is repeated
-//    as a whole.
-// 7. A lock on this machine's lease that was unknown becomes known by a look or a notification (agent/ring.h).
-// 8. A request without effect is repeated after a pause, which grows until something has an effect. If the store
-//    refuses all locks, one lock at a time tries again. Each lock that gets an answer lets two others follow.
+// 6. Once a second, a waiting machine checks whether the lock is free and whether it is first in the queue. It notifies
+//    the holder again at growing intervals. A machine checks the locks that it has in rotation. No look is sent while
+//    earlier looks are unanswered. Looks at many locks share a few requests, of which only a few run at the same time,
+//    and each of which is repeated as a whole.
+// 7. An unknown lock on this machine's lease becomes known by a look or a notification (agent/ring.h).
+// 8. A request that had no effect is repeated after a pause, which grows until something has an effect. If the store
+//    refuses all locks, one lock at a time tries again, and each lock that gets an answer lets two others follow.
 #pragma once
 
 #include <cstddef>
@@ -46,11 +47,11 @@
 
 namespace holdfast::agent {
 
-/// For people and tests; counters only grow.
+/// Counters for people and tests. They only grow.
 struct LockCounters {
   std::uint64_t granted_by_answer = 0;
   std::uint64_t granted_by_bell = 0;
-  std::uint64_t granted_by_look = 0;  // without notification: the key is dead, or slower than the look
+  std::uint64_t granted_by_look = 0;  // not notified: the notification key is dead, or slower than the look
   std::uint64_t transfers = 0;
   std::uint64_t releases = 0;
   std::uint64_t unsure = 0;   // answers that did not arrive
@@ -65,20 +66,21 @@ class Locks {
   void begin(LeaseId lease, Epoch epoch);
   /// Takes over the lease of an earlier agent of this machine, with its `keys` and the locks that stand.
   void adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys, const std::vector<LockName>& standing);
-  /// Ends the epoch and forgets everything.
+  /// Ends the epoch, and forgets all locks.
   void end();
 
-  /// Compares the known locks with the keys attached to the lease: learns unknown locks (rule 7), and checks missing
-  /// ones.
+  /// Compares the known locks with the keys attached to the lease. Learns unknown locks (rule 7), and checks known ones
+  /// that have no key.
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
-  /// Requests no more locks, and gives each lock back as soon as no local program holds it, until empty().
+  /// From now on, requests no locks, and gives each lock back as soon as no local program holds it. After that, empty()
+  /// returns true.
   void drain();
   void ring(const Record& bell);
   /// Does the work that is due.
   void step();
-  /// Returns when step() is due next.
+  /// Returns when step() is next due.
   Milliseconds due() const;
 
   bool draining() const { return draining_; }
@@ -100,12 +102,12 @@ class Locks {
     std::uint64_t request = 0;  // the running request; 0: none
     std::uint64_t state = 0;    // changes with each event, so that an older bulk look is ignored
     bool unsure = false;        // an answer did not arrive
-    bool refused = false;       // by a store that refuses all locks; the lock is in `line_`
-    bool tried = false;         // the lock was refused, and is the one that tries again
-    bool adopted = false;       // from an earlier agent, and not checked yet
+    bool refused = false;       // the store refuses all locks; the lock is in `line_`
+    bool tried = false;         // the lock was refused, and tries again on behalf of the others
+    bool adopted = false;       // taken over from an earlier agent, and not checked yet
     bool stood = false;         // adopted, and stood before
     Contender contender;        // the last local program that requested the lock
-    Contender reported;         // the holder as the store knows it; no pid: unknown
+    Contender reported;         // the holder that the store knows; no pid: unknown
     Contender seen;             // the holder at the last check
     Milliseconds due = 0;       // time of the next step; 0: none
     Milliseconds back_off = 0;  // the last pause after an attempt without effect
@@ -113,10 +115,10 @@ class Locks {
 
     // While waiting.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when its queue key was created; for a held lock: of a key to delete, or 0
-    std::optional<Grant> bell;  // arrived before it could be judged
+    Revision place = 0;         // when its queue key was created; while held: the same of a key to delete, or 0
+    std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
-    Revision noted = 0;  // the grant whose holder was last notified of this machine
+    Revision noted = 0;  // the grant whose holder was last notified that this machine waits
     Milliseconds note_due = 0;
     Milliseconds note_back_off = 0;
 
@@ -125,15 +127,15 @@ class Locks {
     Revision broken = 0;  // the grant that was broken by a command
     bool stands = false;
     bool recalled = false;    // Machine::recall is running
-    bool giving = false;      // to another machine, or back
+    bool giving = false;      // the lock is being given to another machine, or back
     bool given_once = false;  // rule 3: a transaction that gives `grant` away was sent
-    Revision stood_at = 0;    // the last revision at which it stood
+    Revision stood_at = 0;    // the last revision at which the lock stood
     Queue queue;
-    std::optional<Note> note;  // arrived before the grant was known
-    std::uint64_t turn = 0;    // number of the period in which it stands
+    std::optional<Note> note;  // a Note that arrived before the grant was known
+    std::uint64_t turn = 0;    // number of the period in which the lock stands
     Milliseconds since = 0;
-    Milliseconds waited_since = 0;  // by another machine; 0: no machine waits
-    std::uint32_t grants = 0;       // at the last check of its use
+    Milliseconds waited_since = 0;  // since when another machine has waited; 0: none waits
+    std::uint32_t grants = 0;       // number of local grants at the last check
     std::uint32_t why_of = 0;       // the local grant that may have a reason
     Milliseconds why_due = 0;       // when to tell the store the reason; 0: done, or no reason
   };
@@ -166,11 +168,11 @@ class Locks {
   void leave(Lock& lock);
   void claim(Lock& lock);
   void touch(Lock& lock);
-  /// Pauses before repeating a request that had no effect.
+  /// Delays the repetition of a request that had no effect.
   void pause(Lock& lock);
-  /// Ends the pauses, because something had an effect.
+  /// Ends the growing pauses, because something had an effect.
   void worked(Lock& lock);
-  /// Queues the lock in `line_`, because the store refuses all locks.
+  /// Adds the lock to `line_`, because the store refuses all locks.
   void line_up(Lock& lock);
   /// Lets the first lock in the line try again.
   void let_next();
@@ -200,8 +202,8 @@ class Locks {
   void poll();
   void look_at_many(const std::vector<LockName>& names);
   void send_looks();
-  /// Sends the store the description of the holder for people. Returns false if the store has it, or no holder keeps
-  /// the lock.
+  /// Sends the store the description of the holder for people. Returns false if the store has the description, or no
+  /// holder keeps the lock.
   bool report_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
   void learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer);
@@ -215,14 +217,14 @@ class Locks {
 
   Protocol protocol_;
   Epoch epoch_ = 0;            // 0: none
-  bool lost_unasked_ = false;  // a lock was lost, so the store may have been restored and others may be lost too
+  bool lost_unasked_ = false;  // a lock was lost, so the store may have been restored, and other locks may be lost, too
   bool draining_ = false;
   Locked locks_;
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
   LockName polled_;  // the last of this machine's locks that was checked in rotation
-  // Bulk looks: those to be sent, and the number of unanswered ones.
+  // Bulk looks that are to be sent, and the number of unanswered ones.
   std::deque<std::vector<LockName>> looks_;
   std::size_t polls_ = 0;
   Milliseconds looks_back_off_ = 0;

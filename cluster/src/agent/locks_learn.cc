@@ -1,4 +1,4 @@
-// Handles what answers, looks and notifications say about a lock.
+// Handles the information about a lock in answers, looks and notifications.
 #include <algorithm>
 #include <utility>
 
@@ -50,7 +50,7 @@ void Locks::leave_held(Lock& lock) {
   lock.waited_since = 0;
 }
 
-/// Handles a note that arrived before the answer that makes its grant known.
+/// Handles a Note that arrived before the answer that makes its grant known.
 void Locks::take_note(Lock& lock) {
   if (!lock.note || lock.note->grant != lock.grant) return;
   lock.queue.note(lock.note->first);
@@ -93,8 +93,8 @@ void Locks::gain_seen(Lock& lock, const View& view) {
 
 void Locks::learn_held(Lock& lock, const View& view) {
   if (view.lock->modified != lock.grant) {
-    // This was a touch by this machine or a later agent, which voids what was sent before. If the lock was to be given
-    // away, recall it again, because a later agent may have made it stand.
+    // This was a touch by this or a later agent of the machine, which voids all earlier transactions. If the lock was
+    // to be given away, recall it again, because a later agent may have made it stand.
     lock.grant = view.lock->modified;
     lock.given_once = lock.giving = false;
   }
@@ -113,7 +113,7 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
     claim(lock);
 }
 
-/// Handles a Grant. It counts if it is later than what is known.
+/// Handles a Grant. It counts if it is later than everything that is known.
 void Locks::take_bell(Lock& lock) {
   if (!lock.bell || lock.request != 0) return;
   const Grant grant = *std::exchange(lock.bell, std::nullopt);

@@ -1,5 +1,5 @@
-// Looks (reads of a lock and its queue) limit every wait. Notifications are hints, and a lost one must cost at most a
-// second.
+// Limits every wait by looks (reads of a lock and its queue): notifications are hints, and a lost one must delay a
+// waiter by at most a second.
 #include <algorithm>
 #include <utility>
 
@@ -9,10 +9,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Locks per transaction, which may have 128 steps.
+/// How many locks a transaction checks, because it may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
-/// How many bulk looks run at the same time. More looks would not be answered sooner, and a busy store would answer too
-/// late. No benchmark has an agent with so many locks; engine_test.cc does.
+/// How many bulk looks run at the same time. More looks at a time would not be answered sooner, and a busy store would
+/// answer too late. Only engine_test.cc has an agent with enough locks; no benchmark has.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
@@ -24,8 +24,7 @@ void Locks::poll() {
   for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
   look_at_many(std::exchange(names, {}));
-  // Waiters find the holder, so the holder's own look is only a second line of defence, and checks the locks in
-  // rotation.
+  // Waiters find the holder, so the holder's own looks are only a second line of defence. Check the locks in rotation.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
@@ -44,7 +43,7 @@ void Locks::poll() {
   look_at_many(names);
 }
 
-// An agent that succeeds another may have thousands of locks to check.
+// Splits the looks into requests. An agent that succeeds another one may have thousands of locks to check.
 void Locks::look_at_many(const std::vector<LockName>& names) {
   for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
@@ -62,12 +61,12 @@ void Locks::send_looks() {
   }
 }
 
-// The request for a lock describes the program that waited then, and a machine that is given a lock has sent nothing. A
-// request is worthwhile only for a lock that the same program has at two successive looks.
+// The request for a lock described the program that waited at that time, and a machine that got the lock by a transfer
+// has not described any. A report is worth a request only if the same program has the lock at two successive checks.
 bool Locks::report_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
-    recall(lock);  // its holder is dead, and nobody here wants the lock
+    recall(lock);  // the holder is dead, and nobody here wants the lock
     return true;
   }
   if (!line_.empty()) return false;  // the store accepts nothing new
@@ -80,7 +79,7 @@ bool Locks::report_holder(Lock& lock) {
   return true;
 }
 
-// Sends a bulk look, which may be queued. Before it is sent, some of the locks may vanish or be requested.
+// Sends a bulk look. It may be queued first, and some of the locks may then vanish or be requested.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;

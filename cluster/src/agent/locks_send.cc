@@ -105,7 +105,7 @@ void Locks::pause(Lock& lock) {
 
 void Locks::worked(Lock& lock) {
   lock.back_off = lock.paused = 0;
-  lock.refused = false;  // removes the lock from the line
+  lock.refused = false;  // the lock leaves the line
   if (!std::exchange(lock.tried, false)) return;
   line_back_off_ = 0;
   let_next();
@@ -123,7 +123,8 @@ void Locks::line_up(Lock& lock) {
   wake(lock, 0);
 }
 
-// Check the lock first: the refused request may no longer be useful, and a note depends on the holder.
+// Lets a lock try again by checking it first, because the refused request may no longer be useful, and a note depends
+// on the holder.
 void Locks::let_next() {
   while (!line_.empty()) {
     const LockName name = std::move(line_.front());
@@ -168,7 +169,7 @@ void Locks::release(Lock& lock) {
   send(lock, protocol_.release(lock.name, lock.grant), [this](Lock& asked, const Answer& answer) {
     if (!answer.guarded) {
       learn(asked, protocol_.view(answer, 0));
-      // A key in the queue that belongs to no machine keeps the lock here.
+      // The queue has a key that does not belong to a machine, so the lock cannot be given away.
       if (asked.phase == Phase::held && asked.queue.empty() && !asked.queue.unknown()) pause(asked);
       return;
     }
@@ -178,8 +179,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// Notifies the holder of this machine's wait. The holder knows about the wait once the store has the note; if the
-// holder's agent restarts, it checks the queue itself. Repeating the note is a second line of defence.
+// Notifies the holder that this machine waits. The holder knows about the wait once the store has the note, and an
+// agent that restarts reads the queue itself. So repeating the note is only a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

@@ -21,10 +21,10 @@
 
 namespace holdfast::agent {
 
-/// The number of a lease. 0 means none yet.
+/// The number of a lease of this machine. 0 means that there has been none yet.
 using Epoch = std::uint32_t;
 
-/// The lease in shared memory. It is lost permanently by lose(), or when anyone sees that the deadline has passed.
+/// The lease in shared memory. It is lost permanently by lose(), or when any process sees that the deadline has passed.
 struct Session {
   Epoch epoch = 0;
   LeaseId lease = 0;
@@ -32,8 +32,8 @@ struct Session {
   bool lost = true;
 };
 
-/// A local program wants a lock that does not stand, or the lock's tokens are running out (kGrantsMax). A want is a
-/// hint, and may be repeated or lost; Use has the truth.
+/// A local program wants a lock that does not stand, or the lock's tokens are running out (kGrantsMax). A want is only
+/// a hint, which may be repeated or lost. Only use() is certain.
 struct Want {
   LockName name;
   Contender contender;
@@ -44,11 +44,11 @@ struct Use {
   bool stands = false;
   bool held = false;         // by a local program
   bool waits = false;        // a local program waits for the lock
-  bool tries = false;        // a local program waits only to learn whether the lock is free
+  bool tries = false;        // a local program only tries: it waits to learn whether the lock is free
   std::uint32_t grants = 0;  // local grants since grant()
 };
 
-/// Why local programs that only try do not get the lock.
+/// Why local programs that only try are refused.
 enum class Refusal {
   held,         // by another machine
   unavailable,  // the store does not answer
@@ -68,13 +68,13 @@ struct Query {
   Revision revision = 0;  // break_lock: of the grant to break; accept: the id of a store
 };
 
-/// Numbers with their names, in an order that suits people.
+/// Numbers with their names, in the order in which people see them.
 using Figures = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct Reply {
   enum class Code {
-    yes,          // verify: this machine has it; holder, status: see the fields; break_lock, accept: done
-    no,           // verify: it does not; holder: free; break_lock: another grant, or none; accept: see `sentence`
+    yes,  // verify: this machine has the lock; holder, status: see the fields; break_lock, accept: done
+    no,   // verify: it does not have the lock; holder: free; break_lock: another grant, or none; accept: see `sentence`
     unavailable,  // see `sentence`
     unsupported,  // the store cannot have such a key
   };
@@ -82,14 +82,15 @@ struct Reply {
   std::string sentence;
   Revision revision = 0;  // of the grant
   LeaseId machine = 0;    // the holder's lease
-  Document document;      // of the holder; unknown parts are empty
+  Document document;      // describes the holder; unknown parts are empty
   Figures figures;        // of status
   std::string space;      // status: the prefix of all keys in the store
 };
 
-/// The fencing token of a local grant is the revision of the store's grant times 2^14, plus a count.
+/// The most local grants for each revision: a fencing token is the revision of the store's grant times 2^14, plus a
+/// count.
 inline constexpr std::uint32_t kGrantsMax = (std::uint32_t{1} << 14) - 1;
-/// From this revision on, numbers would exceed 2^53, above which doubles are not exact.
+/// From this revision on, fencing tokens would exceed 2^53, above which doubles are not exact.
 inline constexpr Revision kRevisionEnd = Revision{1} << 39;
 
 class Machine {
@@ -105,42 +106,44 @@ class Machine {
   /// Moves the deadline from `from` to `to`, unless the session is lost or the deadline has passed. Never moves it
   /// back.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
-  /// Ends the session in all parts (dictionaries), whatever their epoch. Then no lock stands, and holders notice.
-  /// Returns false if an earlier agent may have parts that cannot be reached. These parts end at their own deadline, so
-  /// the lease must not be ended at the store before that deadline.
+  /// Ends the session in all dictionaries (its parts), whatever their epoch. After that, no lock stands, and holders
+  /// notice. Returns false if the session of an earlier agent may continue in dictionaries that cannot be opened.
+  /// There, it ends at its own deadline, so the lease must not be ended at the store before that deadline.
   virtual bool lose() = 0;
 
-  /// Lets local programs know why they wait without success.
+  /// Tells local programs why they wait without success.
   virtual void note(Trouble trouble) = 0;
 
-  /// Returns the wanted locks that do not stand: for a new agent or epoch all of them, later only new ones.
+  /// Returns the wanted locks that do not stand. The first call of an agent or in an epoch returns all of them, later
+  /// calls only new ones.
   virtual std::vector<Want> wanted() = 0;
-  /// Returns the use of a lock. After a call that returns `known`, no earlier agent grants the lock. The use is unknown
-  /// while a process that changes the lock is stopped, or if the lock may be in a part that cannot be reached (lose()).
+  /// Returns the use of a lock. After a call that returns a known use, no earlier agent can grant the lock. The use is
+  /// unknown while a process that changes the lock is stopped, or if the lock may be in a dictionary that cannot be
+  /// opened (lose()).
   virtual Use use(const LockName& name) const = 0;
-  /// Returns the local program that has the lock, for people. It has no pid if there is no such program or it is
-  /// unknown.
+  /// Returns the local program that has the lock, for people. The result has no pid if there is no such program, or if
+  /// it is unknown.
   virtual Contender holder(const LockName& name) const = 0;
   /// Returns whether all holders and waiters are known to be dead, so that nobody needs the lock.
   virtual bool orphaned(const LockName& name) const = 0;
   /// Returns the locks that stand in this epoch; nothing if they cannot be read now.
   virtual std::optional<std::vector<LockName>> standing() const = 0;
-  /// Returns the locks that stand in the epoch of an earlier agent, which this agent continues. Unless it is renewed,
-  /// the store ends its lease at `end` at the latest. In parts that are found later nothing stands: their holders have
-  /// lost their locks.
+  /// Continues the epoch of an earlier agent. Returns the locks that stand in it. Unless the lease is renewed, the
+  /// store ends it at `end` at the latest. In dictionaries that can be opened only later, no lock stands, and holders
+  /// have lost their locks.
   virtual std::optional<std::vector<LockName>> adopt(Milliseconds end) = 0;
 
-  /// Lets local programs take the lock from now on, with numbers of this revision. If the lock already stands, its
-  /// holder keeps it. After kGrantsMax grants, no more follow. Returns false if the epoch is over. REQUIRES: the lock
-  /// never stood at this revision, so that no number is given out twice.
+  /// Lets local programs take the lock from now on, with fencing tokens of this revision. If the lock already stands,
+  /// its holder keeps it. After kGrantsMax grants, no more follow. Returns false if the epoch is over. REQUIRES: the
+  /// lock never stood at this revision, so that no token is given out twice.
   virtual bool grant(const LockName& name, Epoch epoch, Revision revision) = 0;
-  /// Refuses local programs that only try. If the name is too long or numbers are exhausted, also refuses those that
-  /// wait.
+  /// Refuses local programs that only try. If the name is too long or the tokens are exhausted, also refuses programs
+  /// that wait.
   virtual void refuse(const LockName& name, Refusal why) = 0;
-  /// Becomes an ordinary waiter for the lock, behind the present local waiters. Calls `done` when no local program
-  /// holds the lock and it no longer stands. Does not call it after drop() or lose().
+  /// Makes the agent an ordinary waiter for the lock, behind the present local waiters. Calls `done` when no local
+  /// program holds the lock and the lock no longer stands, but not after drop() or lose().
   virtual void recall(const LockName& name, std::function<void()> done) = 0;
-  /// Recalls the lock if nobody holds it or waits for it. Otherwise returns false and changes nothing.
+  /// Recalls the lock if nobody holds it or waits for it. Otherwise returns false.
   virtual bool try_recall(const LockName& name) = 0;
   /// Records that this machine has lost the lock. A local holder notices.
   virtual void drop(const LockName& name) = 0;

@@ -1,5 +1,5 @@
-// Wraps a store: counts its requests and measures its answers. Notices when the store was restored to an earlier state,
-// and when it is in trouble.
+// Wraps a store: counts the requests, and measures the times of the answers. Notices when the store was restored to an
+// earlier state, and when it is in trouble.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace holdfast::agent {
 
-/// A histogram of request times. For each bound, it counts the requests that took no longer, as metrics need it.
+/// A histogram of request times. As metrics need it, each bound has the number of requests that took no longer.
 class Latency {
  public:
-  /// Bounds in microseconds. A request within one building takes a few hundred. A request longer than the last bound
-  /// counts only in the total.
+  /// Bounds in microseconds. A request within one building takes a few hundred microseconds. A request that takes
+  /// longer than the last bound counts only in the total.
   static constexpr std::array<std::int64_t, 12> kBounds{250,    500,    1'000,   2'000,   5'000,   10'000,
                                                         20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
 
@@ -48,7 +48,7 @@ class Latency {
 
 /// Counters only grow.
 struct StoreCounters {
-  std::uint64_t requests = 0;    // of all kinds, not counting repetitions at other servers
+  std::uint64_t requests = 0;    // of all kinds, without repetitions at other servers
   std::uint64_t refused = 0;     // the store said no
   std::uint64_t unanswered = 0;  // no answer in time
   std::uint64_t rings = 0;       // events of the watch
@@ -57,7 +57,7 @@ struct StoreCounters {
 class MeasuredStore final : public Store {
  public:
   /// `went_back` is called with two revisions, the larger one first, when a transaction gets a smaller revision than
-  /// one that was answered before it was sent. That happens only if the store was restored to an earlier state.
+  /// one that was answered before it was sent. This happens only if the store was restored to an earlier state.
   using WentBack = std::function<void(Revision, Revision)>;
 
   MeasuredStore(Store& store, const Clock& clock, WentBack went_back)
@@ -75,8 +75,8 @@ class MeasuredStore final : public Store {
   const Latency& latency() const { return latency_; }
   std::int64_t queued_us() const { return queued_us_; }
 
-  /// Returns why the last change failed; none as soon as a change succeeds. A store that is full or denies writing
-  /// still answers reads, so reads do not count.
+  /// Returns why the last change failed; none if it succeeded. Reads do not count, because a store that is full or
+  /// denies writing still answers them.
   Trouble trouble() const { return trouble_; }
   /// Returns when the trouble was last determined.
   Milliseconds judged_ms() const { return judged_ms_; }
@@ -93,8 +93,8 @@ class MeasuredStore final : public Store {
   Store& store_;
   const Clock& clock_;
   const WentBack went_back_;
-  Revision newest_ = 0;           // of a transaction, since the store was last restored
-  std::uint64_t times_back_ = 0;  // answers to requests sent before the last restore mean nothing
+  Revision newest_ = 0;           // the newest revision in an answer since the store was last restored
+  std::uint64_t times_back_ = 0;  // number of restores; earlier requests are ignored
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
   Milliseconds judged_ms_ = 0;

@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Returns the list of waiters for the next holder. No waiter may be missing between the listed ones.
+/// Returns the Grant for the next holder, with a list of waiters in which none is missing.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
   if (grant.next.size() > kNextMax) {
@@ -35,7 +35,7 @@ View Protocol::view(const Answer& answer, std::size_t at) const {
   std::optional<LeaseId> first;
   for (const Record& place : queue) {
     const auto lease = keys_->waiter_of(place.key);
-    if (!lease) continue;  // the key belongs to no machine
+    if (!lease) continue;  // the key does not belong to a machine
     if (!first) first = lease;
     if (*lease != self_) view.waiters.push_back({place.created, *lease});
   }

@@ -1,5 +1,5 @@
-// The transactions of the protocol, one per row. R is the revision of the last put of a lock's key; l, q and b are keys
-// (agent/keys.h).
+// The transactions of the protocol, one in each row. R is the revision at which a lock's key was last put; l, q and b
+// are keys (agent/keys.h).
 //
 //   step       if                                    then                                           else
 //   ask        create(l)=0, create(q/*)=0            put l                                          put q/me; look
@@ -13,9 +13,8 @@
 //   look       -                                     get l; get q/me; the first of q
 //   break      as transfer or release, with R        the same; put b/holder                         look
 //
-// Repeating a transaction has no further effect, except for ask. A late copy of an ask may leave this machine with a
-// lock or a queue position that it does not want. As soon as the agent learns of it, the agent gives it back
-// (agent/locks.h).
+// Repeating a transaction has no further effect, except for an ask: a late copy of it may give this machine a lock or a
+// queue position that nobody wants. The agent gives this back as soon as it learns of it (agent/locks.h).
 #pragma once
 
 #include <cstddef>
@@ -30,10 +29,10 @@
 
 namespace holdfast::agent {
 
-/// The waiters that a look reads: one more than a Grant lists, because the first of them gets the lock. Benchmark: One
-/// contender on each machine.
+/// How many waiters a look reads: one more than a Grant lists, because the first of them gets the lock. Benchmark: "One
+/// contender on each machine".
 inline constexpr std::int64_t kLookMax = 9;
-/// Steps of a look; a transaction of etcd has at most 128 steps.
+/// The steps of a look. A transaction of etcd has at most 128 steps.
 inline constexpr std::size_t kLookSteps = 3;
 
 /// The result of a look.
@@ -42,7 +41,7 @@ struct View {
   std::optional<Record> lock;
   std::optional<Record> own;    // this machine's queue entry
   std::vector<Waiter> waiters;  // the first ones of the other machines
-  Revision complete = 0;        // up to this revision `waiters` is complete (agent/queue.h)
+  Revision complete = 0;        // `waiters` is complete up to this revision (agent/queue.h)
   bool first = false;           // this machine is the first in the queue
 
   bool held_by(LeaseId lease) const { return lock && lock->lease == lease; }
@@ -56,7 +55,7 @@ class Protocol {
 
   Change ask(const LockName& name, const std::string& document) const;
   Change try_once(const LockName& name, const std::string& document) const;
-  /// `self` has waited since `since` and is first in the queue.
+  /// Notifies the holder. REQUIRES: this machine has waited since `since`, and is first in the queue.
   Change note(const LockName& name, const Record& lock, Revision since) const;
   /// Gives the lock to the first machine in the queue. `again`: this machine joins the end of the queue.
   Change transfer(const LockName& name, Revision grant, const Queue& queue, bool again,
@@ -66,8 +65,8 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// Breaks another machine's grant, which the look found. `ring`: also puts that machine's notification key, which
-  /// fails if its lease is dead.
+  /// Breaks the grant of another machine that a look has found. `ring`: also puts the other machine's notification key,
+  /// which fails if its lease is dead.
   Change break_grant(const LockName& name, const View& view, bool ring) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;

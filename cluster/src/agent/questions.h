@@ -22,7 +22,7 @@ class Questions {
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
   void break_lock(const Query& query, int round);
-  /// `ring`: also notifies the holder, which may be dead.
+  /// `ring`: also notifies the holder's machine, whose lease may be dead.
   void break_seen(const Query& query, const View& view, bool ring, int round);
   /// Returns whether the store answered. If not, replies that it did not.
   bool answered(const Query& query, const Answer& answer);

@@ -1,9 +1,9 @@
-// The holder's knowledge about the machines that wait for its lock.
+// Knows which machines wait for a lock that this machine has.
 //
-// Nobody watches the queue, so its list is complete only up to a known revision. Waiters join at the end, in the order
-// of their revisions. So the first listed waiter up to that revision is really first, and may get the lock. Before a
-// later waiter there may be unknown waiters. A listed waiter may have left; the transaction that would give it the lock
-// finds out.
+// Nobody watches the queue, so the list of waiters is complete only up to a certain revision. Waiters join the queue at
+// the end, in the order of their revisions. So if the first listed waiter joined up to that revision, it is really
+// first, and may get the lock. Ahead of a later waiter, there may be unknown ones. A listed waiter may have left the
+// queue; then the transaction that would give it the lock fails.
 #pragma once
 
 #include <optional>
@@ -25,13 +25,13 @@ class Queue {
   /// Creates the queue of a lock that this machine got at revision `gained`. Nothing is known about the queue yet.
   explicit Queue(Revision gained = 0) : gained_(gained) {}
 
-  /// Replaces the known waiters: `waiters` are all waiters up to the revision `complete`. Ignores a look that a note or
-  /// a newer look has overtaken.
+  /// Replaces the known waiters by the result of a look: `waiters` are all waiters up to the revision `complete`.
+  /// Ignores the look if a Note or a newer look has overtaken it.
   void learn(std::vector<Waiter> waiters, Revision complete);
-  /// Records a note. `first` is the first in the queue, or was when the note came. If it should be listed and is not,
-  /// the queue becomes unknown().
+  /// Records a Note. `first` is first in the queue, or was when the Note was written. If it should be in the list but
+  /// is not, the queue becomes unknown().
   void note(Waiter first);
-  /// Removes a waiter that is dead. Its queue entry may or may not be gone, so the queue becomes unknown().
+  /// Removes a dead waiter. Its queue key may still exist, so the queue becomes unknown().
   void forget(Waiter waiter);
 
   /// Returns whether the queue must be read before the next step, because waiters ahead of the first one, or all

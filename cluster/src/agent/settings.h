@@ -1,4 +1,4 @@
-// The settings of an agent, and its name for people.
+// The settings of an agent, and the names by which people know it.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@ namespace holdfast::agent {
 
 struct Settings {
   std::int64_t ttl_s = 10;
-  /// How long local programs keep a lock after another machine is known to wait. Benchmark of this setting and the
-  /// next: Eight contenders.
+  /// How long local programs keep a lock after another machine is known to wait for it. Benchmark of this setting and
+  /// the next: "Eight contenders".
   Milliseconds slice_ms = 5;
-  /// The limit of the total time.
+  /// The longest time for which local programs together keep a lock that another machine waits for.
   Milliseconds max_hold_ms = 50;
-  /// How long an unused lock is kept. Benchmark: requests for a lock that nobody has, and its release.
+  /// How long an unused lock is kept. Benchmark: "requests for a lock that nobody has, and its release".
   Milliseconds linger_ms = 200;
-  /// How often each wait for another machine is checked, because notifications may be lost. Benchmark: "What is asked
-  /// of etcd".
+  /// How often each wait for a lock of another machine is checked, because notifications may be lost. Benchmark: "What
+  /// is asked of etcd".
   Milliseconds poll_ms = 1000;
   std::string host;
   std::string machine;  // the machine's boot id
 };
 
-/// Pauses before repeating a failed request. No benchmark shows them.
+/// The shortest and longest pause before a failed request is repeated. No benchmark depends on them.
 inline constexpr Milliseconds kBackOffMin = 20;
 inline constexpr Milliseconds kBackOffMax = 1000;
 

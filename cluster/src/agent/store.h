@@ -1,8 +1,8 @@
 // The agent's interface to a cluster's store: a linearizable map of keys to values with leases, guarded transactions
-// and a watch on one key. The interface knows neither etcd (cluster/src/etcd) nor the meaning of keys.
+// and a watch on one key. It does not depend on etcd (cluster/src/etcd), or on the meaning of keys.
 //
-// Calls return immediately. Each callback runs once, later, from the agent's loop, never from inside the call. There is
-// only one thread. Bulk requests are queued before they are sent; requests that keep the session alive are not.
+// Calls return immediately. Each callback runs once, later, from the agent's event loop. There is only one thread.
+// Requests may be queued before they are sent, except for requests that keep the session alive.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Record {
   LeaseId lease = 0;
 };
 
-/// A condition of a transaction: the revision in which the key, or every key with the prefix, was created or last
-/// changed. For a prefix, 0 means that no such key exists.
+/// A condition of a transaction: the revision at which the key, or every key with the prefix, was created
+/// or last changed. For a prefix, 0 means that there is no such key.
 struct Guard {
   enum class Of { created, modified };
   Of of = Of::created;
@@ -64,17 +64,17 @@ struct Change {
   std::vector<Step> then;
   std::vector<Step> otherwise;
 
-  /// Sends this change before all queued requests, because the session itself depends on it.
+  /// The session itself depends on this change, so it is sent before all queued requests.
   bool urgent = false;
-  /// Called when this change is about to be sent. If it returns false, the change is not sent and its callback does not
-  /// run. If empty, the change is sent.
+  /// Called when this change is about to be sent. If it returns false, the change is not sent, and its callback does
+  /// not run. Empty: the change is always sent.
   std::function<bool()> wanted{};
 };
 
 enum class Outcome {
   answered,
-  refused,  // nothing was done: see `fault`
-  unknown,  // no answer: it may have been done, may be done later, or never
+  refused,  // the request was not executed: see `fault`
+  unknown,  // no answer: the request may have been executed, or be executed later, or never
 };
 
 /// Why the store refused.
@@ -83,9 +83,9 @@ enum class Fault {
   no_lease,   // the lease is gone
   no_space,   // the database is full
   no_leader,  // the store has no majority
-  denied,     // user, password, token or certificate
-  too_large,  // the request
-  compacted,  // the revision
+  denied,     // wrong user, password, token or certificate
+  too_large,  // the request is too large
+  compacted,  // the revision was compacted
   other,
 };
 
@@ -93,13 +93,14 @@ struct Answer {
   Outcome outcome = Outcome::unknown;
   Fault fault = Fault::none;
   std::string sentence;                    // for people; empty if answered
-  Revision revision = 0;                   // of the store at the answer; for a change, its own
+  Revision revision = 0;                   // of the store when it answered; for a change, the revision of the change
   bool guarded = false;                    // for a transaction: whether the guards held
   std::vector<std::vector<Record>> found;  // for a transaction: results of each get and oldest that ran, in order
   std::int64_t queued_us = 0;              // how long it was queued here before it was sent
 };
 
-/// Returns whether the store would refuse the same request for any key: it is full, has no leader, or denies changes.
+/// Returns whether the store would also refuse the request for any other key, because it is full, has no leader, or
+/// denies changes.
 inline bool is_refused_to_all(const Answer& answer) {
   return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
                                                 answer.fault == Fault::denied || answer.fault == Fault::other);
@@ -123,9 +124,9 @@ class Store {
   /// Reads the keys attached to the lease, and its remaining time.
   virtual void keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
 
-  /// Calls `rung` with each put of the key, and with a record of revision 0 when the key is deleted. Events may be lost
-  /// or late, or come before the answer to the transaction that caused them. The store renews the watch itself.
-  /// Watching another key replaces the watch.
+  /// Watches the key instead of the previously watched one. Calls `rung` with each put of the key, and with a record of
+  /// revision 0 when the key is deleted. Events may be lost or late, or arrive before the answer to the transaction
+  /// that caused them. The store itself renews the watch.
   virtual void watch(const std::string& key, std::function<void(const Record&)> rung) = 0;
 };
 

@@ -68,7 +68,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const std::string& path = credentials_.password_file;
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
-  // The mode was right when the agent started. With this mode, the next start would fail.
+  // The mode of the file was right when the agent started. With the present mode, the next start would fail.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users; run chmod o= " + path);
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not contacted: the user and the password must be UTF-8";
@@ -82,7 +82,7 @@ void Auth::end_later(Verdict failure) {
 }
 
 void Auth::answered(const Response& response) {
-  const auto transfer = std::move(transfer_);  // the response is part of it
+  const auto transfer = std::move(transfer_);  // the response is a part of the transfer
   if (!response.ended) {
     const Verdict failure{.cause = "does not answer: " + response.failure};
     return end(&failure);

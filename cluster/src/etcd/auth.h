@@ -1,5 +1,5 @@
-// The token of a user with a password. It is requested when needed, and again when a server does not know it, because
-// etcd forgets tokens after five idle minutes and when it restarts.
+// Gets the token of a user with a password. Requests it when it is needed, and again when a server does not know it any
+// more, because etcd forgets tokens after five idle minutes and when it restarts.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace holdfast::etcd {
 
 struct Credentials {
   std::string user;           // empty if there is no user
-  std::string password_file;  // its first line is the password; it is read each time, so a new one needs no restart
+  std::string password_file;  // its first line is the password; read each time, so that it may change
 };
 
 class Auth {
  public:
-  /// Called with nullptr, or with the reason why there is no token. `unknown` means that nobody answered.
+  /// Called with nullptr, or with the reason why there is no token. An `unknown` outcome means that no server answered.
   using Done = std::function<void(const Verdict* failure)>;
 
   /// `complain` receives messages for the log.
@@ -34,10 +34,10 @@ class Auth {
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
   /// Returns the token; empty if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
-  /// Records that a server refused this token, or requires one.
+  /// Records that a server refused this token, or requires a token.
   void reject(const std::string& token);
-  /// Calls `done` later. Only one request runs at a time. Callers that come in the meantime wait for the same request,
-  /// whatever their endpoint.
+  /// Calls `done` later. Only one request runs at a time. Later callers wait for the same request, whatever their
+  /// endpoint.
   void obtain(const std::string& endpoint, std::int64_t timeout_ms, Done done);
 
  private:
@@ -52,7 +52,7 @@ class Auth {
   const std::function<void(const std::string&)> complain_;
   std::string token_;
   bool disabled_ = false;
-  Verdict denial_;  // the last one, returned again for a while, because checking a password takes a server much time
+  Verdict denial_;  // the last one; returned again for a while, because checking a password takes a server a long time
   std::int64_t denied_until_ms_ = 0;
   std::vector<Done> waiting_;
   std::unique_ptr<Transfer> transfer_;

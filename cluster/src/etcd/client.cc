@@ -18,7 +18,7 @@ constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
-// A request until its end, with all its attempts.
+// A request with all its attempts, until it ends.
 class Client::Call {
  public:
   Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done,
@@ -37,7 +37,7 @@ class Client::Call {
 
   Rank rank() const { return rank_; }
   bool is_wanted() const { return !wanted_ || wanted_(); }
-  /// Does the next step towards an answer. Never ends the call immediately.
+  /// Takes the next step towards an answer. Never ends the call immediately.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
     if (pause > 0) {
@@ -60,7 +60,7 @@ class Client::Call {
   void authenticated(const Verdict* failure) {
     if (failure == nullptr) return send();
     Verdict verdict = *failure;
-    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // the call itself was not sent
+    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // the request itself was not sent
     conclude(verdict);
   }
 
@@ -88,7 +88,8 @@ class Client::Call {
     conclude(judge_not_understood(response.body));
   }
 
-  // A stream reports errors in an answer with status 200. Some versions report nothing at all for an unknown token.
+  // Judges a body that was not understood. A stream reports errors in an answer with status 200, and some versions
+  // report nothing at all for an unknown token.
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);

@@ -1,12 +1,12 @@
 // Sends a request to one of several etcd endpoints, with a token if there is a user.
 //
-// If no server can have executed a request, it is repeated at the other endpoints, once at each, and once with a new
-// token. All other failures end as `unknown`. Then the caller decides whether to repeat the request, which may execute
-// it twice.
+// If no server can have executed a request, it is repeated: once at each of the other endpoints, and once with a new
+// token. All other failures end as `unknown`, and the caller decides whether to repeat the request, which may then be
+// executed twice.
 //
 // The number of requests that run at the same time is limited, because each has its own connection; further requests
 // are queued. Urgent requests are never queued: a keepalive must not wait until thousands of locks have been requested.
-// A queued request that is no longer wanted is dropped.
+// A queued request that is not wanted any more is dropped.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,15 @@
 namespace holdfast::etcd {
 
 struct Options {
-  std::vector<std::string> endpoints;  // such as "https://host:2379"; at least one
+  std::vector<std::string> endpoints;  // at least one, such as "https://host:2379"
   Tls tls;
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // for one request at one endpoint
   std::uint64_t seed = 0;          // for random pauses between attempts
-  /// Decides which store's answers count. If null, all count. Must outlive the client.
+  /// Decides which store's answers count; null: all count. Must outlive the client.
   Identity* identity = nullptr;
-  /// Receives messages for the log: the watch fails, a different endpoint is used, requests are refused. May be empty.
+  /// Receives messages for the log, for example that the watch fails, that a different endpoint is used, or that
+  /// requests are refused. May be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// Returns a timeout that is short enough to repeat a keepalive several times within a lease.
@@ -49,9 +50,9 @@ class Client {
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
   enum class Rank { ordinary, urgent };
-  /// Returns whether an ordinary request should still be sent. If empty, it is sent.
+  /// Returns whether an ordinary request is still wanted. Empty: it always is.
   using Wanted = std::function<bool()>;
-  /// The most ordinary requests that run at the same time. No benchmark has so many.
+  /// The most ordinary requests that run at the same time. No benchmark reaches this limit.
   static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
@@ -65,22 +66,23 @@ class Client {
   Auth& auth() noexcept { return auth_; }
   Endpoints& endpoints() noexcept { return endpoints_; }
 
-  /// Calls `done` once, later, unless the client is destroyed before or the request is dropped. If the answer was
-  /// understood, `understand` keeps all of it except the outcome and Answer::queued_us.
+  /// Sends a request. Calls `done` once, later, unless the client is destroyed or the request is dropped. If the answer
+  /// was understood, `understand` keeps all of it except the outcome and Answer::queued_us.
   void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done, Wanted wanted = {});
-  /// Requests a path without a body. The request is urgent.
+  /// Sends an urgent request without a body.
   void get(const std::string& path, Understand understand, Done done);
 
-  /// Switches to a different endpoint after a failure that took `took_ms`, and calls `moved`.
+  /// Leaves this endpoint after a failure that took `took_ms`, and calls `moved`.
   void leave(std::size_t endpoint, const std::string& sentence, std::int64_t took_ms = 0);
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
   /// Records that the endpoint answered.
   void worked(std::size_t endpoint);
-  /// Returns an error if the endpoint belongs to a cluster other than the known one, so that its answers do not count.
+  /// Returns an error if the endpoint belongs to a different cluster than the known one, so that its answers do not
+  /// count.
   std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
-  /// Reports a sentence once, until a request succeeds.
+  /// Reports a sentence, but not again until a request has succeeded.
   void complain(const std::string& sentence);
-  /// Reports why requests are refused, once a minute while they are. Does not report a lease that is gone.
+  /// Reports why requests are refused, once a minute as long as they are. Does not report a lease that is gone.
   void complain_of_refusal(agent::Fault fault, const std::string& sentence);
 
   /// Returns the headers of each request.
@@ -100,9 +102,9 @@ class Client {
   Endpoints endpoints_;
   std::function<void()> moved_;
   std::set<std::string> complaints_;
-  std::map<std::string, std::int64_t> refusals_;  // when each was reported
+  std::map<std::string, std::int64_t> refusals_;  // when each message was last reported
   std::vector<std::unique_ptr<Call>> calls_;
-  std::size_t ordinary_ = 0;  // the ordinary ones among them
+  std::size_t ordinary_ = 0;  // the number of ordinary ones among them
   std::deque<std::unique_ptr<Call>> waiting_;
 };
 

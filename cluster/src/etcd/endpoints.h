@@ -1,5 +1,5 @@
-// Chooses one of several endpoints: the one that worked last. After a failure, takes the next one. When all have failed
-// in succession, pauses before each attempt; the pauses grow.
+// Chooses one of several endpoints: the one that worked last. After a failure, chooses the next one. Once all have
+// failed in succession, there is a pause before each attempt, and the pauses grow.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace holdfast::etcd {
 
-/// Pauses between attempts. Each is twice the last one, less a random part of up to half, so that clients of a server
-/// that returns do not all come at the same time.
+/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half. So the clients of a
+/// server that returns do not all come back at the same time.
 class Backoff {
  public:
-  /// No benchmark shows these two constants: none has an unreachable server.
+  /// No benchmark depends on these two constants, because none has an unreachable server.
   static constexpr std::int64_t kFirstMs = 20;
   static constexpr std::int64_t kLongestMs = 1000;
 
@@ -40,8 +40,8 @@ class Endpoints {
     return now_ms < not_before_ms_ ? not_before_ms_ - now_ms : 0;
   }
   void worked(std::size_t index) noexcept;
-  /// Leaves the current endpoint; ignores other endpoints, which were already left. `took_ms` is the duration of the
-  /// attempt, which is subtracted from the pause after it.
+  /// Leaves the current endpoint after a failure. Ignores any other endpoint, because it was left earlier. `took_ms`:
+  /// the duration of the attempt, which is subtracted from the pause after it.
   void failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms = 0);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// Messages of etcd 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done. Any other
+// Messages of etcd 3.4 to 3.6 whose code alone is ambiguous. With all of these, the request was not executed. Any other
 // message with an ambiguous code counts as unknown.
 struct Known {
   std::string_view message;  // a part of the message
@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// gRPC codes that mean that nothing was done.
+// gRPC codes which mean that the request was not executed.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 
@@ -46,7 +46,7 @@ bool did_nothing(int code) {
          code == kFailedPrecondition || code == kOutOfRange || code == kUnimplemented || code == kUnauthenticated;
 }
 
-// Returns a server's text, which may have many lines or none, as one line.
+// Returns a server's text as one line. It may have had many lines, or be empty.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 200;
   std::string line = text.substr(0, text.find_first_of("\r\n"));
@@ -112,7 +112,7 @@ Verdict judge(long status, const std::string& body, bool has_user) {
 }
 
 Verdict judge_cancellation(const std::string& reason, bool has_user) {
-  // Here the code is in words: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
+  // In a cancellation, the code is a word: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
   const std::size_t desc = reason.find("desc = ");
   return judge(ServerError{0, desc == std::string::npos ? reason : reason.substr(desc + 7)}, has_user);
 }

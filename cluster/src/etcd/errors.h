@@ -11,9 +11,9 @@ namespace holdfast::etcd {
 struct Verdict {
   agent::Outcome outcome = agent::Outcome::unknown;
   agent::Fault fault = agent::Fault::other;
-  bool token = false;      // a new token may help; nothing was done
-  bool elsewhere = false;  // another endpoint may be able to do it; nothing was done here
-  std::string cause;       // for people; continues a sentence whose subject is the endpoint
+  bool token = false;      // a new token may help; the request was not executed
+  bool elsewhere = false;  // another endpoint may succeed; the request was not executed here
+  std::string cause;       // for people: the predicate of a sentence whose subject is the endpoint
 };
 
 /// Judges an answer with a status other than 200. `has_user`: there is a user for whom to get a token.

@@ -14,7 +14,8 @@ namespace holdfast::etcd {
 
 class EtcdStore final : public agent::Store {
  public:
-  /// Starts nothing yet. After the store is destroyed, no more callbacks run. No callback may destroy the store.
+  /// Does not send anything yet. Once the store is destroyed, no more callbacks run. A callback must not destroy the
+  /// store.
   EtcdStore(Loop& loop, Options options);
   ~EtcdStore() override;
 
@@ -25,7 +26,7 @@ class EtcdStore final : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Asks each endpoint for its version. A question that is still pending ends without an answer.
+  /// Asks each endpoint for its version. An earlier question that is still pending ends without an answer.
   void versions(VersionQuestion::Done done);
 
  private:

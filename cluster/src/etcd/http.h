@@ -1,4 +1,4 @@
-// Sends requests over HTTP/1.1 and TLS, using libcurl. Independent of etcd.
+// Sends requests over HTTP/1.1 and TLS with libcurl. Does not depend on etcd.
 //
 // Each request is sent only once. By default, libcurl repeats a request when a reused connection ends before the
 // answer, although the server may have executed the request.
@@ -28,13 +28,13 @@ struct Request {
   std::string url;
   std::vector<std::string> headers;
   std::string body;
-  std::int64_t timeout_ms = 1000;  // until the end of the answer; for a stream, until the connection
+  std::int64_t timeout_ms = 1000;  // until the answer is complete; for a stream, until the connection is open
 };
 
 struct Response {
   bool ended = false;         // the server's answer is complete
-  bool may_have_sent = true;  // false: the server has received no part of the body
-  long status = 0;            // HTTP status; 0: none arrived
+  bool may_have_sent = true;  // false: the server has not received any part of the body
+  long status = 0;            // HTTP status; 0: it did not arrive
   std::string body;           // for a stream, the rest after the last line end
   std::string failure;        // for people, unless `ended`
 };
@@ -45,8 +45,8 @@ class Transfer {
   virtual ~Transfer() = default;
 };
 
-/// Returns whether this is an http or https URL of a host and optionally a port, without a path or a secret that a log
-/// would show.
+/// Returns whether this is an http or https URL with a host and optionally a port, but without a path, and without a
+/// secret that would appear in the log.
 bool is_endpoint(const std::string& url);
 
 class Http {
@@ -59,7 +59,7 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  /// The callback may destroy the transfer.
+  /// Sends the request. The callback may destroy the transfer.
   std::unique_ptr<Transfer> send(Request request, Done done);
   /// Calls `line` with each line of an endless answer, then `done`. Passes an answer with a status other than 200 to
   /// `done` as a whole.

@@ -7,7 +7,7 @@
 namespace holdfast::etcd {
 
 bool Identity::hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms) {
-  if (id.empty()) return true;  // the endpoint does not name its cluster
+  if (id.empty()) return true;  // the answer does not name a cluster
   Word& word = words_[endpoint];
   const bool is_usual = id == known_ && word.id == known_ && is_fresh(word, now_ms);
   if (word.id != id) word.id = id;
@@ -31,7 +31,8 @@ std::size_t Identity::count(std::string_view id, std::int64_t now_ms) const {
       words_.begin(), words_.end(), [&](const Word& word) { return is_fresh(word, now_ms) && word.id == id; }));
 }
 
-// After an interruption, the lease time starts again, because the endpoint may have named a different store in between.
+// Judges which other stores are named. If the naming of a store is interrupted, its lease time starts again, because
+// the endpoint may have named a different store in between.
 void Identity::judge(std::int64_t now_ms) {
   const auto follow = [&](Other& other, const std::string& id) {
     if (other.id != id) other = {id, now_ms};

@@ -1,13 +1,13 @@
 // Decides which store is the right one. Each member of etcd names its cluster by an id, which is created with the
 // cluster. Two clusters would each grant every lock, so an answer counts only if it comes from the known cluster.
 //
-// The store becomes known when a majority of the configured endpoints names it. The endpoints are the store's members,
-// so no other store can have a majority of them at the same time. A different store replaces it only if
+// A store becomes the known one when a majority of the configured endpoints names it. The endpoints are the store's
+// members, so no other store can have a majority of them at the same time. A different store replaces it only if
 //
 //   - a majority of several endpoints names the other store, or
 //   - a person accepts it; with one endpoint, this is the only way;
 //
-// and in both cases only after the lease time, when no machine has a lock of the last store any more.
+// and in both cases only after the lease time, when no machine has a lock of the previous store any more.
 #pragma once
 
 #include <cstddef>
@@ -24,24 +24,26 @@ class Identity {
   /// How long an endpoint's answer counts.
   static constexpr std::int64_t kFreshMs = 10'000;
 
-  /// `known` is the id that an earlier agent has kept; empty if there is none. After `lease_ms`, no lease is left.
+  /// `known`: the id that an earlier agent has kept; empty if there is none. After `lease_ms`, no lease of a store that
+  /// is not used any more is left.
   Identity(std::size_t endpoints, std::string known, std::int64_t lease_ms)
       : known_(std::move(known)), lease_ms_(lease_ms), words_(endpoints) {}
 
   /// Returns the known id, a decimal number as in etcd's JSON; empty if no store is known yet.
   const std::string& known() const noexcept { return known_; }
-  /// Takes the id in an endpoint's answer; empty if there is none. Returns whether the rest of the answer counts.
+  /// Records the id in an endpoint's answer; empty if the answer has none. Returns whether the rest of the answer
+  /// counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
   /// Returns an endpoint that names a store other than the known one.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
-  /// Returns the id that the endpoint has named; empty if there is none, or not recently.
+  /// Returns the id that the endpoint has named recently; empty if there is none.
   std::string named(std::size_t endpoint, std::int64_t now_ms) const;
   std::size_t count(std::string_view id, std::int64_t now_ms) const;
   std::size_t majority() const noexcept { return words_.size() / 2 + 1; }
 
   enum class Accepted { done, later, unnamed, outvoted };
-  /// Accepts this store on behalf of a person. later: this takes effect at a hear() after the lease time. unnamed: no
-  /// endpoint names the store. outvoted: a majority names the known store.
+  /// Accepts this store because a person said so. Returns `later` if this takes effect in a hear() after the lease
+  /// time, `unnamed` if no endpoint names the store, `outvoted` if a majority names the known store.
   Accepted accept(std::string_view id, std::int64_t now_ms);
 
  private:
@@ -49,7 +51,7 @@ class Identity {
     std::string id;
     std::int64_t at_ms = 0;
   };
-  /// A different store, and since when it has been named without interruption.
+  /// A different store, and the time since which it has been named without interruption.
   struct Other {
     std::string id;
     std::int64_t since_ms = 0;

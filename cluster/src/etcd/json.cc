@@ -24,7 +24,7 @@ constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 // --- requests -------------------------------------------------------------------------------------------
 
-// 64-bit numbers are sent as strings, because a reader may take a JSON number for a double.
+// Writes a 64-bit number as text, because a reader may take a JSON number for a double.
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 Json encode(const Guard& guard) {
@@ -67,7 +67,7 @@ Json encode_all(const std::vector<Part>& parts) {
 
 // --- answers --------------------------------------------------------------------------------------------
 
-// Thrown if a part has an unexpected type. It never leaves this file.
+// Thrown if a part has an unexpected type. Never thrown out of this file.
 struct Malformed {};
 
 Json parse(const std::string& text) {
@@ -132,8 +132,8 @@ std::string bytes(const std::string& base64) {
   return *std::move(decoded);
 }
 
-// Returns the revision. Every answer of a server that did something has one; without it, the body is empty or comes
-// from a different server.
+// Returns the revision. Every answer to an executed request has one. A body without a revision is empty, or was not
+// sent by etcd.
 std::int64_t revision_of(const Json& answer) {
   const Json* header = find(answer, "header");
   if (header == nullptr) throw Malformed();

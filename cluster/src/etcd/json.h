@@ -1,5 +1,5 @@
-// Reads and writes the JSON of etcd's gateway, versions 3.4, 3.5 and 3.6. All versions omit values that are false, 0 or
-// empty; 64-bit numbers are strings; bytes are base64. The versions differ in how they write errors.
+// Reads and writes the JSON of etcd's gateway in versions 3.4, 3.5 and 3.6. All versions omit values that are false, 0
+// or empty; 64-bit numbers are strings; bytes are base64. The versions differ in how they write errors.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace holdfast::etcd {
 
 /// Encodes base64 as in RFC 4648, with padding.
 std::string to_base64(std::string_view bytes);
-/// Returns nothing if the text is not base64.
+/// Decodes base64. Returns nothing if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 // --- requests -------------------------------------------------------------------------------------------
@@ -25,16 +25,16 @@ std::string encode_grant(std::int64_t ttl_s);
 std::string encode_lease(agent::LeaseId lease);
 std::string encode_time_to_live(agent::LeaseId lease);
 std::string encode_watch(std::string_view key);
-/// Returns nothing if either text is not UTF-8, which JSON requires.
+/// Encodes a request for a token. Returns nothing if one of the texts is not UTF-8, which JSON requires.
 std::optional<std::string> encode_credentials(const std::string& user, const std::string& password);
 
 /// Returns the first key after all keys with the prefix. If there is none, returns one zero byte, which means no end.
 std::string end_of_prefix(std::string_view prefix);
 
 // --- answers --------------------------------------------------------------------------------------------
-// Each function returns nothing if the text is not an answer of its kind, for example because it was cut off.
+// Each function returns nothing if the text is not an answer of that kind, for example because it was cut off.
 
-/// Takes the change too, because the answer does not say which step each part belongs to.
+/// Decodes the answer to `change`. The answer alone does not say to which step each part belongs.
 std::optional<agent::Answer> decode_change(const std::string& text, const agent::Change& change);
 std::optional<agent::LeaseAnswer> decode_grant(const std::string& text);
 /// Decodes a keepalive, which is the single line of a stream.
@@ -44,16 +44,16 @@ std::optional<agent::Answer> decode_revoke(const std::string& text);
 /// Returns the token.
 std::optional<std::string> decode_token(const std::string& text);
 
-/// A line of a watch. The record of a deleted key has no revisions.
+/// A line of a watch. The record of a deleted key does not have revisions.
 struct WatchLine {
   bool created = false;
   bool canceled = false;
-  std::string reason;  // of the cancellation, in etcd's words
+  std::string reason;  // the reason of a cancellation, in etcd's words
   std::vector<agent::Record> events;
 };
 std::optional<WatchLine> decode_watch_line(const std::string& text);
 
-/// An error, as the body of an answer or a line of a stream.
+/// An error in the body of an answer or in a line of a stream.
 struct ServerError {
   int code = 0;  // of gRPC
   std::string message;

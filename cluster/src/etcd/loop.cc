@@ -16,7 +16,7 @@ namespace holdfast::etcd {
 
 namespace {
 
-// libcurl's own timeouts are shorter.
+// The longest wait. libcurl's own timeouts are shorter.
 constexpr std::int64_t kLongestWaitMs = 60000;
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
@@ -167,7 +167,7 @@ void Loop::run_timers() {
     timer_of_.erase(timer->second.first);
     timers_.erase(timer);
     action();
-    timer = timers_.begin();  // the action may have changed any of the timers
+    timer = timers_.begin();  // the action may have changed the timers
   }
 }
 

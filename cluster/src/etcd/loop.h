@@ -14,7 +14,7 @@
 
 namespace holdfast::etcd {
 
-/// CLOCK_BOOTTIME, which runs while the machine is suspended, as leases do.
+/// Returns CLOCK_BOOTTIME, which continues while the machine is suspended, as leases do.
 std::int64_t boottime_ms() noexcept;
 std::int64_t boottime_us() noexcept;
 
@@ -23,7 +23,7 @@ class Loop {
   using Action = std::function<void()>;
   using TimerId = std::uint64_t;
 
-  /// Throws std::system_error if the kernel provides no descriptors.
+  /// Throws std::system_error if the process cannot get the descriptors.
   Loop();
   ~Loop();
   Loop(const Loop&) = delete;
@@ -34,16 +34,16 @@ class Loop {
   void watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready);
   void unwatch(int fd);
 
-  /// Runs the action once, when boottime_ms() has reached the deadline, even if the machine was suspended in the
+  /// Runs the action once, as soon as boottime_ms() reaches the deadline, even if the machine is suspended in the
   /// meantime.
   TimerId at(std::int64_t deadline_ms, Action action);
   TimerId after(std::int64_t delay_ms, Action action) { return at(boottime_ms() + delay_ms, std::move(action)); }
-  /// Does nothing if the timer has run.
+  /// Cancels a timer. Does nothing if its action has already run.
   void cancel(TimerId timer);
   /// Runs the action in the next turn(), or in the current one.
   void post(Action action) { posted_.push_back(std::move(action)); }
 
-  /// Waits until something happens, but at most `longest_ms`, then runs what is due.
+  /// Waits until something happens, but at most `longest_ms`. Then runs everything that is due.
   void turn(std::int64_t longest_ms);
   /// Repeats turn() until stop().
   void run();
@@ -65,14 +65,14 @@ class Loop {
 
   std::unique_ptr<CURLM, CURLMcode (*)(CURLM*)> multi_;
   int epoll_ = -1;  // one for all descriptors, because curl_multi_poll() does not report POLLHUP
-  int clock_ = -1;  // a timerfd: poll(2) does not count the time of a suspend
+  int clock_ = -1;  // a timerfd, because the timeout of poll(2) does not include the time of a suspension
   std::int64_t armed_for_ = 0;
   bool stopped_ = false;
   TimerId last_timer_ = 0;
   Timers timers_;
   std::unordered_map<TimerId, Timers::iterator> timer_of_;
   std::vector<Action> posted_;
-  // Shared, because a callback that unwatches itself is still running.
+  // The callbacks are shared, because a callback that unwatches its own descriptor is still running.
   std::unordered_map<int, std::shared_ptr<std::function<void(std::uint32_t)>>> descriptors_;
   std::unordered_map<CURL*, std::function<void(CURLcode)>> transfers_;
 };

@@ -17,15 +17,15 @@ namespace holdfast::etcd {
 struct EndpointVersion {
   std::string url;
   std::optional<ServerVersion> version;
-  std::string trouble;  // why there is no version
+  std::string trouble;  // why the version is unknown
   std::string cluster;  // the cluster's id; empty if not given
 };
 
-/// Asks all endpoints at the same time, without a user, because none is needed.
+/// Asks all endpoints at the same time. This does not need a user.
 class VersionQuestion {
  public:
   using Done = std::function<void(const std::vector<EndpointVersion>&)>;
-  /// Calls `done` once, later, unless the question is destroyed before. `done` must not destroy the question.
+  /// Calls `done` once, later, unless the question is destroyed first. `done` must not destroy the question.
   VersionQuestion(Client& client, Done done);
 
  private:

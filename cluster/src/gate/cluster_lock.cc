@@ -13,8 +13,8 @@ namespace holdfast {
 
 namespace {
 
-/// The most waiters that are checked with the mutex held, which takes about 20 µs. No benchmark has so many;
-/// standing_test.cc bounds it.
+/// The most waiters that are checked while the mutex is held, which takes about 20 µs. No benchmark has as many;
+/// standing_test.cc tests the limit.
 constexpr std::uint32_t kMostChecked = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
@@ -39,9 +39,9 @@ void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).st
 
 // --- for the agent ---
 
-// Returns the base for numbers from `base` on. Numbers never fall. If revisions start again, as in a store that was
-// restored, the lock continues above its last numbers when half of them are used up: then the agent asks for more. An
-// invalid base was overwritten.
+// Returns a base for fencing tokens that is at least `base`. Tokens never fall. If revisions start again, for example
+// because the store was restored, the lock continues above its last tokens: when half of them are used up, the agent
+// asks for more. An invalid base was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
   const std::uint64_t last = fields.base.load(kRelaxed);
@@ -50,15 +50,16 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Returns whether no later agent has replaced this one. With the mutex held, this function sees every later agent that
-// has checked the lock.
+// Returns whether no later agent has replaced this one. Under the mutex, this function sees every later agent that has
+// checked the lock.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
 }
 
-// Base and count are written before the commit: in a different epoch nobody reads them. In the same epoch the base only
-// rises, and the count falls after it. So whatever part a crash leaves, no number is given out twice.
+// Writes base and count before the commit. If the epoch changes, nobody reads them before the commit. In the same
+// epoch, the base only rises, and the count is reset after it. So wherever a crash interrupts this, no token is given
+// out twice.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns) noexcept {
   if (revision == 0 || revision > kRevisionMax) return Code::invalid;
@@ -93,8 +94,8 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// The first store makes the lock stop standing, so a crash in between leaves a lock that is granted to nobody. Waiters
-// continue to wait for the agent; watchers have seen the end of the grant.
+// The first store ends the standing, so after a crash in between, the lock cannot be granted to anybody. Waiters
+// continue to wait for the agent, and watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
@@ -113,7 +114,7 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     const bool held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
-    // Refuse even if no numbers are left, because the lock stands for its holder.
+    // Refuse even if no fencing tokens are left, because the lock still stands for its holder.
     if (lock.grant_counts() && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
     if (!lock.is_free() && !held) end_grant(lock);
@@ -140,7 +141,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // the rest check by themselves; no benchmark refuses any
+  constexpr std::uint32_t kWoken = 64;  // the other waiters check by themselves; no benchmark refuses waiters
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
@@ -227,7 +228,7 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
-/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing, because the
+/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing because the
 /// chain led into memory that this process has not mapped yet.
 template <class Visit>
 bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
@@ -259,7 +260,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   if (hashes.empty()) {
     for (Shard& shard : segment->shards()) {
       if (!shard.open_if_used() || shard.header().waiters.load(kRelaxed) == 0) continue;
-      shard.catch_up();  // other processes may have enlarged it
+      shard.catch_up();  // other processes may have enlarged the shard
       walk_entries(shard, visit);
     }
   }

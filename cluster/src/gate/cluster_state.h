@@ -1,4 +1,4 @@
-// The cluster of a dictionary, and whether its locks are available now.
+// Reports the cluster of a dictionary, and whether its locks are available now.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace holdfast {
 
 struct ClusterState {
   std::string name;
-  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: no agent
+  std::uint32_t agent = 0;    // the agent's process id, in the agent's pid namespace; 0: no agent
   std::uint16_t epoch = 0;    // of the session
   double seconds = 0;         // until the session ends; 0: lost
   std::uint64_t machine = 0;  // the lease; 0: none yet

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kEnd = '\0';
 
-/// Moves the part before the next NUL to `part`. Returns false if there is no NUL.
+/// Moves the text before the next NUL to `part`. Returns false if there is no NUL.
 bool cut(std::string_view& rest, std::string_view& part) noexcept {
   const std::size_t end = rest.find(kEnd);
   if (end == std::string_view::npos) return false;

@@ -1,11 +1,11 @@
-// Questions to the agent of a cluster. A question is one packet through a socket in the runtime directory, and so is
-// its answer.
+// Sends questions to the agent of a cluster. A question and its answer are one packet each, through a socket in the
+// runtime directory.
 //
 //   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
 //                                                         status, accept (of the store with the id REVISION)
 //   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
 //
-// The other end may be slow or gone. No function here waits.
+// The other end may be slow or gone, so no function here waits.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Question {
 std::string agent_socket(const RuntimeDirectory& directory, std::string_view cluster);
 
 std::string write_question(const Question& question);
-/// Sets fields that point into `packet`. Returns false if the packet is not a question.
+/// Parses a question. Its fields point into `packet`. Returns false if the packet is not a question.
 bool read_question(std::string_view packet, Question& question) noexcept;
 
 /// Connects to the agent. Returns unavailable if there is none.
@@ -43,8 +43,8 @@ Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directo
 /// agent.
 Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
                                              const Question& question);
-/// Writes the answer to `text`, without a NUL. Returns ok, timeout (it has not arrived yet) or unavailable (the agent
-/// is gone).
+/// Writes the answer to `text`, without a NUL. Returns ok, timeout if the answer has not arrived yet, or unavailable if
+/// the agent is gone.
 Code read_answer(int fd, char* text, std::size_t& size) noexcept;
 
 }  // namespace holdfast

@@ -8,8 +8,8 @@ namespace holdfast {
 
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
-// Relaxed: no order matters. A stale deadline belongs to the same lease and is earlier. After the loss of a session no
-// lock stands in its epoch, whatever else is seen.
+// Relaxed: the order does not matter. A stale deadline belongs to the same lease, and is earlier. After the loss of a
+// session, no lock stands in its epoch, whatever other words a process sees.
 SessionWord Session::now() const noexcept {
   SessionWord word{fields_.word.load(kRelaxed)};
   while (!word.lost() && boottime_ms() >= word.deadline_ms())
@@ -34,9 +34,10 @@ void Session::lose(std::uint16_t epoch) const noexcept {
     if (fields_.word.compare_exchange_weak(word.bits, word.as_lost().bits, kRelaxed)) return;
 }
 
-// Writes the lease first, while the session is lost: an agent that adopts a session then finds the lease of that epoch.
-// But an agent that is stopped here may later write its lease into the session of its successor. So before it moves the
-// deadline, an agent that adopts a session reads the keys attached to the lease from the store (agent/keeper.h).
+// Writes the lease first, while the session is lost, so that an agent that adopts the session finds the lease of that
+// epoch. But an agent that is stopped here may later write its lease into the session of its successor. So an agent
+// that adopts a session reads the keys attached to the lease from the store before it moves the deadline
+// (agent/keeper.h).
 bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
                     std::uint64_t deadline_ms) const noexcept {
   std::uint64_t expected = last.bits;
@@ -53,16 +54,15 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// Writes the agent first. The waiter is a hint, which may be briefly wrong until the remaining agent corrects it.
-// Acquire and release: an agent that sees a different agent here also sees which dictionaries that agent took over
-// before.
+// Writes the agent first. The waiter is a hint, and may be wrong until the remaining agent corrects it. Acquire and
+// release: an agent that sees a different agent here also sees which dictionaries that agent has taken over before.
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
   return true;
 }
 
-// Relaxed: only a message and the reason of a failed wait depend on it. The next note repairs an overwritten value.
+// Relaxed: only a message and the reason of a failed wait depend on this. The next call repairs an overwritten value.
 void Session::note(StoreTrouble trouble) const noexcept {
   const auto number = static_cast<std::uint32_t>(trouble);
   if (fields_.trouble.load(kRelaxed) != number) fields_.trouble.store(number, kRelaxed);
@@ -73,7 +73,7 @@ StoreTrouble Session::trouble() const noexcept {
   return trouble <= StoreTrouble::draining ? trouble : StoreTrouble::none;
 }
 
-// Takes `missed` first: a hint that finds no room after that is found by the next call.
+// Takes `missed` first: if a hint finds no room after that, the next call sees it.
 std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
   const bool missed = fields_.missed.exchange(0, kAcquire) != 0;
   std::size_t count = 0;
@@ -82,7 +82,8 @@ std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const n
   return missed ? kWants + 1 : count;
 }
 
-// Release, here and for `missed`: the agent, which checks the lock after it took the hint, sees the queued waiter.
+// Release, here and for `missed`: the agent checks the lock after it has taken the hint, and then sees the queued
+// waiter.
 void Session::want(World& world, std::uint64_t hash) const noexcept {
   const std::uint64_t wanted = hash | kWantBit;
   Word64& place = fields_.wants[hash % kWants];

@@ -1,14 +1,14 @@
-// The session of a dictionary that belongs to a cluster: until when this machine may rely on the locks that it has at
-// the cluster's store, and how its processes reach the agent.
+// The session of a dictionary that belongs to a cluster. It says how long this machine may rely on the locks that it
+// has at the cluster's store, and how the machine's processes reach the agent.
 //
-// The agent has one lease at the store. `word` holds the epoch, which identifies the lease, and the deadline, before
+// The agent has one lease at the store. `word` contains the epoch, which identifies the lease, and the deadline, before
 // which the store does not end the lease. The agent extends the deadline. Any process that finds that the deadline has
 // passed marks the session as lost. The loss is final: the next lease has a new epoch. So two processes of this machine
-// disagree about a lock for no longer than it takes to read the clock, and need no agent to decide.
+// disagree about a lock only for the time that it takes to read the clock, and do not need an agent to decide.
 //
 // The clock is CLOCK_BOOTTIME, because the store's time continues while this machine is suspended.
 //
-// `wants` are hints: hashes of keys that have waiters and that this machine does not have. A lost hint delays the lock
+// `wants` are hints: hashes of keys that have waiters, but that this machine does not have. A lost hint delays the lock
 // until the agent's next poll.
 #pragma once
 
@@ -28,20 +28,19 @@ namespace holdfast {
 class World;
 
 inline constexpr std::size_t kWants = 16;
-/// Set in each hint, so that no hint is 0. No arena has so many shards and buckets that it needs this bit for the
-/// position.
+/// Set in each hint, so that no hint is 0. No arena has enough shards and buckets to need this bit for the position.
 inline constexpr std::uint64_t kWantBit = std::uint64_t{1} << 63;
 
-/// The gate's fields in a dictionary's header page (dict/gate.h). docs/format.md has the offsets of those that
+/// The gate's fields in a dictionary's header page (dict/gate.h). docs/format.md lists the offsets of the fields that
 /// observers read.
 struct alignas(64) ClusterFields {
   std::array<char, kClusterNameMax + 1> name;  // as in GateHeader
   std::uint64_t name_seal;                     // complement of the name's XXH3 with the seed 0; 0 if there is no name
 
   Word64 word;     // SessionWord
-  Word64 lease;    // at the store, for that epoch
+  Word64 lease;    // the lease of that epoch at the store
   Word64 agent;    // the agent's Token; a hint
-  Word32 waiter;   // the agent's waiter, to notify; a hint
+  Word32 waiter;   // the agent's waiter, which processes notify; a hint
   Word32 missed;   // not 0: `wants` was full
   Word32 trouble;  // StoreTrouble
 
@@ -56,8 +55,8 @@ enum class StoreTrouble : std::uint32_t {
   no_room,     // its database is full
   no_leader,
   denied,    // the agent's user lacks permission
-  refused,   // the store refuses for another reason
-  draining,  // not the store: the agent takes no new locks
+  refused,   // the store refuses the lock for another reason
+  draining,  // the agent itself takes no new locks
 };
 
 /// epoch · deadline: bits 63..48 the epoch; bits 47..0 the deadline (CLOCK_BOOTTIME, ms), 0 once the session is lost.
@@ -96,7 +95,7 @@ class Session {
 
   // --- for the agent ---
 
-  /// Moves the deadline, forward or back. Returns false if the session is no longer `from`, because it was lost in the
+  /// Moves the deadline forward or back. Returns false if the session is no longer `from`, because it was lost in the
   /// meantime.
   bool renew(SessionWord from, std::uint64_t deadline_ms) const noexcept;
   /// Ends the session if it still has this epoch.
@@ -104,22 +103,25 @@ class Session {
   /// Begins a new session. Returns false if the session is no longer `last`, because a later agent has begun its own.
   /// REQUIRES: `last` is lost, and no lock stands in `epoch`.
   bool begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
-  /// Returns the lease of the epoch that was seen before, or of a later epoch.
+  /// Returns the lease of the epoch that the caller has seen, or of a later epoch.
   std::uint64_t lease() const noexcept;
-  /// Sets where processes reach the agent from now on. Returns false if the agent is no longer `before`.
+  /// Sets by which agent and waiter processes reach the agent from now on. Returns false if the agent is no longer
+  /// `before`.
   bool attend(Token before, Token agent, std::uint32_t waiter) const noexcept;
   Token agent() const noexcept { return fields_.agent.load(kAcquire); }  // pairs with attend()
   void note(StoreTrouble trouble) const noexcept;
-  /// Moves the hints to `hashes` and returns their number. A number larger than fits means that some were missed: then
-  /// check all locks.
+  /// Moves the hints to `hashes`, and returns their number. If the number is larger than kWants, some hints were
+  /// missed, and all locks must be checked.
   std::size_t take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept;
 
   // --- for contenders ---
 
-  /// Returns the trouble that the agent has recorded. An invalid value was overwritten, and counts as `none`.
+  /// Returns the trouble that the agent has recorded. An invalid value must have been overwritten, and counts as
+  /// `none`.
   StoreTrouble trouble() const noexcept;
 
-  /// Notifies the agent that the key with this hash is wanted. Does nothing if an earlier notification is still unread.
+  /// Notifies the agent that the key with this hash is wanted. Does nothing if the agent has not read an earlier
+  /// notification yet.
   void want(World& world, std::uint64_t hash) const noexcept;
 
  private:

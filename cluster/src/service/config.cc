@@ -37,7 +37,7 @@ std::string read_text(const Json& value, std::string& to) {
   return {};
 }
 
-// Refuses an empty name, which would count as absent: "ca": "" would mean any CA of the system.
+// Refuses an empty name, because it would count as absent: "ca": "" would mean any CA of the system.
 std::string read_name(const Json& value, std::string& to) {
   if (std::string bad = read_text(value, to); !bad.empty()) return bad;
   return to.empty() ? "expected a string that is not empty" : "";
@@ -67,7 +67,7 @@ std::string read_flag(const Json& value, bool& to) {
   return {};
 }
 
-/// Reads a field into the configuration; returns what is expected, or an empty string.
+/// Reads a field into the configuration. Returns what was expected instead, or an empty string.
 using Reader = std::function<std::string(const Json&, Config&)>;
 
 const std::map<std::string, Reader>& readers() {
@@ -97,10 +97,10 @@ std::string accepted_fields() {
 
 Status refuse(const std::string& source, const std::string& what) { return {Code::invalid, source + ": " + what}; }
 
-/// Checks that this process can read a file, and that other users cannot read a secret one.
+/// Checks that this process can read the file and, if it is secret, that other users cannot.
 Status check_file(const std::string& path, bool secret) {
   struct stat info {};
-  // Open the file first, so that the kernel reports the error. Even a directory can be opened.
+  // Open the file first, so that the kernel reports the error. A directory can be opened, too.
   const platform::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file || ::fstat(file.get(), &info) != 0)
     return {errno == ENOENT ? Code::not_found : Code::permission,
@@ -139,7 +139,7 @@ std::string this_boot() {
   return id;
 }
 
-/// Returns a URL for the log, without the part before the host, which may contain a password.
+/// Returns the URL as it may appear in the log: without the part before the host, which may contain a password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);
@@ -164,7 +164,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
-  // Check the mode after the content, so that nobody is asked to protect a file that is not a configuration.
+  // Check the mode after the content, so that no message suggests protecting a file that is not a configuration.
   if (const Status bad = check_file(path, true); !bad.ok())
     return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);

@@ -1,4 +1,4 @@
-// The configuration of an agent, from /etc/holdfast/CLUSTER.json or from the command line instead.
+// Reads the configuration of an agent from /etc/holdfast/CLUSTER.json, or from a file given on the command line.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace holdfast::agent {
 
 struct Config {
   std::string cluster;
-  std::vector<std::string> endpoints;  // as "https://host:2379"
-  std::string space;                   // the namespace: the prefix of all keys, without the '/' at its end
+  std::vector<std::string> endpoints;  // such as "https://host:2379"
+  std::string space;                   // the namespace: the prefix of all keys, without the final '/'
   std::string user;                    // empty if there is no user
   std::string password_file;
-  std::string ca;  // PEM files, as libcurl takes them
+  std::string ca;  // PEM files for libcurl
   std::string cert;
   std::string key;
   std::string state_directory;      // where the agent keeps the store's id; empty: see service/store_memory.h
@@ -26,12 +26,14 @@ struct Config {
 
 /// Returns the path of a cluster's configuration.
 std::string config_path(const std::string& cluster);
-/// Reads the file. Returns invalid, with a message that names the file, the field, what was found and what is accepted;
-/// not_found; or permission: this process may not read the file, or users other than its owner and group may.
+/// Reads the file. On failure returns invalid, with a message that names the file, the field, the value that was found,
+/// and the accepted values; not_found; or permission, if this process may not read the file, or if users other than its
+/// owner and group may.
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// Returns a cluster's defaults, with this machine's name.
 Config default_config(const std::string& cluster);
-/// Returns an endpoint to which etcd's password would be sent unencrypted over a network; empty if there is none.
+/// Returns an endpoint to which etcd's password would be sent over a network without encryption; empty if there is
+/// none.
 std::string endpoint_in_clear(const Config& config);
 /// The range of "ttl", in seconds.
 inline constexpr std::int64_t kTtlMin = 2;

@@ -43,7 +43,7 @@ Dictionary* Dictionaries::find(const std::string& name) const {
 }
 
 Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
-  // Only read the file, because cleaning up after other processes may take as long as a lease lasts.
+  // Only read the file, without cleaning up after other processes, which may take as long as a lease lasts.
   auto opened = look_at_world_file(world_.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code == Code::not_found ? Kind::other : Kind::unknown;
   if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
@@ -60,7 +60,7 @@ Dictionary* Dictionaries::attach(const std::string& name) const {
 }
 
 void Dictionaries::check_again() noexcept {
-  constexpr int kRarest = 64;  // calls; no benchmark shows it, because there all can be read
+  constexpr int kRarest = 64;  // in calls; no benchmark depends on it, because all dictionaries can be opened there
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
   if (!notice_ || (incomplete_ && is_time)) changed_ = true;
@@ -69,7 +69,7 @@ void Dictionaries::check_again() noexcept {
 void Dictionaries::refresh() {
   std::array<char, 4096> events{};
   while (notice_ && ::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
-  // A dictionary belongs to its cluster while it exists, even if its header was overwritten.
+  // A dictionary belongs to its cluster as long as it exists, even if its header was overwritten.
   std::erase_if(all_, [](const auto& one) { return one.second->segment() == nullptr; });
   if (!std::exchange(changed_, false)) return;
   const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));

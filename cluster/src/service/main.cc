@@ -45,7 +45,7 @@ taken over.)",
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// Values of the command line that replace values of the file.
+/// Values from the command line, which replace those in the file.
 struct Given {
   std::string cluster;
   std::string path;
@@ -130,7 +130,7 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // may take longer than a service manager waits for a start
+  if (given.stands_by) {  // the wait may be longer than a service manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent on this machine exits");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;

@@ -14,7 +14,7 @@ namespace holdfast::agent {
 
 class QuestionServer {
  public:
-  /// Replaces the socket of an earlier agent. Throws std::runtime_error if it cannot listen.
+  /// Starts to listen, and replaces the socket of an earlier agent. Throws std::runtime_error on failure.
   QuestionServer(const RuntimeDirectory& directory, const std::string& cluster);
   ~QuestionServer();
   QuestionServer(const QuestionServer&) = delete;
@@ -24,9 +24,9 @@ class QuestionServer {
   int descriptor() const noexcept { return poll_.get(); }
   /// Returns whether programs that ask reach this server.
   bool has_name() const noexcept;
-  /// Returns whether programs reach another server, which is alive.
+  /// Returns whether programs that ask reach a different server, which is alive.
   bool is_replaced() const;
-  /// Makes programs reach this server from now on. Returns false if that is impossible now.
+  /// Makes programs reach this server from now on. Returns false if this is not possible now.
   bool take_name();
   /// Reads what has arrived, and returns each question once. An invalid question ends its connection.
   std::vector<Query> read();

@@ -32,7 +32,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Exit status after another agent has taken over. A service manager should not restart this agent.
+/// Exit status after another agent has taken over, so that a service manager does not restart this agent.
 constexpr int kSuperseded = 3;
 
 /// Prints a message of a running agent. Adds the time if the output is a file; journals and supervisors add it
@@ -66,7 +66,7 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet although endpoints name one; empty if none does.
+/// Returns why no store is known yet, although endpoints name one; empty if none does.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -89,7 +89,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
       silent->trouble.empty() ? "etcd at " + silent->url + " did not report its cluster" : silent->trouble);
 }
 
-/// One agent, from its start to its end.
+/// A running agent.
 class Service {
  public:
   /// `known` is the store's id that an earlier agent has kept in `memory`.
@@ -130,7 +130,7 @@ class Service {
   }
 
  private:
-  // Benchmark of this constant and the last two: processor of an idle agent.
+  // Benchmark of this constant and the two above: "processor of an idle agent".
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
@@ -147,8 +147,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Begins unless the store is unreachable or, if that matters, too old. Then waits, because the store may be updated.
-  // A member that did not answer is asked again later.
+  // Begins unless the store is unreachable or, if the configuration requires a fixed version, too old. In these cases,
+  // waits, because the store may be updated. Asks a member that did not answer again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -189,7 +189,7 @@ class Service {
         config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
-  /// Saves the id of the store that is known from now on.
+  /// Saves the id of the known store.
   void remember() {
     const std::string& id = identity_.known();
     if (id == remembered_) return;
@@ -257,7 +257,7 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
                       "agent; start the agent again",
                       directory_));
-    // A lock in that dictionary is valid until its deadline if it is held, and the next agent would not know of it.
+    // A held lock in the deleted dictionary is valid until its deadline, and the next agent would not know about it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "
@@ -270,7 +270,8 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Reports once that a lease is lost and why, and that there is a new lease. Both may happen between two steps.
+  /// Reports once that a lease was lost, and why, and once that there is a new lease. Both may happen between two
+  /// steps.
   void report_lease() {
     const Keeper& keeper = engine_.keeper();
     if (std::exchange(reported_losses_, keeper.losses()) != keeper.losses()) {
@@ -299,7 +300,7 @@ class Service {
   }
 
   // Exits so that the service manager starts a new agent, which serves the current directory. The new agent immediately
-  // gets the locks that nobody holds. The other locks have holders in the old directory until the lease ends.
+  // gets the locks that nobody holds. All other locks have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
@@ -360,8 +361,8 @@ Signals::Signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-  ::signal(SIGPIPE, SIG_IGN);  // from report(), and from libraries that connect to the store
-  ::signal(SIGXFSZ, SIG_IGN);  // writing beyond ulimit -f then fails with an error
+  ::signal(SIGPIPE, SIG_IGN);  // raised by report(), and by libraries that connect to the store
+  ::signal(SIGXFSZ, SIG_IGN);  // then writing beyond ulimit -f fails with an error
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -371,7 +372,7 @@ void Signals::take() {
   while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
 }
 
-// Keeps an idle connection, which ends when the other agent exits. An agent that has taken over from the other agent
+// Keeps an idle connection to the other agent, which ends when that agent exits. An agent that has taken over from it
 // has its own socket.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals) {
   while (auto other = connect_agent(directory, cluster)) {

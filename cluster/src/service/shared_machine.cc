@@ -22,15 +22,15 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-// Interval of checks for anything without a notification. Benchmark: processor of an idle agent.
+// Interval of checks for everything that is not notified. Benchmark: "processor of an idle agent".
 constexpr Milliseconds kIdleMs = 1000;
-// Pause before repeating a call that a stopped process has prevented. No benchmark shows it.
+// Pause before a call that a stopped process has prevented is repeated. No benchmark depends on it.
 constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }
 
-/// Returns whether the call was prevented, so that it must be repeated.
+/// Returns whether a stopped process has prevented the call, so that it must be repeated.
 constexpr bool is_stuck(Code code) noexcept {
   return code == Code::timeout || code == Code::busy || code == Code::system;
 }
@@ -52,8 +52,8 @@ constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
   return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
 }
 
-/// Combines the session of a dictionary with the sessions so far. The result is lost if any of them is lost or differs.
-/// A dictionary that has no session yet does not count.
+/// Adds the session of a dictionary to the result of the others. The result is lost if any session is lost or differs.
+/// A dictionary that does not have a session yet does not count.
 void add(Session& all, const Segment& segment) noexcept {
   const SessionWord word = holdfast::Session(segment).now();
   if (word.epoch() == 0) return;
@@ -87,7 +87,7 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   take_in_new();
 }
 
-// The waiters of this process will soon count as waiters of a dead process.
+// Does not remove the waiters from the queues, where they will soon count as waiters of a dead process.
 SharedMachine::~SharedMachine() {
   for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
   for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
@@ -102,8 +102,7 @@ std::vector<int> SharedMachine::descriptors() {
 
 // --- the session ---
 
-// Visits the participating dictionaries. A dictionary may be removed at any time, even while a callback of the store
-// runs.
+// A dictionary may be removed at any time, even while a callback of the store runs.
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
@@ -120,7 +119,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = parts_.empty();  // then the agent that has the socket has answered
+  bool lives = parts_.empty();  // in this case the agent with the socket has answered
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
@@ -144,7 +143,7 @@ bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& nex
   const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
-  // These locks are from 65,535 epochs ago, or only this dictionary has lost the session.
+  // Locks that already stand in this epoch are from 65,535 epochs ago, or only this dictionary has lost the session.
   const auto standing = standing_keys(dictionary, narrow(next.epoch));
   if (!standing) return false;
   for (const std::string& key : *standing)
@@ -163,13 +162,13 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   const Session next{.epoch = after(last), .lease = lease, .deadline = deadline, .lost = false};
   bool begun = true;
   each([&](Dictionary& dictionary, const Segment& segment) {
-    // If the dictionary already has this epoch, a later agent is about to begin its own session.
+    // If the dictionary already has this epoch, a later agent is just beginning its own session.
     if (begun) begun = holdfast::Session(segment).now().epoch() != next.epoch && begin_in(dictionary, segment, next);
   });
   if (!begun) return 0;
   alone_ = next;
   adopts_ = false;
-  unseen_until_ = 0;  // an unseen session belongs to another lease
+  unseen_until_ = 0;  // any session that was not seen belongs to another lease
   ignores_hints_ = true;
   return next.epoch;
 }
@@ -177,8 +176,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  // The deadline may be later than when it was read, because the dictionary with the earliest deadline may have been
-  // removed.
+  // The deadline may have become later, because the dictionary with the earliest deadline may have been removed.
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
@@ -198,7 +196,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
 void SharedMachine::end_all() {
   each([this](const Dictionary&, const Segment& segment) {
     const SessionWord word = holdfast::Session(segment).now();
-    // Acquire: pairs with attend(). If a later agent owns the session, its name is seen here.
+    // Acquire: pairs with attend(). If a later agent owns the session, its name is visible here.
     std::atomic_thread_fence(kAcquire);
     if (!word.lost() && holdfast::Session(segment).agent() == self_) holdfast::Session(segment).lose(word.epoch());
   });
@@ -221,8 +219,8 @@ void SharedMachine::note(Trouble trouble) {
   each([trouble](const Dictionary&, const Segment& segment) { holdfast::Session(segment).note(in_memory(trouble)); });
 }
 
-/// Returns the session with the latest epoch. Dictionaries with an earlier epoch were inaccessible, or an agent died
-/// before it reached them: no lock stands there.
+/// Returns the session with the latest epoch. A dictionary with an earlier epoch was inaccessible, or an agent died
+/// before it reached the dictionary, so no lock stands there.
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   Epoch last = 0;
   for (const auto& [name, part] : parts)
@@ -233,19 +231,18 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one that
-// has the name of the socket. Otherwise it is the one that dictionaries name: if two agents start at the same time, the
-// agent that dictionaries do not name may have the name of the socket.
+// Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one with
+// the name of the socket. Otherwise, it is the one that the dictionaries name: if two agents start at the same time,
+// the other one may have the name of the socket.
 void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && !world_.directory().is_gone())  // otherwise the name is in a different world
+  else if (!superseded() && !world_.directory().is_gone())  // otherwise, the name would be in a different world
     questions_.take_name();
 }
 
-// Names this agent in all new dictionaries before it judges the session of any: a new dictionary has no session,
-// whatever its name.
+// Names this agent in all new dictionaries before it judges the session of any of them.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
   if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
@@ -257,9 +254,9 @@ void SharedMachine::take_in_new() {
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
 
-// Names this agent in new dictionaries, which may name an agent that has ended. A later agent that has replaced this
-// one is named in a different dictionary before this one, perhaps in one found in this call. So check that first. Then
-// only one of the two agents remains, whichever reaches a dictionary first.
+// Names this agent in new dictionaries, which may name an agent that has ended. First checks whether a later agent has
+// replaced this one, because such an agent is already named in a different dictionary, perhaps in one found in this
+// call. So only one of two agents remains, whichever of them reaches a dictionary first.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -277,10 +274,11 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   return come;
 }
 
-// Lets the dictionary join the session. The dictionary may have the session of an agent that has ended, or none. If
-// this agent has adopted that session without this dictionary, nobody knows which locks stand there: end it. The same
-// epoch with a different lease belongs to an agent that started at the same time, and may be stopped while it makes a
-// lock stand in that epoch. So end the session in all dictionaries: the next session has a new epoch.
+// Lets the dictionary join the session. The dictionary may have no session, or the session of an agent that has ended.
+// If this agent has adopted such a session without this dictionary, nobody knows which locks stand in the dictionary,
+// so the session is ended there. If the epoch is the same but the lease differs, another agent started at the same
+// time, and may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in all
+// dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
@@ -288,7 +286,7 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost() && adopts_) return true;
-  // Acquire: pairs with attend(), as in end_all(). A later agent's session is left alone.
+  // Acquire: pairs with attend(), as in end_all(). The session of a later agent must not be touched.
   std::atomic_thread_fence(kAcquire);
   if (session.agent() != self_) return true;
   const bool is_of_both = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) != all.lease;
@@ -297,8 +295,8 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
 }
 
 // Returns whether the file was deleted manually. A regular removal marks the dictionary before its file disappears, so
-// check the mark last. A dictionary whose file was deleted manually stays in use by processes that have it open. While
-// this agent is one of them, nobody can create a new dictionary with that name.
+// the mark must be checked last. If the file was deleted manually, processes that have the dictionary open continue to
+// use it. As long as this agent is one of them, nobody can create a new dictionary with this name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {
@@ -356,7 +354,7 @@ void SharedMachine::read_mail() {
   }
 }
 
-// Does one step of a recall. A lock that does not stand has no holder here: its entry may have been evicted.
+// Does one step of a recall. A lock that does not stand has no holder here, because its entry may have been evicted.
 bool SharedMachine::step(const LockName& name, Recall& recall) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
@@ -376,12 +374,12 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   return false;
 }
 
-// Withdraws the lock. Until then the lock stands, and would pass to the next local program if the agent died. So it
-// must not be given to another machine before that.
+// Withdraws the lock. Until then, the lock stands, and would pass to the next local program if the agent died, so it
+// must not be given to another machine.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
-  // A flush has ended the agent's grant. The lock may still stand, and a local program may hold it.
+  // If a flush has ended the agent's grant, the lock may still stand, and a local program may hold it.
   const bool again = code == Code::not_owner;
   recall.due = again ? 0 : now_ms() + kStuckMs;
   return !again && !is_stuck(code);
@@ -441,7 +439,8 @@ Contender SharedMachine::contender(Token token) const {
   return contender;
 }
 
-// Returns the use of a lock. If the lock was evicted while it stood, its numbers are unknown, so they count as used up.
+// Returns the use of a lock. If the lock was evicted while it stood, its fencing tokens are unknown, and count as used
+// up.
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
@@ -503,7 +502,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
   if (all.lost || all.epoch != epoch) return false;
-  // A lock that was taken away and could not be dropped yet must not return with the next grant.
+  // If a lock was taken away but could not be dropped yet, its old grant must not return with the new one.
   if (drops_.contains(name)) drop(name);
   if (drops_.contains(name)) return false;
   const Code code = budget_.spend([&](std::uint64_t ns) {
@@ -512,7 +511,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   return code == Code::ok;
 }
 
-// Refuses waits. If a stopped process prevents this, the waits last until the agent's next poll.
+// Refuses local programs. If a stopped process prevents this, they wait until the agent's next poll.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
@@ -545,7 +544,8 @@ void SharedMachine::drop(const LockName& name) {
   recalls_.erase(found);
 }
 
-// Repeats prevented drops. Nobody takes the lock in the meantime: whatever prevents the drop also prevents a grant.
+// Repeats drops that were prevented. Nobody can take the lock in the meantime, because whatever prevents the drop also
+// prevents a grant.
 void SharedMachine::drop_again() {
   if (superseded()) return;
   std::erase_if(drops_, [this](const LockName& name) {

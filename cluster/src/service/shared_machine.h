@@ -1,14 +1,14 @@
-// This machine, as the agent sees it: the dictionaries of a cluster in the world (runtime directory) of this process.
+// The agent's view of this machine: the dictionaries of a cluster in the world (runtime directory) of this process.
 //
 // Each dictionary has the session in its own header (gate/session.h). The session is alive if every dictionary's copy
-// is alive: whoever finds that the deadline has passed in one of them ends the session for all. A dictionary that is
+// is alive: whoever finds that the deadline has passed in one dictionary ends the session for all. A dictionary that is
 // created, or becomes accessible, while the session is alive participates from the next turn() on. A removed dictionary
 // stops participating immediately.
 //
 // A dictionary that cannot be opened (no memory or descriptor, a stopped process in it, an overwritten header) may have
-// the session of an earlier agent, with locks that stand. That session ends by itself. Until then the lease is not
-// ended at the store, and no lock that may be in that dictionary is given away. Once the dictionary can be opened, it
-// participates without its locks.
+// the session of an earlier agent, with locks that stand. That session ends at its deadline. Until then, the agent does
+// not end the lease at the store, and does not give away any lock that may be in that dictionary. Once the dictionary
+// can be opened, it participates without its locks.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +34,9 @@
 
 namespace holdfast::agent {
 
-/// Limits how long the agent waits for processes that are stopped inside a dictionary: all calls together get a small
-/// part of the time. Otherwise such a process would keep the agent from renewing the lease, and the machine would lose
-/// all its locks because of one part of one dictionary.
+/// Limits how long the agent waits for processes that are stopped inside a dictionary, to a small fraction of the time
+/// for all calls together. Otherwise, a single stopped process could keep the agent from renewing the lease, and the
+/// machine would lose all its locks.
 class StuckBudget {
  public:
   /// Returns the result of `call(timeout_ns) -> Code`.
@@ -53,8 +53,8 @@ class StuckBudget {
   }
 
  private:
-  // Usually longer than a busy machine preempts a process. No benchmark shows this constant and the next: none stops a
-  // process inside a dictionary.
+  // Usually longer than the time for which a busy machine preempts a process. No benchmark depends on this constant and
+  // the next, because none stops a process inside a dictionary.
   static constexpr std::uint64_t kPartNs = 50'000'000;
   static constexpr std::uint64_t kPeriodNs = 500'000'000;
 
@@ -64,7 +64,7 @@ class StuckBudget {
 
 class SharedMachine final : public Machine {
  public:
-  /// Makes this process the agent of the machine. Throws std::runtime_error if the kernel refuses what it needs.
+  /// Makes this process the agent of the machine. Throws std::runtime_error if the kernel refuses a necessary resource.
   SharedMachine(World& world, const std::string& cluster);
   ~SharedMachine() override;
 
@@ -74,18 +74,18 @@ class SharedMachine final : public Machine {
   const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
   /// Continues the recalls, and checks the dictionaries.
   void turn();
-  /// Returns when turn() has something to do at the latest.
+  /// Returns when turn() must be called next, at the latest.
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;
-  /// Returns whether this agent is superseded and no other agent is left. If the name was overwritten, it may name an
-  /// invalid agent. In either case, this agent's knowledge of the lease may be outdated.
+  /// Returns whether this agent is superseded, but no other agent is left: the later agent has ended, or the agent's
+  /// name in a dictionary was overwritten. In either case, this agent's knowledge about the lease may be outdated.
   bool is_abandoned() const;
   /// Returns whether this world's runtime directory was removed or replaced, so that no program can reach this agent.
-  /// This is noticed within a second.
+  /// The agent notices this within a second.
   bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
-  /// Returns whether the last check, one per second, found that the file of a participating dictionary was deleted
-  /// manually. Returns true once per check.
+  /// Returns whether the last of the checks, which happen every second, found that the file of a participating
+  /// dictionary was deleted manually. Returns true only once for each check.
   bool take_lost_file() noexcept { return std::exchange(file_is_gone_, false); }
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
@@ -116,14 +116,14 @@ class SharedMachine final : public Machine {
     bool queued = false;
     Milliseconds due = 0;
     std::function<void()> done;
-    Lease lease;  // by which the agent holds the lock, until the lock is withdrawn
+    Lease lease;  // the agent's own, until the lock is withdrawn
   };
   using Recalls = std::map<LockName, Recall>;
 
-  /// A participating dictionary. A newer segment with its name does not participate yet.
+  /// A participating dictionary. A newer segment with the same name does not participate yet.
   struct Part {
     Dictionary* dictionary = nullptr;
-    std::shared_ptr<const Segment> segment;  // kept, so that no later segment has its address
+    std::shared_ptr<const Segment> segment;  // kept, so that no later segment gets the same address
   };
 
   /// Calls `visit(dictionary, segment)` for each participating dictionary that is not removed.
@@ -135,7 +135,7 @@ class SharedMachine final : public Machine {
   void check_socket();
   std::map<std::string, Part> attend_new();
   static Session latest(const std::map<std::string, Part>& parts);
-  /// Returns false if the dictionary cannot begin the session, so that it does not participate yet.
+  /// Returns false if the session cannot begin in the dictionary, so that it does not participate yet.
   bool join(const Part& part, const Session& all) const;
   void end_all();
   bool may_be_unseen() const;
@@ -154,25 +154,25 @@ class SharedMachine final : public Machine {
   Dictionaries dictionaries_;
   QuestionServer questions_;
   Parker parker_;
-  std::uint32_t waiter_ = 0;  // for contenders to notify
+  std::uint32_t waiter_ = 0;  // contenders notify it
   Recalls recalls_;
   // Work that a stopped process has prevented so far: drops, and the ends of finished recalls.
   std::set<LockName> drops_;
   std::vector<std::pair<LockName, Recall>> leaves_;
   mutable StuckBudget budget_;
   std::map<std::string, Part> parts_;  // by name
-  /// The lease while no dictionary has its words. The first dictionary that is created gets them from here. Initially,
-  /// this is the lease of an earlier agent.
+  /// The session while there is no dictionary to keep it. The first dictionary that is created gets it from here.
+  /// Initially, this is the session of an earlier agent.
   Session alone_;
   /// Until when a dictionary that cannot be opened may have a live session.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
   bool directory_is_gone_ = false;
-  bool file_is_gone_ = false;  // the file of a dictionary
-  bool replaced_ = false;      // by a later agent, before there was a dictionary
-  bool adopts_ = true;         // locks that stand in a newly found dictionary count
+  bool file_is_gone_ = false;  // the file of a dictionary was deleted
+  bool replaced_ = false;      // a later agent replaced this one before there was a dictionary
+  bool adopts_ = true;         // the locks that stand in a newly found dictionary are adopted
   Milliseconds due_ = 0;
   Milliseconds next_check_ = 0;
-  bool ignores_hints_ = true;  // wanted() ignores hints, which may be lost
+  bool ignores_hints_ = true;  // the next wanted() checks all locks, because hints may be lost
 };
 
 }  // namespace holdfast::agent

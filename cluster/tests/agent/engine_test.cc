@@ -1,4 +1,4 @@
-// Tests single events: one or two machines, a healthy store, and one fault.
+// Tests the agent's engine with one or two machines, a healthy store, and one fault at a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ class EngineTest : public ::testing::Test {
     return {one, two, first, two.machine().wait(kLock)};
   }
   using Taken = std::vector<std::pair<LockName, FakeMachine::Id>>;
-  /// Takes the locks "0" to `count` - 1. Returns each with the program that has it.
+  /// Takes the locks "0" to `count` - 1. Returns each lock with the program that holds it.
   Taken take_many(Node& node, int count) {
     Taken taken;
     for (int i = 0; i < count; ++i) {
@@ -178,7 +178,7 @@ TEST_F(EngineTest, a_lost_notification_costs_only_a_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
-// One poll a second for all locks together, the renewals, and notes that become rare.
+// The requests are one poll a second for all locks together, the renewals of the lease, and notes, which become rare.
 TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;
@@ -212,7 +212,7 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   run_ms(100);
   one.kill_agent();
   run_ms(9000);
-  EXPECT_FALSE(has(two, second)) << "before the lease has ended";
+  EXPECT_FALSE(has(two, second)) << "the lease has not ended";
   run_ms(5000);
   EXPECT_TRUE(has(two, second));
 }
@@ -260,7 +260,7 @@ TEST_F(EngineTest, a_lost_lease_stays_lost_whatever_the_store_answers_later) {
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
-  node.stop_agent_for(9'900'000);  // longer than the deadline, with an answer to a keepalive under way
+  node.stop_agent_for(9'900'000);  // past the deadline, while an answer to a keepalive is under way
   while (schedule_.now() < 9'950'000) {
     store_.keep_alive(session.lease);  // the store keeps the lease
     run_ms(100);
@@ -358,7 +358,7 @@ TEST_F(EngineTest, requests_of_the_session_precede_requests_of_locks) {
   node.machine().wait(kLock);
   run_ms(3000);
   EXPECT_TRUE(announced);
-  EXPECT_TRUE(probed) << "to find out whether the store works again";
+  EXPECT_TRUE(probed) << "a probe must show whether the store works again";
   EXPECT_TRUE(asked);
 }
 
@@ -372,7 +372,7 @@ TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_its_end) {
     return fate;
   };
   two.machine().wait(kLock);
-  run_ms(2000);  // the request, the note, and polls
+  run_ms(2000);  // sends the request, the note, and polls
   fate = Fate::lost_request;
   two.machine().wait({"jobs", "other"});
   run_ms(10);
@@ -407,7 +407,8 @@ TEST_F(EngineTest, a_store_that_was_restored_to_an_earlier_state_ends_the_epoch)
   EXPECT_EQ(node.engine().keeper().losses(), 1U);
 }
 
-// While a process is stopped at the lock, the numbers of an executed touch cannot be recorded here.
+// While a process is stopped in a change of the lock, the machine cannot record the new numbers that the store has
+// granted.
 TEST_F(EngineTest, an_owned_lock_is_kept_if_new_numbers_cannot_be_recorded) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -429,7 +430,7 @@ TEST_F(EngineTest, an_owned_lock_is_kept_if_new_numbers_cannot_be_recorded) {
   EXPECT_TRUE(has(two, other));
 }
 
-// Revisions may have risen nevertheless.
+// The loss may mean that the store went back, even if its revision has risen since.
 TEST_F(EngineTest, losing_a_lock_that_nobody_broke_causes_a_check_of_all_locks) {
   Node& node = make_node();
   const Taken taken = take_many(node, 600);
@@ -474,7 +475,7 @@ TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_
   node.client().fate = of_puts(Fate::no_leader);
   EXPECT_EQ(node.machine().trouble, Trouble::none);
   const auto waiter = node.machine().wait({"jobs", "other"});
-  run_ms(5000);  // reads are answered
+  run_ms(5000);  // the store answers reads
   EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
   EXPECT_FALSE(ask(node, agent::Query::Kind::status)->sentence.empty());
   EXPECT_TRUE(node.machine().valid(kLock, holder));
@@ -482,7 +483,7 @@ TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_
   run_ms(5000);
   EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
   node.client().fate = nullptr;
-  run_ms(3000);  // nobody requests anything
+  run_ms(3000);  // no program requests a lock
   EXPECT_EQ(node.machine().trouble, Trouble::none);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
   node.client().fate = [](const Change&) { return Fate::lost_answer; };
@@ -494,7 +495,7 @@ TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_
   EXPECT_EQ(node.machine().trouble, Trouble::none);
 }
 
-// A full store answers immediately, so refused requests could be repeated endlessly.
+// A full store refuses immediately, so an agent could repeat its requests endlessly.
 TEST_F(EngineTest, refused_locks_retry_one_at_a_time_and_all_once_the_store_accepts_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
@@ -530,7 +531,7 @@ TEST_F(EngineTest, a_try_is_answered_immediately_while_the_store_refuses_its_loc
   EXPECT_TRUE(is_refused(node, tries));
 }
 
-// The store may deny changes to some keys only.
+// The store may refuse changes to some keys only.
 TEST_F(EngineTest, a_single_refused_lock_blocks_no_other) {
   Node& node = make_node();
   node.client().fate = [](const Change& change) -> std::optional<Fate> {
@@ -549,7 +550,7 @@ TEST_F(EngineTest, a_single_refused_lock_blocks_no_other) {
   EXPECT_LE(node.client().requests - before, 20U + 4U);
 }
 
-// The poll that finds the outcome is answered each time.
+// The store answers every poll, but no change.
 TEST_F(EngineTest, the_pause_after_an_unanswered_change_grows_although_polls_are_answered) {
   Node& node = make_node();
   std::uint64_t asks = 0;
@@ -560,7 +561,7 @@ TEST_F(EngineTest, the_pause_after_an_unanswered_change_grows_although_polls_are
   };
   node.machine().wait(kLock);
   run_ms(60'000);
-  EXPECT_LE(asks, 60U / 2 + 8) << "a second of silence, and a second of pause";
+  EXPECT_LE(asks, 60U / 2 + 8) << "each request costs a second of silence and a second of pause";
 }
 
 TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_discovered) {
@@ -664,7 +665,8 @@ TEST_F(EngineTest, the_holder_can_be_verified_and_named_from_anywhere) {
   two.machine().wait(kLock);
   one.machine().release(kLock, first);
   run_ms(50);
-  EXPECT_EQ(ask(one, agent::Query::Kind::holder)->document.host, "two") << "after a transfer";
+  EXPECT_EQ(ask(one, agent::Query::Kind::holder)->document.host, "two")
+      << "the lock was transferred to another machine";
 }
 
 TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
@@ -675,7 +677,8 @@ TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
   run_ms(3000);
   ASSERT_TRUE(has(two, second));
   const agent::Document document = ask(one, agent::Query::Kind::holder)->document;
-  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was recorded";
+  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held)
+      << "the time counts from the grant, not from its record at the store";
   const agent::Contender& told = document.contender;
   EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
   EXPECT_EQ(told.why, "holds");
@@ -685,7 +688,7 @@ TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-// A program sets its reason when it has the lock, so after the agent has requested the lock.
+// A program sets its reason once it has the lock, so after the agent has requested the lock.
 TEST_F(EngineTest, the_reason_of_a_lasting_holder_is_sent_to_the_store) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -695,7 +698,7 @@ TEST_F(EngineTest, the_reason_of_a_lasting_holder_is_sent_to_the_store) {
   EXPECT_EQ(told.why, "holds");
 }
 
-// The description matters most then.
+// The description matters most while another machine waits.
 TEST_F(EngineTest, a_holder_is_described_even_while_another_machine_waits) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -755,7 +758,7 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_c
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "observers of the dictionary still find it";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "observers of the dictionary still find the trouble";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
@@ -787,8 +790,9 @@ TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   const auto given = *ask(one, agent::Query::Kind::status);
   EXPECT_EQ(figure(given, "hand_overs"), 1U);
   EXPECT_EQ(figure(given, "locks_here"), 0U);
-  EXPECT_GT(figure(given, "bells"), 0U) << "of the waiting machine";
-  EXPECT_EQ(figure(given, "requests") - figure(before, "requests"), 2U) << "the ask, and the transfer";
+  EXPECT_GT(figure(given, "bells"), 0U) << "the waiting machine's notification was not counted";
+  EXPECT_EQ(figure(given, "requests") - figure(before, "requests"), 2U)
+      << "one request for the lock and one for the transfer";
   EXPECT_GT(figure(given, "up_ms"), figure(before, "up_ms"));
   two.machine().release(kLock, second);
   run_ms(700);
@@ -873,7 +877,7 @@ TEST_F(EngineTest, a_draining_agent_waits_for_holders_takes_no_new_lock_and_keep
   run_ms(10);
   one.machine().release(idle, soon_over);
   const auto first = take(one);
-  const auto next = one.machine().wait(kLock);  // on the same machine, before the agent begins to drain
+  const auto next = one.machine().wait(kLock);  // waits on the same machine, before the agent begins to drain
   one.engine().drain();
   run_ms(5000);
   EXPECT_TRUE(one.machine().valid(kLock, first));
@@ -906,7 +910,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   node.kill_agent();
   node.start_agent();
   node.engine().drain();
-  EXPECT_FALSE(node.engine().drained()) << "it has not read the lease's keys";
+  EXPECT_FALSE(node.engine().drained()) << "the agent has not read the lease's keys yet";
   run_ms(100);
   EXPECT_FALSE(node.engine().drained());
   EXPECT_TRUE(node.machine().valid(kLock, held));
@@ -953,7 +957,7 @@ TEST_F(EngineTest, an_ending_agent_takes_free_locks_before_a_program_can) {
   EXPECT_TRUE(node.engine().vacate());
   const auto late = node.machine().wait(kLock);
   run_ms(1);
-  EXPECT_FALSE(has(node, late)) << "it would lose the lock immediately";
+  EXPECT_FALSE(has(node, late)) << "the program would lose the lock immediately";
 }
 
 TEST_F(EngineTest, an_agent_that_cannot_reach_all_dictionaries_lets_the_lease_expire) {
@@ -1012,7 +1016,7 @@ TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_the_
   EXPECT_TRUE(has(two, second));
 }
 
-/// Deletes the middle one of 100 locks that the first machine holds at the store, without a notification. Returns the
+/// The first machine holds 100 locks. Deletes the middle one at the store without a notification, and returns the
 /// seconds until the machine notices.
 int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
   std::vector<std::pair<LockName, FakeMachine::Id>> held;
@@ -1052,7 +1056,7 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_returned) {
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
   for (const auto& [name, program] : taken) node.machine().release(name, program);
   run_ms(2000);
-  EXPECT_EQ(store_.records().size(), 2U) << "its bell and its document";
+  EXPECT_EQ(store_.records().size(), 2U) << "its notification key and its document";
 }
 
 TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_them) {
@@ -1073,7 +1077,7 @@ TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_the
   EXPECT_TRUE(stored("/test/l/jobs/1"));
 }
 
-// Otherwise a busy store would get many times as many requests.
+// Without this limit, a busy store would get many more requests.
 TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_ones_unchanged) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();
@@ -1085,7 +1089,7 @@ TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_ones_u
   };
   node.client().fate = silence;
   run_ms(500);
-  EXPECT_LE(node.client().requests, 10U) << "all of it under way at once";
+  EXPECT_LE(node.client().requests, 10U) << "too many requests were under way at a time";
   run_ms(3000);
   node.client().fate = {};
   run_ms(3000);

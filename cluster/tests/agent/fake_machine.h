@@ -1,5 +1,5 @@
-// A simulated machine: its shared memory and its local programs, which take a lock one at a time, in order, while the
-// machine owns it. The machine outlives agents; each agent has its own seat.
+// A simulated machine: its shared memory and its local programs. While the machine owns a lock, the programs take it
+// one at a time, in order. The machine outlives its agents; each agent has its own seat.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class FakeMachine {
  public:
   using Id = std::uint64_t;
   struct Listener {
-    /// Called when the program has the lock, with its number.
+    /// Called with the grant's number when the program has the lock.
     std::function<void(const agent::LockName&, Id, std::uint64_t number)> granted;
     std::function<void(const agent::LockName&, Id, agent::Refusal)> refused;
     /// Called when there is work for the agent.
@@ -49,11 +49,12 @@ class FakeMachine {
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
 
-  /// Locks at which a process is stopped in the middle of a change.
+  /// Locks that a process was changing when it was stopped.
   std::set<agent::LockName> busy;
   /// Locks that the lists of owned locks omit (the functions standing() and adopt()).
   std::set<agent::LockName> unlisted;
-  /// Makes standing() and adopt() return nothing: locks change too fast, or some parts cannot be reached.
+  /// These make standing() and adopt() return nothing: locks change too fast (is_restless), or parts cannot be reached
+  /// (is_incomplete).
   bool is_restless = false;
   bool is_incomplete = false;
   /// Locks whose holder and waiters are dead.
@@ -78,19 +79,19 @@ class FakeMachine {
   friend class Seat;
 
   struct Waiter {
-    Id program = 0;  // 0: the agent
+    Id program = 0;  // 0 means the agent
     bool tries = false;
     std::shared_ptr<bool> seat;  // whether the agent exists
     std::function<void()> done;
   };
   struct Local {
-    agent::Epoch epoch = 0;  // in which the machine owns the lock; 0: not owned
+    agent::Epoch epoch = 0;  // of the machine's ownership; 0 if it does not own the lock
     agent::Revision revision = 0;
     std::uint32_t grants = 0;
     Id holder = 0;
     agent::Epoch holder_epoch = 0;
     std::deque<Waiter> waiters;
-    bool wanted = false;  // wanted, and the agent does not know it yet
+    bool wanted = false;  // whether a program wants the lock and the agent does not know
   };
 
   Id enter(const agent::LockName& name, bool tries);

@@ -194,7 +194,7 @@ void FakeClient::callback(Microseconds delay, std::function<void()> call) {
   });
 }
 
-/// The agent gets the answer or the timeout, whichever comes first.
+/// Gives the agent the answer or the timeout, whichever comes first.
 template <class Result>
 void FakeClient::answer(Microseconds delay, Result result, std::shared_ptr<bool> open,
                         std::function<void(const Result&)> done) {

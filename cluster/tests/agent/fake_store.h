@@ -1,5 +1,5 @@
-// A simulated store of a cluster: linearizable, with revisions, leases and watches, in virtual time. Requests and
-// answers are lost, late or duplicated, at random or as a test demands.
+// A simulated store of a cluster in virtual time: it is linearizable, and has revisions, leases and watches. Requests
+// and answers may be lost, late or duplicated, at random or on demand.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class FakeStore {
   std::vector<agent::LeaseId> leases() const;
   /// Revisions continue from this number.
   void skip_to(agent::Revision revision) { revision_ = revision; }
-  /// Calls this with each put and deletion, as a watch of all keys would report them.
+  /// Calls `call` with each put and deletion, as a watch of all keys would report them.
   void observe(std::function<void(const agent::Record&)> call) { observer_ = std::move(call); }
 
  private:
@@ -79,8 +79,8 @@ class FakeStore {
   std::map<class FakeClient*, std::function<void(const agent::Record&)>> watchers_;
 };
 
-/// One agent's connection to the store. After its destruction no callback runs; requests that were sent are still
-/// executed.
+/// One agent's connection to the store. After it is destroyed, no callback runs, but the store still executes requests
+/// that were sent.
 class FakeClient : public agent::Store {
  public:
   /// `called` runs after each callback.
@@ -96,11 +96,11 @@ class FakeClient : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Until then nothing reaches the store or comes from the store.
+  /// Until `when`, nothing reaches the store or comes from the store.
   void cut_until(Microseconds when) { cut_until_ = when; }
-  /// Until then callbacks are delayed: the agent is stopped.
+  /// Delays callbacks until `when`, as if the agent were stopped.
   void stop_until(Microseconds when) { stopped_until_ = when; }
-  /// Decides the fate of a transaction, if it returns one.
+  /// Decides the fate of a transaction, if the function is set and returns one.
   std::function<std::optional<Fate>(const agent::Change&)> fate;
   /// Whether notifications reach the agent.
   bool hears = true;

@@ -29,7 +29,7 @@ void check_times(const std::vector<Section>& sections, std::vector<std::string>&
   for (const Section& section : sections) {
     if (section.until < section.from) continue;
     if (longest != nullptr && section.from < longest->until)
-      errors.push_back("two have a lock: " + describe(*longest) + "; " + describe(section));
+      errors.push_back("two programs have a lock: " + describe(*longest) + "; " + describe(section));
     if (longest == nullptr || section.until > longest->until) longest = &section;
   }
 }
@@ -41,7 +41,7 @@ void check_token_order(std::vector<Section> sections, std::vector<std::string>& 
   for (std::size_t i = 0; i < sections.size(); ++i) {
     const Section& section = sections[i];
     if (i > 0 && sections[i - 1].token == section.token)
-      errors.push_back("two have one token: " + describe(sections[i - 1]) + "; " + describe(section));
+      errors.push_back("two grants have one token: " + describe(sections[i - 1]) + "; " + describe(section));
     if (earliest != nullptr && section.asked > earliest->from)
       errors.push_back("a token does not rise: " + describe(*earliest) + "; " + describe(section));
     if (earliest == nullptr || section.from < earliest->from) earliest = &section;
@@ -57,7 +57,7 @@ Writers writers_of(const std::vector<Update>& updates) {
   return writers;
 }
 
-/// Returns the chain of values that leads to the last one.
+/// Returns the chain of values that leads to the last value.
 std::vector<std::uint64_t> chain_to(std::uint64_t last, std::uint64_t first, const Writers& writers) {
   std::vector<std::uint64_t> chain{last};
   while (chain.back() != first && chain.size() <= writers.size()) {
@@ -95,12 +95,12 @@ std::vector<std::string> check_updates(const std::vector<Update>& updates, std::
   const std::vector<std::uint64_t> chain = chain_to(last, first, writers_of(updates));
   if (chain.front() != first) errors.push_back("nobody wrote the value " + std::to_string(chain.front()));
   if (const std::size_t lost = count_lost(updates, first, last); lost != 0)
-    errors.push_back("updates that were lost: " + std::to_string(lost));
+    errors.push_back("lost updates: " + std::to_string(lost));
   if (!errors.empty()) return errors;
 
   std::unordered_map<std::uint64_t, std::size_t> place;
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = 2 * i;
-  // The writer of each value, then the value's readers, in any order.
+  // Lists the writer of each value, then the value's readers, in any order.
   std::map<std::size_t, std::vector<const Update*>> order;
   for (const Update& update : updates) {
     const auto found = place.find(update.written);
@@ -141,7 +141,7 @@ void StoreHistory::put_place(Lock& lock, LeaseId lease, const Record& event) {
   place.is_old = place.is_old || (by_giver && event.created < event.modified);
 }
 
-// A former holder's old queue entry may count from then on, or from its creation.
+// A former holder's old queue entry may count from its creation, or from when the holder gave the lock away.
 bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   for (const auto& [created, place] : lock.queue) {
     if (place.lease == lease) return true;
@@ -150,7 +150,7 @@ bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   return false;
 }
 
-// A put by the holder is a touch.
+// A put by the current holder changes no owner: it only renews the lock's revision.
 void StoreHistory::put_lock(const LockName& name, const Record& event) {
   Lock& lock = locks_[name];
   grants_[event.modified].push_back({name, event.lease});
@@ -161,7 +161,7 @@ void StoreHistory::put_lock(const LockName& name, const Record& event) {
   if (holder != 0) ++transfers_;
   const bool in_turn = is_first(lock, event.lease, holder);
   const std::string at = name.key + " at revision " + std::to_string(event.modified);
-  if (holder != 0 && !in_turn) errors_.push_back("a lock went to one that was not the first to wait for it: " + at);
+  if (holder != 0 && !in_turn) errors_.push_back("a lock went to a machine that was not the first in its queue: " + at);
   if (holder == 0 && !lock.queue.empty() && !in_turn) errors_.push_back("a free lock was taken past waiters: " + at);
 }
 

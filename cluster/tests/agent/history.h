@@ -1,7 +1,7 @@
-// Histories of locks across machines, recorded by programs, by a register that the locks guard, and by the store; and
-// checks of these histories. Each check returns the errors that it found, in words.
+// Histories of locks across machines, which programs, a register that the locks guard, and the store record. The checks
+// of a history return descriptions of the errors that they find.
 //
-// Times are from CLOCK_BOOTTIME (ns) of one clock, which all writers read.
+// All times are in ns of CLOCK_BOOTTIME of one machine, whose clock all writers read.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace holdfast::test {
 
-/// A program's time under a lock.
+/// A critical section of a program under a lock.
 struct Section {
   agent::LockName name;
   int machine = 0;
   agent::LeaseId lease = 0;  // the machine's lease when it got the lock; 0: unknown
   std::uint64_t token = 0;
   std::int64_t asked = 0;  // before the call that requested the lock
-  std::int64_t from = 0;   // after that call
+  std::int64_t from = 0;   // after this call
   std::int64_t until =
-      0;  // before the last call that found the lock valid or released it; less than `from` if there was none
+      0;  // before the last call that found the lock valid or released it; less than `from` if no call did
 };
 
 /// Checks that no two programs had a lock at the same moment, and that tokens rise with the grants.
@@ -32,14 +32,14 @@ std::vector<std::string> check_sections(std::vector<Section> sections);
 /// A read of a register, perhaps followed by a write. Written values are unique.
 struct Update {
   std::uint64_t read = 0;
-  std::uint64_t written = 0;  // equal to `read`: nothing was written
+  std::uint64_t written = 0;  // equal to `read` if nothing was written
   std::int64_t begin = 0;     // before the read
   std::int64_t end = 0;       // after the write was accepted
 
   bool writes() const { return written != read; }
 };
 
-/// Returns how many updates were lost: the last value does not build on them, because a later write did not see them.
+/// Returns how many updates were lost: a later write did not see them, so the last value does not build on them.
 std::size_t count_lost(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
 /// Checks that the register is linearizable: some order of all updates agrees with their times, and each update reads
 /// the previous update's value.
@@ -50,24 +50,24 @@ class StoreHistory {
  public:
   explicit StoreHistory(const std::string& space) : keys_(space), bells_(space + "/b/") {}
 
-  /// Takes an event as a watch reports it: the record of a deleted key has no revisions.
+  /// Adds an event as a watch reports it: the record of a deleted key has no revisions.
   void add(const agent::Record& event);
 
-  /// Reports whether each lock went to the first waiter in its queue, and to nobody else while a machine waited.
+  /// Returns an error for each lock that did not go to the first machine in its queue.
   const std::vector<std::string>& errors() const { return errors_; }
-  /// Checks that each section's token belongs to a grant that the store gave to its machine. Ignores sections with an
-  /// unknown lease.
+  /// Checks that each section's token belongs to a grant that the store gave to the section's machine. Ignores sections
+  /// with an unknown lease.
   std::vector<std::string> check_tokens(const std::vector<Section>& sections) const;
   std::size_t grants() const { return grants_.size(); }
   std::size_t transfers() const { return transfers_; }
-  /// The machines, identified by their notification keys.
+  /// Returns the number of leases that ended. Each machine's lease is known by its notification key.
   std::size_t ended_leases() const { return ended_leases_; }
 
  private:
   struct Place {
     agent::LeaseId lease = 0;
-    /// A late copy of a request created this entry for a holder. The entry counts only after that holder gave the lock
-    /// away.
+    /// Whether a late copy of a request created this entry for a holder. The entry counts only after the holder has
+    /// given the lock away.
     bool is_old = false;
   };
   struct Lock {

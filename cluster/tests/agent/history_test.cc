@@ -1,4 +1,4 @@
-// The checks of histories find planted errors, and no error in a good history.
+// Tests that the checks of histories find planted errors, and no error in a good history.
 #include "agent/history.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ std::vector<Event> planted_in(std::vector<Event> events, const Planted<Event>& p
 
 std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revision << 14) + count; }
 
-/// Three machines have a lock in turn: one of them twice under one grant, and one without finding it valid.
+/// Three machines hold a lock in turn: one of them twice under one grant, and one never finds its lock valid.
 std::vector<Section> good_sections() {
   const agent::LockName k{"jobs", "k"};
   return {{k, 1, 11, token(5, 1), 0, 100, 200},    {k, 1, 11, token(5, 2), 50, 210, 300},
@@ -49,9 +49,9 @@ std::vector<Section> good_sections() {
 }
 
 const Planted<Section> kPlantedSections[] = {
-    {"one_that_begins_before_the_last_has_ended", [](auto& all) { all[1].from = 199; }, "two have a lock"},
-    {"one_that_spans_two_others", [](auto& all) { all[0].until = 450; }, "two have a lock"},
-    {"the_same_token_twice", [](auto& all) { all[1].token = all[0].token; }, "two have one token"},
+    {"one_that_begins_before_the_last_has_ended", [](auto& all) { all[1].from = 199; }, "two programs have a lock"},
+    {"one_that_spans_two_others", [](auto& all) { all[0].until = 450; }, "two programs have a lock"},
+    {"the_same_token_twice", [](auto& all) { all[1].token = all[0].token; }, "two grants have one token"},
     {"a_token_that_falls", [](auto& all) { all[4].token = token(7, 1); }, "a token does not rise"},
     {"a_token_that_falls_for_one_that_lost_the_lock_at_once",
      [](auto& all) {
@@ -73,18 +73,18 @@ TEST(HistoryTest, of_locks_that_are_held_in_turn_is_good) { EXPECT_THAT(check_se
 
 // --- the register ---------------------------------------------------------------------------------------
 
-/// Writes 1 to 4 in turn. One program reads 2 while 3 is being written, and one reads 4.
+/// Programs write 1 to 4 in turn. Another program reads 2 while 3 is being written, and a third one reads 4.
 std::vector<Update> good_updates() {
   return {{0, 1, 10, 20}, {1, 2, 15, 30}, {2, 3, 40, 60}, {2, 2, 50, 55}, {3, 4, 70, 80}, {4, 4, 85, 90}};
 }
 
 const Planted<Update> kPlantedUpdates[] = {
-    {"an_update_that_another_one_overwrote", [](auto& all) { all[2].read = 1; }, "updates that were lost: 1"},
+    {"an_update_that_another_one_overwrote", [](auto& all) { all[2].read = 1; }, "lost updates: 1"},
     {"one_that_nothing_came_after",
      [](auto& all) {
        all.push_back({2, 9, 41, 42});
      },
-     "updates that were lost: 1"},
+     "lost updates: 1"},
     {"a_value_from_nowhere", [](auto& all) { all[0].read = 7; }, "nobody wrote the value 7"},
     {"a_value_that_was_read_and_never_written",
      [](auto& all) {
@@ -154,7 +154,8 @@ TEST(HistoryTest, with_a_holders_old_queue_entry_is_good_whenever_the_entry_coun
   };
   EXPECT_THAT(goes_on({put_again, lock_of(3, 10), gone(place_of(3, 0)), lock_of(1, 11)}), IsEmpty());
   EXPECT_THAT(goes_on({put_again, lock_of(1, 10), gone(old), lock_of(3, 11)}), IsEmpty());
-  EXPECT_THAT(goes_on({lock_of(3, 10)}), ElementsAre(HasSubstr("not the first"))) << "it was not put again";
+  EXPECT_THAT(goes_on({lock_of(3, 10)}), ElementsAre(HasSubstr("not the first")))
+      << "the queue entry was not put again";
 }
 
 TEST(HistoryTest, with_an_overtaken_waiter_is_not_good) {

@@ -1,4 +1,4 @@
-// The measured store draws conclusions from revisions, while requests overlap and answers come in any order.
+// Tests what the measured store concludes from revisions while requests overlap and answers come in any order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

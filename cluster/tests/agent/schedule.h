@@ -1,4 +1,4 @@
-// Virtual time: events run in order, and nothing else takes time.
+// Virtual time, which passes only from one event to the next.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Schedule {
 
   Microseconds now() const { return now_; }
   void after(Microseconds delay, std::function<void()> call);
-  /// Runs the events until then. Returns the number of events.
+  /// Runs the events until `end`. Returns their number.
   std::uint64_t run_until(Microseconds end);
   void run_for(Microseconds time) { run_until(now_ + time); }
 

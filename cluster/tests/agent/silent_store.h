@@ -1,4 +1,4 @@
-// A store that never answers: tests override the calls that they need.
+// A store that never answers. Tests override the calls that they need.
 #pragma once
 
 #include <cstdint>

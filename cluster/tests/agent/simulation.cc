@@ -11,9 +11,10 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Each wait ends within this time after the last fault: a lease, two polls, and the back-off between requests.
+/// Each wait must end within this time after the last fault: a lease, two polls, and the pauses between repeated
+/// requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
-/// Longer than until the last late copy of a request, and than until the comparison that finds its effect.
+/// Longer than it takes for the last late copy of a request to arrive, and for the agent's check to find its effect.
 constexpr Microseconds kSettling = 40 * kSecond;
 /// Longer than a machine keeps a lock that other machines wait for.
 constexpr Microseconds kLongSection = kSecond / 10;
@@ -53,7 +54,7 @@ std::vector<std::string> Simulation::run() {
     steps += schedule_.run_until(schedule_.now() + kSecond);
     if (scene_.longest_wait != 0) check_waits(scene_.longest_wait);
   }
-  // No faults occur from now on, and no wait may remain.
+  // From now on no faults occur, and every wait must end.
   troubled_ = false;
   store_.faults = {};
   schedule_.run_for(kRecovery);
@@ -71,7 +72,7 @@ void Simulation::fail(const std::string& sentence) {
   if (errors_.size() < kErrorsMax) errors_.push_back(std::to_string(schedule_.now()) + " us: " + sentence);
 }
 
-// --- the programs ---
+// --- programs ---
 
 void Simulation::after(std::size_t at, Microseconds delay, void (Simulation::*call)(std::size_t)) {
   schedule_.after(delay, [this, at, call, life = programs_[at].life] {
@@ -146,7 +147,7 @@ void Simulation::end_section(std::size_t at) {
   think(at);
 }
 
-// --- the checks ---
+// --- checks ---
 
 void Simulation::check_exclusion(const Node& node, const LockName& name) {
   for (const auto& other : nodes_) {
@@ -174,13 +175,13 @@ void Simulation::check_waits(Microseconds longest) {
 
 void Simulation::check_end() {
   for (const Program& program : programs_)
-    if (program.doing != Doing::thinking) fail("a program is still at " + program.name.key);
+    if (program.doing != Doing::thinking) fail("a program still uses " + program.name.key);
   for (const auto& [key, record] : store_.records())
     if (key.starts_with(kSpace + "/l/") || key.starts_with(kSpace + "/q/")) fail("the store still has " + key);
   for (const std::string& error : history_.errors()) fail(error);
 }
 
-// --- the faults ---
+// --- faults ---
 
 bool Simulation::happens(double chance) { return schedule_.chance(chance); }
 
@@ -216,14 +217,14 @@ void Simulation::kill_agent(Node& node) {
   });
 }
 
-/// The machine dies, and comes back with empty memory.
+/// Lets the machine die, and replaces it by one with empty memory.
 void Simulation::replace(std::size_t at) {
   const Node* dead = nodes_[at].get();
   std::unique_ptr<Node> node = make_node();
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     if (programs_[i].node != dead) continue;
     programs_[i].node = node.get();
-    programs_[i].id = 0;  // numbers restart there
+    programs_[i].id = 0;  // numbers restart on the new machine
     think(i);
   }
   nodes_[at] = std::move(node);

@@ -1,10 +1,10 @@
-// Programs on several machines take locks, in virtual time, under faults. These statements must always be true:
+// Simulates programs on several machines that take locks, in virtual time and under faults, and checks:
 //
-// - No programs on two machines validly hold a lock at the same moment of true time, each judging by its own clock.
-// - The fencing tokens of a lock rise.
-// - Machines that wait for a lock get it in their order at the store.
-// - Nobody waits forever.
-// - In the end, the store has no lock or queue entry that nobody wants.
+// - Two machines never hold a lock validly, each by its own clock, at the same moment of true time.
+// - A lock's fencing tokens rise with its grants.
+// - Machines that wait for a lock get it in the order of their queue entries at the store.
+// - No program waits forever.
+// - At the end, the store has no lock or queue entry left.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ struct Trouble {
   double second_agent = 0;
   double early_revoke = 0;
   double clock_leaps = 0;
-  bool exclusion_may_fail = false;  // because the store revokes early; then fencing tokens must protect
+  bool exclusion_may_fail = false;  // if the store revokes early, only the fencing tokens protect
 };
 
 struct Scene {
@@ -40,7 +40,7 @@ struct Scene {
   Microseconds think = 3'000;
   Microseconds section = 500;
   double drift = 0.005;
-  Microseconds longest_wait = 0;  // limit of each wait; 0: check only that all waits end after the faults
+  Microseconds longest_wait = 0;  // limit of each wait; 0 means that waits need only end after the last fault
   std::uint64_t steps = 100'000;
   Trouble trouble;
 };
@@ -49,7 +49,7 @@ class Simulation {
  public:
   Simulation(std::uint64_t seed, Scene scene);
 
-  /// Runs the simulation, then checks the end. Returns the errors that it found, in words.
+  /// Runs the simulation, then checks the final state. Returns descriptions of the errors that it found.
   std::vector<std::string> run();
 
   std::uint64_t sections() const { return sections_; }
@@ -66,7 +66,7 @@ class Simulation {
     FakeMachine::Id id = 0;
     Microseconds since = 0;
     bool patient = true;
-    std::uint64_t life = 0;  // plans of earlier lives are void
+    std::uint64_t life = 0;  // events that were planned in earlier lives are ignored
   };
 
   std::unique_ptr<Node> make_node();

@@ -8,7 +8,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr agent::Milliseconds kBooted = 5'000'000;
-constexpr Microseconds kStepTime = 20;  // from an event to the agent's reaction
+constexpr Microseconds kStepTime = 20;  // the time from an event to the agent's reaction
 constexpr agent::Milliseconds kLongestSleep = 60'000;
 
 }  // namespace

@@ -22,7 +22,7 @@ class Node {
        Refused refused);
   ~Node() { *alive_ = false; }
 
-  /// Starts a new agent. `beside`: the previous agent continues, by mistake.
+  /// Starts a new agent. `beside` means that the previous agent continues, as if both were started by mistake.
   void start_agent(bool beside = false);
   void kill_agent();
   bool has_agent() const { return !agents_.empty(); }
@@ -43,7 +43,7 @@ class Node {
     std::unique_ptr<agent::Machine> seat;
     FakeClient client;
     std::unique_ptr<agent::Engine> engine;
-    Microseconds next = -1;  // when step() is due; -1: never
+    Microseconds next = -1;  // when step() is due, or -1 for never
     Microseconds stopped_until = 0;
     std::uint64_t number = 0;
   };

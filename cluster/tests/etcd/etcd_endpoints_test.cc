@@ -6,7 +6,7 @@
 namespace holdfast::etcd {
 namespace {
 
-TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_random) {
+TEST(Backoff, grows_from_20_ms_to_1_s_and_is_up_to_half_random) {
   Backoff backoff(1);
   for (int round = 0; round < 2; ++round) {
     std::int64_t most = Backoff::kFirstMs;
@@ -21,12 +21,12 @@ TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_random) {
   }
 }
 
-TEST(Endpoints, stay_at_one_that_works) {
+TEST(Endpoints, do_not_change_while_one_works) {
   Endpoints endpoints({"http://a/", "http://b", "http://c"}, 1);
   EXPECT_EQ(endpoints.url(0), "http://a");
   endpoints.failed(0, 1000);
   EXPECT_EQ(endpoints.current(), 1u);
-  EXPECT_EQ(endpoints.pause_ms(1000), 0) << "there are others";
+  EXPECT_EQ(endpoints.pause_ms(1000), 0) << "other endpoints can be tried immediately";
   endpoints.worked(1);
   EXPECT_EQ(endpoints.current(), 1u);
 }
@@ -42,7 +42,7 @@ TEST(Endpoints, pause_when_all_have_failed_in_a_row) {
   EXPECT_EQ(endpoints.pause_ms(1000), 0);
 }
 
-// A server that is back gets a request within a second, even if each attempt took most of a second.
+// A server that works again gets a request within a second, even if each failed attempt took most of a second.
 TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
   Endpoints endpoints({"http://a"}, 1);
   std::int64_t now = 1000;
@@ -52,10 +52,10 @@ TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
     EXPECT_LE(endpoints.pause_ms(now), Backoff::kLongestMs - 700);
   }
   endpoints.failed(0, now += Backoff::kLongestMs);
-  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "from a server that refuses immediately";
+  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "an immediate refusal is followed by the whole pause";
 }
 
-TEST(Endpoints, are_not_left_twice_for_one_failure) {
+TEST(Endpoints, are_not_changed_twice_after_one_failure) {
   Endpoints endpoints({"http://a", "http://b", "http://c"}, 1);
   endpoints.failed(0, 1000);
   endpoints.failed(0, 1000);  // of another request to the same endpoint

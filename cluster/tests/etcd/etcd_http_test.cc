@@ -1,4 +1,4 @@
-// Tests the store with a server that answers late, wrongly, in parts, or never.
+// Tests the store's client with a server that answers late, wrongly, in parts, or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -84,7 +84,8 @@ TEST_F(EtcdHttpTest, uses_only_the_configured_servers_whatever_the_environment_s
   EXPECT_TRUE(proxy.seen().empty());
 }
 
-// By default, libcurl sends the request again over a new connection, although the first may have been executed.
+// By default, libcurl sends such a request again over a new connection, although the server may have executed the
+// first.
 TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_without_an_answer) {
   FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
     if (request.of_connection == 1) return connection.answer(200, kDone);
@@ -99,7 +100,7 @@ TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_w
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
-TEST_F(EtcdHttpTest, treats_a_change_without_a_whole_answer_as_unknown) {
+TEST_F(EtcdHttpTest, treats_the_result_of_a_change_without_a_complete_answer_as_unknown) {
   const std::string cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + kDone;
   const std::pair<const char*, FakeServer::Handler> all[] = {
       {"no answer", [](const FakeRequest&, FakeConnection& connection) { connection.close(); }},
@@ -296,7 +297,7 @@ TEST_F(EtcdHttpTest, accepts_nothing_from_a_server_of_an_unknown_cluster) {
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, accepts_nothing_before_most_of_several_servers_name_the_same_cluster) {
+TEST_F(EtcdHttpTest, accepts_no_answer_before_most_servers_name_the_same_cluster) {
   const std::atomic<bool> answers = true;
   std::atomic<bool> other_answers = false;
   FakeServer one(of_cluster(7, answers));
@@ -323,7 +324,7 @@ TEST_F(EtcdHttpTest, tries_each_endpoint_once_and_reports_that_none_can_be_reach
   EXPECT_EQ(answer.outcome, Outcome::unknown);
   EXPECT_EQ(answer.sentence, "etcd at " + second + " does not answer: Connection refused");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
-  EXPECT_EQ(complaints_.size(), 2u) << "each is reported once until something works";
+  EXPECT_EQ(complaints_.size(), 2u) << "each endpoint is reported only once until one works";
 }
 
 TEST_F(EtcdHttpTest, can_send_a_request_from_a_callback) {
@@ -610,15 +611,15 @@ TEST_F(EtcdHttpTest, restarts_a_watch_that_ends_immediately_at_growing_intervals
   open(options({first.url(), second.url()}));
   watch("b");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  // Everything else works, so the endpoints count as healthy.
+  // All other requests work, so the endpoints count as healthy.
   while (std::chrono::steady_clock::now() < end) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   EXPECT_GT(times, 1);
-  EXPECT_LT(times, 30) << "at intervals of 10 ms there are hundreds";
+  EXPECT_LT(times, 30) << "intervals of 10 ms would mean hundreds of attempts";
 }
 
 // --- many requests --------------------------------------------------------------------------------------
 
-// Happens when an agent succeeds an earlier agent on a machine with thousands of locks.
+// This happens when a new agent starts on a machine with thousands of locks.
 TEST_F(EtcdHttpTest, keeps_a_lease_alive_during_thousands_of_unanswered_changes) {
   constexpr int kChanges = 2000;
   std::atomic<int> under_way{0};
@@ -632,11 +633,11 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_during_thousands_of_unanswered_changes)
   EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::answered);
   EXPECT_TRUE(await([&] { return under_way >= 64; }));
   idle(std::chrono::milliseconds(100));
-  EXPECT_EQ(under_way, 64) << "each has a connection of its own";
+  EXPECT_EQ(under_way, 64) << "each change under way has its own connection";
   store_.reset();
 }
 
-// The session depends on the urgent request, whose wait uses up the lease.
+// The session depends on the urgent request: while it waits, the lease runs out.
 TEST_F(EtcdHttpTest, sends_urgent_requests_before_thousands_of_queued_ones) {
   constexpr int kChanges = 2000;
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -668,7 +669,7 @@ TEST_F(EtcdHttpTest, drops_a_queued_request_that_is_no_longer_wanted) {
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
   epoch_is_over = true;  // only the requests that were sent immediately are under way
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later request is sent";
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later request was not sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
 }
@@ -689,7 +690,7 @@ TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
       if (i == 99) last_us = answer.queued_us;
     });
   EXPECT_TRUE(await([&] { return answers == 100; }));
-  EXPECT_GE(last_us, kSlowMs * 1000) << "at least as long as an earlier one";
+  EXPECT_GE(last_us, kSlowMs * 1000) << "the last change was queued for less time than an earlier one took";
 }
 
 TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {

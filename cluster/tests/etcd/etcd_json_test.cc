@@ -1,5 +1,5 @@
-// Tests requests to etcd's gateway, and its answers: recorded from 3.4.23, and written after the sources of 3.5 and
-// 3.6.
+// Tests requests to etcd's gateway and its answers. The answers were recorded from 3.4.23, or follow the sources of 3.5
+// and 3.6.
 #include "etcd/json.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST(Transaction, without_succeeded_means_that_the_other_steps_ran) {
   ASSERT_TRUE(answer);
   EXPECT_FALSE(answer->guarded);
   ASSERT_EQ(answer->found.size(), 1u);
-  EXPECT_EQ(answer->found[0][0].modified, 7) << "a number may be one";
+  EXPECT_EQ(answer->found[0][0].modified, 7) << "a JSON number is accepted like a string";
   EXPECT_EQ(answer->found[0][0].value, "");
   EXPECT_EQ(answer->found[0][0].lease, 0);
 }
@@ -111,8 +111,8 @@ TEST(Transaction, without_succeeded_means_that_the_other_steps_ran) {
 TEST(Transaction, with_fewer_parts_than_steps_is_invalid) {
   EXPECT_FALSE(decode_change("{" + kHeader + R"(,"succeeded":true,"responses":[{"response_put":{}}]})", two_reads()));
   EXPECT_FALSE(decode_change("{" + kHeader + "}", two_reads()));
-  EXPECT_TRUE(decode_change("{" + kHeader + R"(,"succeeded":true})", Change())) << "of no steps there are no parts";
-  EXPECT_FALSE(decode_change("{" + kHeader + "}", Change())) << "no guards always hold";
+  EXPECT_TRUE(decode_change("{" + kHeader + R"(,"succeeded":true})", Change())) << "no steps have no parts";
+  EXPECT_FALSE(decode_change("{" + kHeader + "}", Change())) << "without guards, the change must succeed";
 }
 
 TEST(Lease, answers_omit_zeros) {
@@ -120,7 +120,7 @@ TEST(Lease, answers_omit_zeros) {
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->lease, 706680362900017669);
   EXPECT_EQ(granted->ttl_s, 5);
-  EXPECT_FALSE(decode_grant("{" + kHeader + "}")) << "a lease without an id";
+  EXPECT_FALSE(decode_grant("{" + kHeader + "}")) << "a lease without an id was accepted";
 
   const auto kept = decode_keep_alive(R"({"result":{)" + kHeader + R"(,"ID":"77","TTL":"10"}})" + "\n");
   ASSERT_TRUE(kept);
@@ -258,14 +258,14 @@ const std::string kTransaction =
     R"(,"succeeded":true,"responses":[{"response_put":{}},{"response_range":{"kvs":[{"key":"bA==",)"
     R"("create_revision":"3","mod_revision":"7","value":"dg==","lease":"5"}]}},{"response_range":{}}]})";
 
-TEST(Answer, that_was_truncated_does_not_count) {
+TEST(Answer, does_not_count_if_it_was_truncated) {
   for (std::size_t size = 0; size < kTransaction.size(); ++size)
     EXPECT_FALSE(decode_change(kTransaction.substr(0, size), two_reads())) << size;
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));
 }
 
 // Any answer must be read without a memory error, which sanitizers detect, and without an exception.
-TEST(Answer, may_be_anything) {
+TEST(Answer, may_be_any_text) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);

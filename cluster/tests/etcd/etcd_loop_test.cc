@@ -1,4 +1,4 @@
-// The agent's event loop.
+// Tests the agent's event loop.
 #include "etcd/loop.h"
 
 #include <gmock/gmock.h>
@@ -79,7 +79,7 @@ TEST_F(LoopTest, reports_the_end_of_a_pipe) {
   run_until(1);
   EXPECT_NE(seen & EPOLLHUP, 0u);
   loop_.turn(0);
-  EXPECT_THAT(order_, ElementsAre(1)) << "unwatched by its own callback";
+  EXPECT_THAT(order_, ElementsAre(1)) << "the callback has ended its own watch";
 }
 
 TEST_F(LoopTest, runs_posted_calls_later_but_soon) {

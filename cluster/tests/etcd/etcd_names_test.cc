@@ -1,4 +1,4 @@
-// Tests the store while lookups of endpoint names are slow.
+// Tests the store's client while lookups of endpoint names are slow.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
@@ -19,7 +19,7 @@ std::atomic<bool> answers{false};
 
 }  // namespace
 
-// Replaces the C library's function: the lookup of that name blocks until the test ends it.
+// Replaces the C library's function. The lookup of kSlowName blocks until the test ends it.
 extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* node, const char* service,
                                                                   const addrinfo* hints, addrinfo** found) {
   static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -43,14 +43,14 @@ class EtcdNamesTest : public StoreTest {
   }
 };
 
-// Otherwise the agent would block in the meantime, and lose its lease.
+// An agent that waited for a lookup would lose its lease.
 TEST_F(EtcdNamesTest, a_request_that_has_timed_out_does_not_wait_for_a_lookup) {
   auto hasty = options({std::string("http://") + kSlowName + ":2379"});
   hasty.timeout_ms = 150;
   open(std::move(hasty));
   const agent::LeaseAnswer answer = grant(10);
   EXPECT_NE(answer.answer.outcome, agent::Outcome::answered);
-  EXPECT_TRUE(looks_up) << "the answer came after the name";
+  EXPECT_TRUE(looks_up) << "the answer came only after the lookup";
 }
 
 TEST_F(EtcdNamesTest, an_ending_store_does_not_wait_for_a_lookup) {
@@ -58,7 +58,7 @@ TEST_F(EtcdNamesTest, an_ending_store_does_not_wait_for_a_lookup) {
   store_->grant(10, [](const agent::LeaseAnswer&) {});
   ASSERT_TRUE(await([] { return looks_up.load(); }));
   store_.reset();
-  EXPECT_TRUE(looks_up) << "it has waited";
+  EXPECT_TRUE(looks_up) << "the end of the store waited for the lookup";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests the store with an etcd from Debian's package.
+// Tests the store's client with an etcd from Debian's package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// Repeats a change until it is answered, as the engine does with repeatable changes.
+  /// Repeats a change until it is answered. The engine also repeats changes that may be executed twice.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
@@ -71,7 +71,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(granted.answer.outcome, Outcome::answered) << granted.answer.sentence;
     return granted.lease;
   }
-  /// Puts until the watch reports it: a watch that is still being created may miss events.
+  /// Puts the key until the watch reports it, because a watch that is still being created may miss events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
     return await([&] {
@@ -87,7 +87,7 @@ class EtcdRealTest : public StoreTest {
 
 // --- transactions ---------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, executes_one_of_two_lists_of_steps_atomically) {
+TEST_F(EtcdRealTest, executes_exactly_one_of_two_lists_of_steps_atomically) {
   begin();
   const Change ask{{Guard::absent("l"), Guard::none_below("q/")},
                    {Step::put("l", "me", 0)},
@@ -114,7 +114,7 @@ TEST_F(EtcdRealTest, guards_a_whole_prefix) {
   EXPECT_TRUE(sound(lone).guarded);
   sound(put("q"));
   sound(put("q0"));
-  EXPECT_TRUE(sound(lone).guarded) << "neither begins with q/";
+  EXPECT_TRUE(sound(lone).guarded) << "no key begins with q/";
   const Revision made = sound(put("q/a")).revision;
   EXPECT_FALSE(sound(lone).guarded);
   EXPECT_TRUE(sound({{{Guard::Of::created, "q/", made, true}}, {}, {}}).guarded);
@@ -226,7 +226,7 @@ TEST_F(EtcdRealTest, distinguishes_an_ended_lease_from_a_live_one) {
   const Answer answer = transact({{}, {Step::put("a", "", 0), Step::put("l", "", mine)}, {}});
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::no_lease);
-  EXPECT_TRUE(sound(get("a")).found.at(0).empty()) << "all of it or nothing";
+  EXPECT_TRUE(sound(get("a")).found.at(0).empty()) << "a refused change must have no effect";
 }
 
 TEST_F(EtcdRealTest, ends_a_lease_that_nobody_renews) {
@@ -234,7 +234,8 @@ TEST_F(EtcdRealTest, ends_a_lease_that_nobody_renews) {
   watch("b");
   const LeaseId mine = lease(2);
   sound(put("b", "", mine));
-  EXPECT_TRUE(await([&] { return !rung_.empty() && rung_.back().modified == 0; })) << "the bell is deleted";
+  EXPECT_TRUE(await([&] { return !rung_.empty() && rung_.back().modified == 0; }))
+      << "the notification key was not deleted";
   EXPECT_EQ(keep_alive(mine).ttl_s, 0);
 }
 
@@ -300,13 +301,13 @@ TEST_F(EtcdRealTest, does_not_know_the_result_of_a_stopped_server_until_it_resum
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);
-  if (!answer.guarded) {  // the unanswered change was executed once
+  if (!answer.guarded) {  // then the unanswered change was executed, but only once
     EXPECT_EQ(answer.found.at(0).at(0).value, "2");
     EXPECT_EQ(answer.found[0][0].modified, before + 1);
   }
 }
 
-// --- users, certificates, room --------------------------------------------------------------------------
+// --- users, certificates, a full database --------------------------------------------------------------------------
 
 TEST_F(EtcdRealTest, needs_the_users_password_if_authentication_is_enabled) {
   serve();
@@ -360,7 +361,7 @@ TEST_F(EtcdRealTest, reports_that_its_rights_were_revoked_and_continues_when_the
   EXPECT_EQ(answer.fault, Fault::denied);
   watch("hf/b");
   EXPECT_TRUE(await([&] { return has_complained("permission denied; the agent restarts it"); }))
-      << "a watch is refused inside a 200";
+      << "etcd refuses a watch in an answer with status 200";
   EXPECT_THAT(server_->post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})"), HasSubstr("header"));
   EXPECT_TRUE(rings("hf/b"));
 }
@@ -432,7 +433,7 @@ TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_one) {
   EXPECT_THAT(named.sentence, HasSubstr("use a certificate without CN"));
 }
 
-TEST_F(EtcdRealTest, reports_that_the_database_is_full_and_can_still_delete) {
+TEST_F(EtcdRealTest, reports_that_the_database_is_full_but_can_still_delete) {
   serve({"--quota-backend-bytes=200000"});
   open_plainly();
   const LeaseId mine = lease();
@@ -465,7 +466,7 @@ TEST_F(EtcdRealTest, reports_that_a_server_started_with_a_file_has_no_gateway) {
   });
   open(options({url}));
   const Answer answer = until(put("l"), [](const Answer& said) { return said.outcome != Outcome::unknown; });
-  if (answer.outcome == Outcome::answered) GTEST_SKIP() << "this etcd has its gateway on: it is 3.5 or later";
+  if (answer.outcome == Outcome::answered) GTEST_SKIP() << "this etcd is 3.5 or later, and has its gateway enabled";
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + url + " has no JSON gateway (404)"));
 }
@@ -478,7 +479,7 @@ TEST_F(EtcdRealTest, continues_with_two_of_three_members) {
   const LeaseId mine = until_answered([&] { return grant(60); }).lease;
   watch("b");
   ASSERT_TRUE(rings("b"));
-  for (std::size_t member = 0; member < 3; ++member) {  // each member in turn, including the leader
+  for (std::size_t member = 0; member < 3; ++member) {  // stops each member in turn, including the leader
     cluster[member].kill();
     until_answered(put("l", std::to_string(member), mine));
     EXPECT_TRUE(rings("b"));

@@ -36,7 +36,7 @@ EtcdServer::Member new_member(const std::string& name) {
 
 std::string peer_of(const EtcdServer::Member& member) { return member.name + "=" + peer_url(member.advertised_port); }
 
-/// Returns a number from an answer by its name; 0 if there is none.
+/// Returns the number with this name in an answer, or 0 if there is none.
 std::uint64_t number_in(const std::string& answer, const std::string& name) {
   const std::size_t at = answer.find(quoted(name) + ":\"");
   return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size() + 4));
@@ -129,7 +129,7 @@ void EtcdServer::await_service() {
     if (::waitid(P_PID, static_cast<id_t>(child_->pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
       throw std::runtime_error("etcd ended with " + std::to_string(info.si_status) + " (package etcd-server); see " +
                                directory_.path());
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not start to serve");
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not begin to answer requests");
     ::usleep(20000);
   }
 }
@@ -312,7 +312,7 @@ std::size_t EtcdCluster::leader() {
   return leader;
 }
 
-// A member sends its number to the members that it connects to.
+// A member sends its id to the members that it connects to.
 void EtcdCluster::isolate(std::size_t member) {
   std::ostringstream number;
   number << std::hex << members_[member]->status().member;

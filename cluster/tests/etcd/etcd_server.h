@@ -1,4 +1,4 @@
-// An etcd from Debian's package, on loopback, in its own folder.
+// Runs an etcd from Debian's package, on loopback and with its own folder.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Certificates {
   /// certificate.
   void make(const std::string& name, const std::string& subject, int days = 2);
   std::string path(const std::string& file) const { return directory_ / file; }
-  /// Returns settings with that certificate, or without one.
+  /// Returns settings with the certificate `name`, or without one if `name` is empty.
   etcd::Tls tls(const std::string& name = "") const;
 
  private:
@@ -35,7 +35,7 @@ class Certificates {
 
 class EtcdServer {
  public:
-  /// One of several members: its ports, and the addresses of all members.
+  /// The ports of one of several members, and the addresses of all members.
   struct Member {
     std::string name;
     int port = 0;
@@ -45,7 +45,8 @@ class EtcdServer {
     bool has_slow_disk = false;
   };
 
-  /// Starts the server, and waits until it serves. With certificates it uses TLS, with server.pem.
+  /// Starts the server, and waits until it answers requests. If `certificates` are given, the server uses TLS with
+  /// server.pem.
   explicit EtcdServer(std::vector<std::string> options = {}, const Certificates* certificates = nullptr);
   /// Does not start the server.
   explicit EtcdServer(Member member);
@@ -53,14 +54,15 @@ class EtcdServer {
   int port() const { return self_.port; }
   std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
   void kill() { child_.reset(); }
-  /// While the server is killed: copies its data, or restores the copy.
+  /// Copies the data of the killed server, or restores the copy.
   void save() const;
   void restore() const;
-  /// Starts the server again, with its data and on the same ports; start() also waits until it serves.
+  /// Starts the server again, with its data and on the same ports. start() also waits until the server answers
+  /// requests.
   void begin();
   void start();
   void await_service();
-  /// SIGSTOP and SIGCONT.
+  /// Sends SIGSTOP or SIGCONT.
   void stop() const { child_->stop(); }
   void go_on() const;
 
@@ -70,19 +72,19 @@ class EtcdServer {
   /// Calls etcd directly, not through the store. Returns the answer, whatever the status is.
   std::string post(const std::string& path, const std::string& body);
   agent::Revision revision();
-  /// Returns the number of keys with that prefix.
+  /// Returns the number of keys with the prefix.
   std::size_t count(const std::string& prefix);
-  /// Returns all events of keys with that prefix since the first revision, as a watch reports them.
+  /// Returns all events of keys with the prefix since the first revision, as a watch reports them.
   std::vector<agent::Record> history(const std::string& prefix);
   /// Makes the next calls as this user.
   void be(const std::string& user, const std::string& password);
-  /// The ids of this member and of the leader that it knows; 0: none.
+  /// The ids of this member and of the leader that it knows; 0 if it knows none.
   struct Status {
     std::uint64_t member = 0;
     std::uint64_t leader = 0;
   };
   Status status();
-  /// Adds the users root and hf, hf for the keys below "hf/", and enables authentication.
+  /// Adds the users root and hf, of which hf may use the keys below "hf/", and enables authentication.
   void enable_authentication();
 
  private:
@@ -90,7 +92,7 @@ class EtcdServer {
   std::string copy() const { return directory_ / "copy"; }
   bool serves();
   void run(Channel& channel) const;
-  /// Collects the events of the prefix, up to the event of the key `end`. Returns the reason for ending earlier, or "".
+  /// Collects the events of the prefix, up to the event of the key `end`. Returns why it ended earlier, or "".
   std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
@@ -108,7 +110,7 @@ class EtcdServer {
 /// Returns the URLs separated by commas, in the form that an agent accepts.
 std::string joined(const std::vector<std::string>& urls);
 
-/// Three serving members, which reach each other through proxies.
+/// Three running members, which reach each other through proxies.
 class EtcdCluster {
  public:
   enum class Disks { fast, slow };

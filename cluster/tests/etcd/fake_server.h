@@ -15,18 +15,18 @@ struct FakeRequest {
   std::string path;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  int of_connection = 0;  // 1: the first request of its connection
+  int of_connection = 0;  // 1 for the first request of a connection
 };
 
 class FakeServer;
 
-/// A connection, as the server sees it.
+/// The server's end of a connection.
 class FakeConnection {
  public:
   FakeConnection(int fd, FakeServer& server) : fd_(fd), server_(server) {}
 
   void send(const std::string& bytes) const;
-  /// Sends a whole answer.
+  /// Sends a complete answer.
   void answer(int status, const std::string& body) const;
   /// Begins an answer of unknown length, and sends a part of it.
   void begin_stream() const;
@@ -34,7 +34,7 @@ class FakeConnection {
   void end_stream() const { send("0\r\n\r\n"); }
   void close();
   void reset();
-  /// Blocks until the server ends, for requests that are never answered.
+  /// Blocks until the server ends, so that the request is never answered.
   void stay_silent();
 
  private:
@@ -64,7 +64,7 @@ class FakeServer {
   void serve(int fd);
 
   const Handler handler_;
-  int port_ = 0;  // before the listener, which sets it
+  int port_ = 0;  // declared before the listener, which sets the port
   const int listener_;
   std::mutex mutex_;
   std::condition_variable end_;

@@ -65,7 +65,7 @@ void abandon(FileDescriptor& fd) {
 
 struct Rules {
   bool hold = false;
-  std::string member;  // `hold` applies to this member's connections; empty: to all
+  std::string member;  // `hold` applies to this member's connections, or to all if this is empty
   bool hold_answers = false;
   std::int64_t delay_ms = 0;
   std::int64_t slow_ms = 0;
@@ -74,7 +74,7 @@ struct Rules {
 
 enum class Came { nothing, piece, failure };
 
-/// Data that one end has sent and the other end has not received yet. An empty piece is the end.
+/// Data that one end has sent and the other end has not received yet. An empty piece means the end of the connection.
 class Pieces {
  public:
   Came read_from(int fd, std::int64_t due) {
@@ -160,7 +160,8 @@ class Connection {
       member_ = piece.substr(begin, piece.find('\r', begin) - begin);
     }
   }
-  /// Repeats the request over a second connection, whose answers nobody reads. That connection ends with the next one.
+  /// Repeats the request over a second connection, whose answers are ignored. This connection ends when the next
+  /// request is repeated.
   void say_again(const std::string& piece, int server_port) {
     if (!again_) again_ = connect_to(server_port);
     char answer[kPiece];
@@ -266,7 +267,7 @@ Proxy::Proxy(int server_port, int own_port) : port_(own_port != 0 ? own_port : f
     traffic.run();
     return 0;
   });
-  if (child_->hear() != "ready") throw std::runtime_error("a proxy does not begin");
+  if (child_->hear() != "ready") throw std::runtime_error("a proxy does not start");
 }
 
 void Proxy::tell(const std::string& command) {

@@ -1,5 +1,5 @@
-// A TCP proxy in front of a server on loopback, which imitates bad networks and bad servers. It is a separate process
-// that tests control.
+// A TCP proxy in front of a server on loopback, which imitates bad networks and bad servers. The proxy is a separate
+// process that the test controls.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@ namespace holdfast::test {
 
 class Proxy {
  public:
-  /// Accepts connections for 127.0.0.1:`server_port`, and lets everything through.
+  /// Accepts connections for 127.0.0.1:`server_port`, and lets all data through.
   explicit Proxy(int server_port, int own_port = 0);
 
   int port() const { return port_; }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
-  /// Lets everything through again, beginning with the data that was held back.
+  /// Lets all data through again, beginning with the data that was held back.
   void pass() { tell("pass"); }
   /// Ends all connections, and refuses new ones.
   void cut() { tell("cut"); }
-  /// Ends all connections once. Half an answer may have arrived.
+  /// Ends all connections once, even in the middle of an answer.
   void reset() { tell("reset"); }
-  /// Silently holds everything back in both directions, as if packets were lost. Nothing is dropped.
+  /// Silently holds all data back in both directions, as if packets were lost. No data is dropped.
   void hold() { tell("hold"); }
-  /// Holds back only the connections of that etcd member.
+  /// Holds back only the connections of the etcd member with this id.
   void hold_member(const std::string& id) { tell("hold " + id); }
   /// Lets requests through, but no answers.
   void hold_answers() { tell("hold_answers"); }

@@ -59,7 +59,7 @@ void SlowDisk::supervise(int notices) const {
   for (;;) {
     seccomp_notif notice{};
     if (::ioctl(notices, SECCOMP_IOCTL_NOTIF_RECV, &notice) != 0) {
-      if (errno == EINTR || errno == ENOENT) continue;  // the calling thread is gone
+      if (errno == EINTR || errno == ENOENT) continue;  // the calling thread has ended
       ::_exit(0);
     }
     if (const int ms = delay_ms_->load(); ms > 0) {

@@ -13,13 +13,13 @@ class SlowDisk {
   SlowDisk(const SlowDisk&) = delete;
   SlowDisk& operator=(const SlowDisk&) = delete;
 
-  /// Sets the delay from now on. May be called at any time.
+  /// Changes the delay. May be called at any time.
   void take(int ms) { delay_ms_->store(ms); }
   /// Returns the number of delayed calls.
   int calls() const { return calls_->load(); }
 
-  /// Gives this disk to a process with one thread, and to programs that it executes. The supervisor ends with the
-  /// process. Returns false if the kernel refuses.
+  /// Makes the calling process, which must have a single thread, and the programs that it executes use this disk. The
+  /// supervisor ends with the process. Returns false if the kernel refuses.
   bool use() const;
 
  private:

@@ -1,5 +1,5 @@
-// How long a cluster's dictionary lives. This program never opens the runtime directory itself, so each child starts
-// with an empty one.
+// Tests how long a cluster's dictionary lives. This program never opens the runtime directory itself, so each child
+// starts with an empty one.
 #include <gtest/gtest.h>
 
 #include "support/dict.h"

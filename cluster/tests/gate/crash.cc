@@ -1,7 +1,7 @@
-// Checks every state in which a killed process can leave a cluster's lock. The operations of the agent and of
-// contenders run one instruction at a time. After each instruction, the image of the dictionary is checked as if the
-// process had died there. The lock may be granted only if the agent has given it in this session, no fencing token may
-// repeat, and the next processes must be able to continue.
+// Checks every state in which a killed process can leave a cluster's lock. Runs the operations of the agent and of
+// contenders one instruction at a time. After each instruction, checks the image of the dictionary as if the process
+// had died there: the lock may be granted only if the agent has given it in this session, no fencing token may repeat,
+// and the next processes must be able to continue.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ const std::string kKey = "key";
 /// The exit status of a process that could not prepare its operation.
 constexpr int kUnprepared = 99;
 
-/// The stepped process's state besides the dictionary. The agent may hold the lock.
+/// The stepped process's leases, besides the dictionary: its own lease and the agent's.
 struct Tools {
   holdfast_lease lease;
   Lease agents;
@@ -89,7 +89,7 @@ class Cluster {
     if (dict_.try_lock(kKey, 0, &tools_.lease) != HOLDFAST_OK) ::_exit(kUnprepared);
     tools_.agents = {tools_.lease.owner, tools_.lease.sequence};
   }
-  /// Queues the checking process. It waits long enough for a release to grant it the lock.
+  /// Queues the checking process, and waits until a release would grant it the lock.
   void queue() {
     Waiter waiter{};
     waiter.owner = self_;
@@ -165,7 +165,7 @@ class Cluster {
     name_ = scenario.name;
     index_ = 0;
     instructions_ += stepped.instructions;
-    if (!stepped.problem.empty()) return fail("it did not run: " + stepped.problem);
+    if (!stepped.problem.empty()) return fail("the operation did not run: " + stepped.problem);
     for (const int bad : {HOLDFAST_SYSTEM, HOLDFAST_BUSY, HOLDFAST_CORRUPT, HOLDFAST_TIMEOUT, HOLDFAST_NO_MEMORY})
       if (stepped.status == bad) fail(std::string("it returned ") + holdfast_code_text(bad));
     last_ = 0;
@@ -177,7 +177,7 @@ class Cluster {
       const bool last = index_ + 1 == images.size();
       if ((first && now != scenario.before) || (last && now != scenario.after) ||
           (now != given && now != scenario.after))
-        fail(now == Given::yes ? "it is granted" : "it cannot be granted");
+        fail(now == Given::yes ? "the lock is granted" : "the lock cannot be granted");
       given = now;
     }
     images_ += images.size();
@@ -205,7 +205,7 @@ class Cluster {
     return given;
   }
 
-  /// Checks that the agent gave the lock of a grant in the image, and that the grant's token was given too.
+  /// Records the fencing token of a grant that the image contains.
   void note_grant() {
     Position position{};
     if (!dict_.segment().shards()[0].find(Key(kKey, dict_.segment().seed()), position) || position.block == 0) return;
@@ -213,11 +213,12 @@ class Cluster {
     if (const LockWord word = load_word_of(lock); !word.is_free()) last_ = std::max(last_, sequence_of(lock, word));
   }
 
-  /// A new agent finds the lock, repeats what the dead agent may have done, and then gives the lock again.
+  /// Acts as a new agent, which finds the lock, repeats what the dead agent may have done, and then gives the lock
+  /// again.
   void continue_as_agent() {
     LockState state;
     const Code known = state_of_lock(dictionary(), kKey, state);
-    if (known != Code::ok && known != Code::not_found) fail("its state cannot be read");
+    if (known != Code::ok && known != Code::not_found) fail("the lock's state cannot be read");
     SessionWord word = session().now();
     if (word.lost()) {
       begin(static_cast<std::uint16_t>(word.epoch() + 1));
@@ -226,7 +227,7 @@ class Cluster {
       if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a lost lock is granted");
     }
     for (const std::uint64_t revision : {kRevision, kRevision + 2}) {
-      if (stand(word.epoch(), revision) != HOLDFAST_OK) fail("it cannot be given");
+      if (stand(word.epoch(), revision) != HOLDFAST_OK) fail("the lock cannot be given");
       use_as(waiter_);
       Waiting later;
       use_as(later);
@@ -237,13 +238,13 @@ class Cluster {
   void take_back() {
     Waiting agent(true);
     holdfast_lease lease{};
-    if (agent.lock(dict_, kKey, kLong, &lease) != HOLDFAST_OK) return fail("the agent does not get it");
+    if (agent.lock(dict_, kKey, kLong, &lease) != HOLDFAST_OK) return fail("the agent does not get the lock");
     note_number(lease);
     Lease held{lease.owner, lease.sequence};
-    if (holdfast::withdraw(dictionary(), kKey, held) != Code::ok) fail("it cannot be withdrawn");
+    if (holdfast::withdraw(dictionary(), kKey, held) != Code::ok) fail("the lock cannot be withdrawn");
     if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a withdrawn lock is granted");
     if (refuse(dictionary(), kKey, Code::elsewhere) != Code::ok || withdraw_idle(dictionary(), kKey) != Code::ok)
-      fail("it cannot be refused or withdrawn again");
+      fail("the lock cannot be refused or withdrawn again");
   }
 
   void use_as(Waiting& waiting) {
@@ -254,7 +255,7 @@ class Cluster {
   }
   void use(holdfast_lease& lease) {
     note_number(lease);
-    if (dict_.unlock(kKey, &lease) != HOLDFAST_OK) fail("it cannot be released");
+    if (dict_.unlock(kKey, &lease) != HOLDFAST_OK) fail("the lock cannot be released");
   }
   void note_number(const holdfast_lease& lease) {
     if (lease.sequence <= last_)

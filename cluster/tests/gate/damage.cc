@@ -1,5 +1,5 @@
-// Overwrites each single word of a cluster's session, or of one of its locks, with any value. Every call must return in
-// time. The lock may be granted only if the agent has given it, unless the overwritten word is one of the two that
+// Overwrites each word of a cluster's session, and of one of its locks, with any value. Every call must return in time.
+// The lock may be granted only if the agent has given it, unless the overwritten word is one of the two words that
 // record this. The agent must always be able to give the lock again.
 #include <sys/wait.h>
 
@@ -26,7 +26,7 @@ constexpr std::uint64_t kSize = 12288;
 constexpr std::uint64_t kLongMs = 600'000;
 const std::string kKey = "key";
 
-/// The process that does the damage reports here to the process that watches it.
+/// Memory in which the damaging process reports to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;
   std::atomic<const char*> call;  // the running call
@@ -45,7 +45,7 @@ class Cases {
         bytes_(reinterpret_cast<std::byte*>(&dict_.segment().header())),
         blank_(bytes_, bytes_ + kSize) {}
 
-  /// Continues where the last process ended.
+  /// Continues where the previous process ended.
   void run() {
     std::uint64_t number = 0;
     for (int state = 0; state < static_cast<int>(State::kCount); ++state) {
@@ -130,7 +130,7 @@ class Cases {
     const std::size_t word = offset / 8 * 8;
     const bool says_so = state == State::given || word == session_word_ || word == standing_word_;
     holdfast_lease lease{};
-    if (attempt("an attempt", lease) && !says_so) fail("it is granted");
+    if (attempt("an attempt", lease) && !says_so) fail("the lock is granted");
     use_all();
     give_again();
   }
@@ -140,7 +140,7 @@ class Cases {
     return code == HOLDFAST_OK;
   }
 
-  /// Makes all calls and ignores the answers.
+  /// Makes all calls and ignores their results.
   void use_all() {
     holdfast_lease lease = lease_;
     limit_("remaining", [&] { return dict_.remaining(kKey, lease); });
@@ -160,7 +160,8 @@ class Cases {
     limit_("renew the session", [&] { return session().renew(session().now(), boottime_ms() + kLongMs); });
   }
 
-  /// Lets a new agent give the lock in a new session. A key that now holds something else is no lock.
+  /// Lets a new agent give the lock in a new session. The damage may have turned the key into something other than a
+  /// lock.
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
@@ -169,14 +170,14 @@ class Cases {
     session().begin(session().now(), epoch, epoch, boottime_ms() + kLongMs);
     holdfast_lease lease{};
     limit_("drop", [&] { return drop(dictionary(), kKey); });
-    if (attempt("an attempt in another session", lease)) fail("it is granted in another session");
+    if (attempt("an attempt in another session", lease)) fail("the lock is granted in another session");
     Code code = limit_("stand", [&] { return stand(dictionary(), kKey, epoch, 200); });
     if (code == Code::exists) {
       limit_("delete", [&] { return dict_.remove(kKey); });
       code = limit_("stand", [&] { return stand(dictionary(), kKey, epoch, 200); });
     }
-    if (code != Code::ok) return fail("it cannot be given again");
-    if (!attempt("an attempt at the end", lease)) fail("it cannot be granted again");
+    if (code != Code::ok) return fail("the lock cannot be given again");
+    if (!attempt("an attempt at the end", lease)) fail("the lock cannot be granted again");
   }
 
   void fail(const char* what) { ledger_.violations.add("%s: %s", ledger_.place, what); }
@@ -192,7 +193,7 @@ class Cases {
   std::size_t standing_word_ = 0;
 };
 
-/// Runs all cases. Starts a new process whenever one has ended.
+/// Runs all cases. Starts a new process whenever the previous one has ended.
 void watch(Ledger& ledger) {
   constexpr std::uint64_t kMost = 20;
   while (ledger.violations.count.load() < kMost) {

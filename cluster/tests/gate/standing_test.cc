@@ -1,4 +1,4 @@
-// Tests a cluster's locks on one machine (gate/cluster_lock.h). The tests act as the agent.
+// Tests a cluster's locks on one machine (gate/cluster_lock.h). The tests play the agent's part.
 #include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class StandingTest : public DictTest {
     begin(1);
     ASSERT_EQ(stand("k", 1, 7), Code::ok);
   }
-  /// The same, and this process holds the lock.
+  /// Also makes this process hold the lock.
   void hold() {
     own();
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -193,7 +193,7 @@ TEST_F(StandingTest, a_lock_reserved_for_a_waiter_is_lost_with_the_session) {
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   sleep_ms(3);  // long enough for a release to grant it
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  ASSERT_TRUE(state("k").held) << "it was not kept";
+  ASSERT_TRUE(state("k").held) << "the lock was not reserved for the waiter";
   session().lose(1);
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_FALSE(state("k").held);
@@ -243,7 +243,7 @@ TEST_F(StandingTest, a_new_epoch_ends_the_grants_of_the_last_one) {
   session().lose(1);
   begin(2);
   holdfast_lease other{};
-  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_ELSEWHERE) << "it stood in the last epoch";
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_ELSEWHERE) << "the lock was owned only in the last epoch";
   ASSERT_EQ(stand("k", 2, 8), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
@@ -268,7 +268,7 @@ TEST_F(StandingTest, the_agent_withdraws_a_lock_that_it_holds) {
 
 TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
   begin(1);
-  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok) << "there is none";
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok) << "there is no lock";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
@@ -297,7 +297,7 @@ TEST_F(StandingTest, a_refusal_ends_the_wait_of_a_try) {
   EXPECT_TRUE(waiter.is_woken());
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_ELSEWHERE);
   EXPECT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  // The next try starts after that refusal.
+  // The next try begins after the refusal.
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
@@ -444,7 +444,7 @@ TEST_F(StandingTest, an_overwritten_limit_lets_nobody_take_a_lock_that_is_not_ow
   LockFields& lock = *entry("k").lock;
   lock.limit.store(load_word_of(lock).turn() + 100);
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "as the last operation left it";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "the limit was not restored";
 }
 
 TEST_F(StandingTest, a_refusal_with_a_future_time_is_ignored) {
@@ -463,20 +463,20 @@ TEST_F(StandingTest, numbers_continue_if_revisions_restart) {
   const std::uint64_t last = lease.sequence;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "repeated: the numbers were given";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "these numbers were already given";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, last);
 }
 
-// From then on the agent would ask for new numbers without end.
+// Without this, the agent would from then on request new numbers endlessly.
 TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   entry("k").standing->grants.store(kGrantsMax / 2);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "not yet";
+  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "the numbers were renewed too early";
   entry("k").standing->grants.store(kGrantsMax / 2 + 1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   EXPECT_EQ(state("k").grants, 0U);
@@ -528,7 +528,7 @@ TEST_F(StandingTest, waiters_are_found_in_a_dictionary_full_of_small_values) {
   for (std::size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
-// The memory for a waiter may be where the lock was just created.
+// To make room for the waiter, the dictionary may free the lock that was just created.
 TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   for (std::size_t length = 1; length <= 96; ++length) {
     Dict full(new_name(), {.size = 64 << 10, .cluster = "main"});
@@ -546,7 +546,8 @@ TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   }
 }
 
-// A block of the chain that is released during a walk may lead elsewhere. This is rare: two seconds may not show it.
+// A block that is freed during a walk along the chain may lead elsewhere. This is rare, so two seconds may not show a
+// fault.
 TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();
@@ -570,7 +571,8 @@ TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-/// A dictionary with several shards. A different process makes them grow, and the agent has not accessed them since.
+/// A dictionary with several shards. A different process makes the shards grow, and the agent has not accessed them
+/// since.
 class GrowingTest : public StandingTest {
  protected:
   GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
@@ -584,7 +586,7 @@ class GrowingTest : public StandingTest {
         return code;
     return HOLDFAST_OK;
   }
-  /// Waits for each of the locks, whose entries come after the values.
+  /// Stores values, then waits for each of the locks, whose entries come after the values.
   int grow_and_wait(Channel& parent) {
     if (fill(400) != HOLDFAST_OK) return 1;
     std::vector<std::unique_ptr<Waiting>> crowd;
@@ -714,7 +716,7 @@ TEST_F(StandingTest, a_lock_that_this_machine_does_not_own_is_not_reported_as_fr
   EXPECT_EQ(look(grant), HOLDFAST_LOCKED);
   EXPECT_EQ(grant, lease.sequence);
   session().lose(1);
-  EXPECT_EQ(look(grant), HOLDFAST_OK) << "that grant has ended";
+  EXPECT_EQ(look(grant), HOLDFAST_OK) << "the watched grant has ended";
   grant = 0;
   EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
 }
@@ -814,7 +816,7 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
 class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
-  /// Makes a call that does not wait, while the agent answers it.
+  /// Makes a call that does not wait, while the agent answers its question.
   int try_with_agent(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });
@@ -846,7 +848,7 @@ TEST_F(BlockingInClusterTest, a_failed_wait_reports_that_the_store_is_out_of_rea
   begin(1);
   EXPECT_EQ(lock(kShort), HOLDFAST_UNAVAILABLE);
   EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos) << holdfast_error();
-  EXPECT_FALSE(is_wanted()) << "it has left the queue";
+  EXPECT_FALSE(is_wanted()) << "the failed wait has not left the queue";
 }
 
 TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_another_machine_keeps_returns_locked) {
@@ -890,7 +892,7 @@ TEST_F(BlockingInClusterTest, without_a_session_a_try_asks_nobody) {
   EXPECT_FALSE(is_tried_for());
 }
 
-TEST_F(BlockingInClusterTest, permits_do_not_exist) {
+TEST_F(BlockingInClusterTest, permits_are_refused) {
   const holdfast_request read = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = kLong, .want = 1);
   EXPECT_EQ(holdfast_acquire(dict.handle, "k", 1, &read, &lease), HOLDFAST_UNSUPPORTED);
 }

@@ -1,6 +1,6 @@
-// A kill storm on a cluster's locks, with contenders and an agent that begins sessions, gives locks, takes them back
-// and loses them. Every few milliseconds a random process is killed and replaced. In each session a lock must have one
-// holder, on this machine or elsewhere, and rising fencing tokens.
+// Kills contenders for a cluster's locks, and the agent, which begins sessions, gives locks, takes them back and loses
+// them. Every few milliseconds, a random process is killed and replaced. In each session, a lock must never have two
+// holders, on this machine or elsewhere, and its fencing tokens must rise.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int kAgent = kContenders;
 constexpr std::size_t kEpochs = 1 << 16;
 constexpr std::size_t kRevisions = 1 << 20;
 constexpr std::uint64_t kLeaseMs = 40;
-/// Takes the place of a token when a different machine has the lock.
+/// Stands in for a token when a different machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
 /// The history of a lock in one session.
@@ -53,7 +53,7 @@ std::string key_of(std::size_t lock) { return "lock-" + std::to_string(lock); }
 
 bool is_alive(Token token) { return (*World::current())->judge(token) == Liveness::alive; }
 
-/// State that every process of the storm shares.
+/// The part that contenders and agents share.
 class Role {
  public:
   Role(test::Dict& dict, Ledger& ledger, std::uint64_t seed)
@@ -91,21 +91,21 @@ class Contender : Role {
   }
 
  private:
-  // Loads and stores on purpose: only the lock makes this safe.
+  // Uses separate loads and stores on purpose: only the lock makes them safe.
   void be_inside(std::size_t lock, const std::string& key, holdfast_lease lease) {
     const std::uint16_t epoch = ledger_.epoch_of[(lease.sequence >> kGrantBits) % kRevisions].load();
     Section& section = ledger_.sections[lock][epoch];
     if (const Token before = section.inside.load(); before == kElsewhere || (before != kNobody && is_alive(before)))
-      ledger_.violations.add("%s: in session %u it is granted while %s has it", key.c_str(), unsigned{epoch},
+      ledger_.violations.add("%s: in session %u the lock is granted while %s has it", key.c_str(), unsigned{epoch},
                              before == kElsewhere ? "another machine" : "a living process");
     section.inside.store(lease.owner);
     if (lease.sequence <= section.sequence.load())
-      ledger_.violations.add("fencing token of %s does not rise", key.c_str());
+      ledger_.violations.add("the fencing token of %s does not rise", key.c_str());
     section.sequence.store(lease.sequence);
     const std::uint64_t end = platform::monotonic_ns() + below(100'000);
     while (platform::monotonic_ns() < end) platform::cpu_relax();
     if (section.inside.load() != lease.owner)
-      ledger_.violations.add("%s: two have it in session %u", key.c_str(), unsigned{epoch});
+      ledger_.violations.add("%s: two processes have the lock in session %u", key.c_str(), unsigned{epoch});
     section.inside.store(kNobody);
     ledger_.entered.fetch_add(1);
     leave(key, epoch, lease);
@@ -167,7 +167,7 @@ class Agent : Role {
     }
   }
 
-  // Takes the lock as a fair waiter.
+  // Takes the lock back as a fair waiter.
   void take_back(std::size_t lock, std::uint16_t epoch) {
     holdfast_lease lease{};
     const int code = fair_.lock(dict_, key_of(lock), 0.01, &lease);
@@ -240,7 +240,7 @@ class Storm {
     kills_.start(number,
                  [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  /// All processes are dead: new processes must get the locks, with higher numbers.
+  /// Checks, when all processes are dead, that new processes get the locks with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
     const Session session = Session(dict_.segment());
@@ -254,7 +254,7 @@ class Storm {
       if (waiting.lock(dict_, key_of(lock), 20, &lease) != HOLDFAST_OK)
         ledger_.violations.add("%s cannot be granted at the end", key_of(lock).c_str());
       else if (lease.sequence <= ledger_.sections[lock][last].sequence.load())
-        ledger_.violations.add("fencing token of %s does not rise at the end", key_of(lock).c_str());
+        ledger_.violations.add("the fencing token of %s does not rise at the end", key_of(lock).c_str());
     }
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());

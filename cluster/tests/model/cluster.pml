@@ -1,9 +1,9 @@
-/* One lock across several machines: how their agents get it from a store, pass it on and lose it.
+/* Models one lock across several machines: how their agents get the lock from a store, pass it on and lose it.
 
    The store has the key of the lock, a queue with one entry per waiting lease, and a notification key per lease
    ("bell"), which only the machine with that lease watches. Each transaction is one step of the store. The requests,
-   the answers and the notifications take time to arrive. MACHINES machines with one lease and one agent each take the
-   lock TAKES times. Between any two steps Fate may repeat requests, lose notifications, restart agents, end leases,
+   the answers and the notifications take time to arrive. MACHINES machines, with one lease and one agent each, take the
+   lock TAKES times. Between any two steps, Fate may repeat requests, lose notifications, restart agents, end leases,
    crash machines and break locks.
 
    A machine has two sides. Its tasks take the lock locally while the machine owns it (`standing`), without a request to
@@ -11,8 +11,8 @@
    `base`, `valid`. A restarting agent loses its knowledge, but not shared memory. Its earlier requests may still reach
    the store.
 
-   The transactions for the lease `me` have a guard, and an effect if the guard is true. Otherwise, each transaction
-   answers the lock's key and the queue:
+   Each transaction for the lease `me` has a guard, and an effect if the guard is true. If the guard is false, the
+   transaction returns the lock's key and the queue:
 
      ask       no lock, no queue          put lock; else: put queue/me
      try       no lock, no queue          put lock
@@ -26,20 +26,20 @@
      look      -                          read lock, queue and queue/me: polls, verification, adoption after a restart
      break     lock unchanged since R     transfer or release by an operator; ring the holder's bell: {broken, R}
 
-   R is the revision of the lock's last put. `revision` counts no other changes. So in an answer it means that the
-   outcome of all grants up to this revision is known (`seen`).
+   R is the revision of the lock's last put. `revision` counts no other changes. So an answer with the revision R shows
+   the outcome of all grants up to R (`seen`).
 
    The model shows:
 
-   - No two machines use the lock at the same time while their leases last, unless an operator broke it (`enter`). Time
-     is not modelled, except for one promise: a machine notices the end of its lease before the store does. So Fate
-     clears `valid` first, and the store drops the keys of the lease at any later time.
-   - Fencing tokens rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
+   - Two machines never use the lock at the same time while their leases last, unless an operator broke a grant
+     (`enter`). Time is not modelled, except for one promise: a machine notices the end of its lease before the store
+     does. So Fate clears `valid` first, and the store drops the keys of the lease at any later time.
+   - Fencing tokens rise: the base of each tenure is greater than the bases of all earlier tenures (`enter`).
    - No machine waits forever. Time passes only when no machine, request or notification can take a step (STANDSTILL);
-     then all machines poll. If a task still waits, a message was lost, and the poll must be paid for.
-     Lost notifications, repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So
-     without a fault no wait needs a poll, and with faults no wait needs more polls than they pay for.
-   - Every run ends: there is no cycle of states.
+     then all machines poll. If a task still waits, a message was lost, and the poll must be paid for. Lost
+     notifications, repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So
+     without a fault, no wait needs a poll, and with faults, no wait needs more polls than the faults pay for.
+   - Every run ends: the states have no cycle.
 
    -DMUTANT_... plants a fault. The runner (tests/model/run) requires that Spin finds each fault.
 
@@ -57,7 +57,7 @@
 #define EXTRA 0 /* additional takes of machine 0 */
 #endif
 
-/* How often each of the following happens in total. */
+/* How often each of these things happens, in total. */
 #ifndef TOUCHES
 #define TOUCHES 0 /* touches because the local count is half used up */
 #endif
@@ -71,7 +71,7 @@
 #define POLLS 0 /* polls before a machine needs them */
 #endif
 #ifndef REPEATS
-#define REPEATS 0 /* requests that time out and are sent again: the first may be executed before, later or never */
+#define REPEATS 0 /* requests sent again after a timeout; the first copy may be executed earlier, later or never */
 #endif
 #ifndef LOSSES
 #define LOSSES 0 /* lost notifications */
@@ -115,39 +115,39 @@
 #define MACHINE(lease) (((lease)-1) % MACHINES)
 
 /* The store. */
-byte lock_lease = NOBODY; /* the lease of the lock's key; NOBODY: there is no key */
+byte lock_lease = NOBODY; /* the lease of the lock's key, or NOBODY if there is no key */
 byte revision = 0;        /* of the last put of the lock's key, even after its deletion */
 byte entries = 0;         /* the queue's length; entries are in order of creation */
 byte queue_lease[LEASES + 1];
-byte queue_born[LEASES + 1]; /* the entry's number on its machine; represents the create revision */
+byte queue_born[LEASES + 1]; /* the entry's number on its machine, which stands for its create revision */
 bit dropped[LEASES + 1];     /* leases that are gone, with their keys */
 
 #define UNCHANGED(since) (lock_lease != NOBODY && revision == (since))
 
-/* Shared memory of each machine: it outlives the agent. */
+/* The shared memory of each machine, which outlives the agent. */
 byte epoch[MACHINES];
-bit valid[MACHINES]; /* the lease has not ended, according to the machine's own clock */
+bit valid[MACHINES]; /* whether the lease has not ended, by the machine's own clock */
 bit gone[MACHINES];  /* crashed */
 byte takes[MACHINES];
-bit wish[MACHINES];  /* a task waits */
-bit tries[MACHINES]; /* ... but not if a different machine has the lock */
-bit inuse[MACHINES]; /* a task has the lock */
+bit wish[MACHINES];  /* whether a task waits */
+bit tries[MACHINES]; /* whether that task gives up if a different machine has the lock */
+bit inuse[MACHINES]; /* whether a task has the lock */
 bit standing[MACHINES];
-byte base[MACHINES]; /* of fencing tokens: the R of the tenure */
+byte base[MACHINES]; /* of the fencing tokens: the R of the tenure */
 
 /* The agents. */
 mtype = { NONE, WAITS, HOLDS, ADOPTS };
 mtype = { UNKNOWN, EMPTY, SOME };
 mtype state[MACHINES];
 byte seen[MACHINES];    /* older grants and notes are ignored */
-byte since[MACHINES];   /* HOLDS: R */
+byte since[MACHINES];   /* in HOLDS: R */
 byte offered[MACHINES]; /* the R of the last transfer or release, which may still be under way */
-mtype others[MACHINES]; /* HOLDS: what is known about the queue */
-byte next_lease[MACHINES], next_born[MACHINES]; /* SOME: the first entry */
-byte born[MACHINES];    /* WAITS: the machine's own entry */
-bit claims[MACHINES];   /* WAITS: the machine is the first, and there is no lock */
-bit served[MACHINES];   /* a task had the lock in this tenure */
-bit lingers[MACHINES];  /* keeps an unused lock until a different machine wants it */
+mtype others[MACHINES]; /* in HOLDS: what the agent knows about the queue */
+byte next_lease[MACHINES], next_born[MACHINES]; /* if others is SOME: the first entry */
+byte born[MACHINES];    /* in WAITS: the machine's own entry */
+bit claims[MACHINES];   /* in WAITS: whether the machine is the first and there is no lock */
+bit served[MACHINES];   /* whether a task had the lock in this tenure */
+bit lingers[MACHINES];  /* whether it keeps an unused lock until a different machine wants it */
 bit poll[MACHINES];
 
 /* Requests under way: the agent's current one, a copy that the agent does not know about, and a note. */
@@ -157,7 +157,7 @@ typedef Request {
   byte lease;
   byte since;
   byte to, born;
-  bit again /* TRANSFER: queues again behind the others */
+  bit again /* in TRANSFER: whether the machine queues again behind the others */
 };
 mtype = { IDLE, SENT, ANSWERED };
 mtype phase[MACHINES];
@@ -169,14 +169,14 @@ typedef Answer {
   bit ok;
   byte lock, revision;
   byte first, first_born; /* of the queue */
-  byte mine               /* own entry; 0: none */
+  byte mine               /* the machine's own entry, or 0 */
 };
 Answer answer[MACHINES];
 
-/* Bells: the R of each notification; 0: none. */
+/* Bells: the R of each notification, or 0. */
 byte granted[MACHINES], noted[MACHINES], broken[MACHINES];
 
-/* Variables of the proof only. */
+/* Variables that only the proof uses. */
 byte fence = 0;             /* the greatest base in use so far */
 byte robbed[MACHINES];      /* R of the tenure that an operator broke */
 byte births[MACHINES];
@@ -186,9 +186,9 @@ byte operator = 0;          /* the R that the operator saw */
 
 hidden byte i, k, ok;
 
-/* The store's steps. REQUIRES, for all: within an atomic step. */
+/* The store's steps. REQUIRES, for all of them: a surrounding atomic step. */
 
-inline find_entry(lease_of) { /* sets i to its index, or to `entries` */
+inline find_entry(lease_of) { /* sets i to the entry's index, or to `entries` */
   i = 0;
   do
   :: i < entries && queue_lease[i] != lease_of -> i++
@@ -226,7 +226,7 @@ inline put_lock(lease_of) {
   lock_lease = lease_of
 }
 
-/* Nobody watches the notification key of a former lease. */
+/* No machine watches the notification key of a former lease. */
 #define RING(bell, lease_of, since_of)                                                       \
   if                                                                                         \
   :: valid[MACHINE(lease_of)] && (lease_of) == LEASE(MACHINE(lease_of)) ->                   \
@@ -245,7 +245,7 @@ inline put_lock(lease_of) {
 #define RELEASE_GUARD(q) UNCHANGED(q.since)
 #endif
 
-/* ok: whether the guard was true. A transaction that names an ended lease is refused as a whole. */
+/* `ok` is whether the guard was true. A transaction that names an ended lease is refused completely. */
 inline execute(q) {
   ok = 0;
   if
@@ -333,7 +333,7 @@ inline forget_answer(m) {
   answer[m].mine = 0
 }
 
-/* The agent's request or its answer is still under way, and the agent will not get the answer. */
+/* The agent's request or the answer is still under way, but the agent will not get the answer. */
 inline abandon_request(m) {
   if
   :: phase[m] == SENT && stray[m].kind == 0 -> copy_to_stray(m)
@@ -487,7 +487,8 @@ inline hear_note(m) {
   if
   :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN
 #ifndef MUTANT_UNKNOWN_NOTE_DROPPED
-  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* owns it without knowing */
+  /* It owns the lock without knowing this. */
+  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1
 #endif
   :: else
   fi;
@@ -511,7 +512,7 @@ inline hear_broken(m) {
 #define MUST_LOOK(m) (READY(m) && (state[m] == ADOPTS || poll[m] || (state[m] == HOLDS && others[m] == UNKNOWN)))
 #define MUST_ASK(m) (READY(m) && !MUST_LOOK(m) && state[m] == NONE && wish[m])
 #define MUST_LEAVE(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && !wish[m])
-/* A copy of an ask that arrived when its machine already had the lock has left an entry. */
+/* If a copy of an ask arrived when its machine already had the lock, the copy has left an entry. */
 #define MUST_CLEAN(m) (READY(m) && !MUST_LOOK(m) && state[m] == HOLDS && others[m] == SOME && next_lease[m] == LEASE(m))
 #define MUST_CLAIM(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && wish[m] && claims[m])
 #define FREE(m) (READY(m) && !MUST_LOOK(m) && !MUST_CLEAN(m) && state[m] == HOLDS && !inuse[m])
@@ -528,7 +529,7 @@ inline send(m, kind_of) {
   phase[m] = SENT
 }
 
-/* The agent takes the lock locally, as a fair waiter does, before giving it away. */
+/* Before it gives the lock away, the agent takes it locally, like a fair waiter. */
 inline send_offer(m, kind_of) {
 #ifndef MUTANT_STANDS_WHILE_OFFERED
   standing[m] = 0;
@@ -621,7 +622,7 @@ end:
   :: d_step { MUST_TOUCH(m) -> request[m].since = since[m]; send(m, TOUCH) }
   :: d_step { MAY_TOUCH(m) -> touches++; request[m].since = since[m]; send(m, TOUCH) }
 
-  /* A new lease after a loss: nothing about the old lease counts. */
+  /* Begins a new lease after a loss: nothing about the old lease counts. */
   :: d_step {
        !valid[m] && !gone[m] ->
 #ifndef MUTANT_OLD_ANSWER_ACCEPTED

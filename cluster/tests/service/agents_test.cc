@@ -43,14 +43,14 @@ bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
   return true;
 }
 
-/// The sections of all machines write this without atomic operations: only the lock keeps them apart.
+/// The critical sections of all machines write here without atomic operations: only the lock keeps them apart.
 struct Register {
   std::uint64_t count;
   std::uint64_t last_token;
-  std::uint64_t wrong;  // sections whose token was not larger than the last one
+  std::uint64_t wrong;  // sections whose token was not larger than the previous one
 };
 
-TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
+TEST_F(AgentsTest, critical_sections_on_two_machines_exclude_each_other_and_tokens_rise) {
   constexpr int kSections = 60;
   auto* const shared = static_cast<Register*>(
       ::mmap(nullptr, sizeof(Register), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -113,7 +113,7 @@ TEST_F(AgentsTest, a_machine_without_a_dictionary_has_a_lease_for_its_first_dict
   EXPECT_EQ(revision_of(etcd), before + 2);
 }
 
-TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_started_again) {
+TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_restarted) {
   Peer a(etcd.url());
   Peer b(etcd.url());
   a.hold("k");
@@ -124,7 +124,7 @@ TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_started_again) {
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// A machine that has a lock, and a second machine; both leases are short.
+/// One machine has a lock, a second machine waits for it, and both leases are short.
 class LostLease : public AgentsTest {
  protected:
   /// Expects that the first machine has lost the lock, and that the second machine gets it.
@@ -156,7 +156,7 @@ TEST_F(LostLease, an_agent_stopped_for_longer_than_the_lease_continues_with_a_ne
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST_F(AgentsTest, agents_wait_for_an_absent_store_and_no_lock_is_local_in_the_meantime) {
+TEST_F(AgentsTest, agents_wait_for_an_absent_store_and_no_lock_is_granted_in_the_meantime) {
   etcd.kill();
   Peer a(etcd.url());
   EXPECT_EQ(a.lock("k", 1), 0U);
@@ -197,7 +197,7 @@ TEST_F(AgentsTest, an_agent_works_even_if_nobody_reads_its_messages) {
       ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
       return 127;
     });
-    // Uses a new key each time, because the last key is attached to the lease of an agent that is gone.
+    // Uses a new key each time, because the previous key is attached to the lease of an agent that is gone.
     EXPECT_NE(a.new_program()->lock("k" + std::to_string(errors)), 0U) << errors;
   }
   for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
@@ -213,8 +213,8 @@ TEST_F(AgentsTest, an_agent_started_by_mistake_takes_over_and_the_first_agent_en
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-// Happens after a clean-up by hand. The locks of the first agent's lease are free immediately, although the lease would
-// last for minutes.
+// This happens if somebody deletes the directory by hand. The first agent's locks are free immediately, although its
+// lease would last for minutes.
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_its_successor_serves_the_new_directory) {
   for (const char* const removed : {"", "/*", "/processes"}) {
     Machine a(etcd.url(), 600);
@@ -243,7 +243,8 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_deleted_by_hand_ends_once_nobody_hol
   ASSERT_NE(program->lock("k"), 0U);
   ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
   sleep_ms(2500);
-  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know it";
+  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes")
+      << "the agent must stay, because its successor would not know the lock";
   EXPECT_FALSE(a.has_said("was deleted"));
   ASSERT_EQ(program->ask("unlock k"), "ok");
   EXPECT_EQ(a.agent().wait(), 1);
@@ -258,7 +259,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_with_a_held_
   a.hold("k");
   ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
   EXPECT_EQ(a.agent().wait(), 1);
-  EXPECT_EQ(a.ask("valid k"), "ok") << "until its deadline";
+  EXPECT_EQ(a.ask("valid k"), "ok") << "the lock must stay valid until its deadline";
   etcd.kill();
   Machine b(etcd.url());
   b.start_agent();
@@ -299,13 +300,13 @@ TEST_F(AgentsTest, questions_are_answered_by_the_store) {
 TEST_F(AgentsTest, a_lease_can_be_verified_at_the_store) {
   Peer a(etcd.url(), 30);
   Peer b(etcd.url());
-  EXPECT_EQ(a.ask("confirm k"), "not owner") << "before there is a lease";
+  EXPECT_EQ(a.ask("confirm k"), "not owner") << "the process has no lease yet";
   a.hold("k");
   EXPECT_EQ(a.ask("confirm k"), "ok");
-  EXPECT_EQ(a.new_program()->ask("confirm k"), "not owner") << "of another process of the machine";
+  EXPECT_EQ(a.new_program()->ask("confirm k"), "not owner") << "another process of the machine has the lease";
   EXPECT_EQ(b.ask("confirm k"), "not owner");
   ASSERT_EQ(a.ask("unlock k"), "ok");
-  EXPECT_EQ(a.ask("confirm k"), "not owner") << "though the machine still has the lock";
+  EXPECT_EQ(a.ask("confirm k"), "not owner") << "the lease has ended although the machine still has the lock";
   a.hold("k");
   etcd.kill();
   EXPECT_EQ(a.ask("confirm k"), "unavailable");
@@ -375,7 +376,7 @@ TEST_F(AgentsTest, the_command_reports_an_agent_that_does_not_answer) {
   EXPECT_EQ(nlohmann::json::parse(json)["dictionaries"][0]["ok"], false);
 }
 
-TEST_F(AgentsTest, without_an_agent_there_is_no_answer_and_no_lock) {
+TEST_F(AgentsTest, without_an_agent_no_question_is_answered_and_no_lock_is_granted) {
   Machine a(etcd.url());
   const auto first = a.new_program();
   EXPECT_EQ(first->lock("k", 0.5), 0U);

@@ -1,4 +1,5 @@
-// Tests clocks that leap, and machines that were suspended. BOOTTIME decides, because it runs while a machine sleeps.
+// Tests clocks that leap, and machines that were suspended. Deadlines use BOOTTIME, which continues while a machine
+// sleeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +37,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   EXPECT_EQ(b.ask("valid k"), "ok");
 }
 
-TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_immediately) {
+TEST(Clocks, a_suspend_that_stopped_no_process_ends_the_session_immediately) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   const std::uint64_t token = a.hold("k");
@@ -63,7 +64,7 @@ TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   }
 }
 
-// The leap may mean that this machine is a copy of a different machine, which has the same lease.
+// A leap may mean that this machine is a copy of a different machine, which has the same lease.
 TEST(Clocks, a_leaping_wall_clock_ends_the_session_and_lets_its_lease_expire) {
   for (const std::int64_t leap : {kDayMs, -kDayMs}) {
     EtcdServer etcd;

@@ -26,7 +26,7 @@ ClockLeap* map(int fd) {
   return memory != MAP_FAILED ? static_cast<ClockLeap*>(memory) : nullptr;
 }
 
-/// The test may change this at any time.
+/// Returns how far the clock is ahead. The test may change this at any time.
 std::int64_t ahead(clockid_t clock) {
   const ClockLeap* const now = leap.load(std::memory_order_acquire);
   if (now == nullptr || (clock != CLOCK_BOOTTIME && clock != CLOCK_REALTIME)) return 0;
@@ -42,7 +42,7 @@ void add_ms(timespec& time, std::int64_t ms) {
   --time.tv_sec;
 }
 
-/// Runs before main in a process that was started with the variable.
+/// Runs before main, and uses the file that the environment variable names.
 [[maybe_unused]] const bool kBegun = [] {
   if (const char* const path = std::getenv(kClockFile)) use_clock(path);
   return true;
@@ -62,7 +62,7 @@ void use_clock(const std::string& path) {
 
 }  // namespace holdfast::test
 
-// Exported, so that they replace the C library's functions.
+// These functions are exported, so that they replace the C library's.
 extern "C" {
 
 [[gnu::visibility("default")]] int clock_gettime(clockid_t clock, timespec* time) noexcept {
@@ -71,7 +71,7 @@ extern "C" {
   return result;
 }
 
-// Handles timers of BOOTTIME, the only kind in use here.
+// Handles only timers of BOOTTIME, because the agent uses no others.
 [[gnu::visibility("default")]] int timerfd_settime(int fd, int flags, const itimerspec* when,
                                                    itimerspec* before) noexcept {
   itimerspec by_system = *when;

@@ -1,5 +1,5 @@
-// The clocks of a machine, which a test sets while the machine's processes run. BOOTTIME leaps after a suspend,
-// REALTIME also when somebody sets it. MONOTONIC never leaps.
+// A machine's clocks, which a test sets while the machine's processes run. BOOTTIME leaps after a suspend; REALTIME
+// leaps then, too, and whenever it is set. MONOTONIC never leaps.
 //
 // leaping_clock.cc defines clock_gettime() and timerfd_settime(). It is linked into test programs, and loaded into
 // agents before all other libraries.
@@ -10,7 +10,7 @@
 
 namespace holdfast::test {
 
-/// How far the clocks of one machine are ahead, in a file that the machine's processes map.
+/// How far a machine's clocks are ahead. The structure is in a file that the machine's processes map.
 struct ClockLeap {
   std::int64_t boot_ms;
   std::int64_t wall_ms;
@@ -19,9 +19,9 @@ struct ClockLeap {
 /// The environment variable that names the file.
 inline constexpr const char* kClockFile = "HOLDFAST_TEST_CLOCK";
 
-/// Creates the file. Until it is changed, the machine has the system's clocks.
+/// Creates the file. Until the test changes it, the machine has the system's clocks.
 ClockLeap* new_clock(const std::string& path);
-/// Makes this process use the clocks of that file.
+/// Makes this process use the clocks in the file.
 void use_clock(const std::string& path);
 
 }  // namespace holdfast::test

@@ -124,7 +124,7 @@ TEST_F(LockCommandTest, a_waiting_command_gets_the_lock_even_if_the_agent_that_i
   const auto first = holder();
   const pid_t agent = agent_pid();
   const auto second = with_agent("true", "other");
-  ::usleep(500'000);  // it should be waiting by now; if not, it starts an agent itself
+  ::usleep(500'000);  // the command should be waiting by now; if not, it starts an agent itself
   let_go();
   EXPECT_EQ(first->wait(), 0) << first->errors();
   EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
@@ -146,7 +146,7 @@ TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent
   EXPECT_EQ(count, kCommands);
 }
 
-// This happens if two agents start at the same moment and the other agent's command ends immediately.
+// An agent yields if two agents start at the same moment. The other agent's command may then end immediately.
 TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_again) {
   namespace fs = std::filesystem;
   const fs::path built = HOLDFAST_COMMAND;
@@ -166,7 +166,7 @@ TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_aga
 
 TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_no_inherited_descriptor_open) {
   std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, like a shell's
+  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, like the pipes of a shell
   const auto lock = holder();
   ASSERT_TRUE(eventually([&] { return agent_pid() != 0; }));
   const std::string folder = "/proc/" + std::to_string(agent_pid()) + "/fd";
@@ -204,7 +204,7 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
               HasSubstr("is too long for the cluster's store: it takes 1141 bytes there, expected at most 1024"));
 }
 
-/// A port where connections are neither accepted nor refused, as on a machine that lost power.
+/// A port that neither accepts nor refuses connections, like the port of a machine that lost power.
 class BlackHole {
  public:
   BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -232,7 +232,8 @@ class BlackHole {
 TEST_F(LockCommandTest, a_silent_store_is_not_reported_as_a_held_lock) {
   const std::array<BlackHole, 4> away;
   std::string urls = etcd.url();
-  for (const BlackHole& one : away) urls += "," + etcd.url() + "," + one.url();  // so that a majority names the cluster
+  for (const BlackHole& one : away)
+    urls += "," + etcd.url() + "," + one.url();  // a majority of the endpoints names the cluster
   Machine other(urls, 600);
   other.start_agent();
   EXPECT_EQ(Lock(other, {"k", "--", "true"}).wait(), 0);
@@ -255,7 +256,8 @@ TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lo
   EXPECT_EQ(without.wait(), 75);
 }
 
-// A crontab may want exit status 0 if the job runs elsewhere. The status does not mean that the lock was granted.
+// A crontab may request exit status 0 if the job runs elsewhere. The status then does not mean that the lock was
+// granted.
 TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   machine.start_agent();
   Peer elsewhere(etcd.url(), 600);
@@ -271,7 +273,7 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   }
 }
 
-/// A program has opened the dictionary with `cluster`, so the command need not name the cluster.
+/// A program has opened the dictionary with the option `cluster`, so the command need not name the cluster.
 TEST_F(LockCommandTest, a_dictionary_of_a_cluster_needs_no_option) {
   machine.start_agent();
   const auto program = machine.new_program();

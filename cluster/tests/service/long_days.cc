@@ -1,4 +1,4 @@
-// Long tests of locks across machines: partitions, a slow disk, a stale leader, and all of these together for a while.
+// Long tests of locks across machines: partitions, a slow disk, a stale leader, and finally all of these together.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -58,7 +58,7 @@ class Fleet {
   void demand_progress() {
     for (std::size_t i = 0; i < size(); ++i)
       demand(workers_.get_on(5, static_cast<int>(i)),
-             "machine " + std::to_string(i) + " does not get on; its agents said:\n" + machines_[i]->said());
+             "machine " + std::to_string(i) + " makes no progress; its agents said:\n" + machines_[i]->said());
   }
 
  private:
@@ -90,11 +90,12 @@ double seconds_of(const std::string& said, const std::string& expected) {
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
-/// Cuts the holders off. Returns the seconds from each holder's notice of the loss until the other machine has the
-/// lock.
+/// Cuts the holders off. Returns, for each pair, the seconds between the moment when the holder notices the loss and
+/// the moment when the other machine has the lock.
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
-  for (const auto& pair : pairs) demand(pair->holder.lock(pair->key, 50) != 0, "no lock before a partition");
-  sleep_ms(below(random, 700));  // anywhere between two keepalives
+  for (const auto& pair : pairs)
+    demand(pair->holder.lock(pair->key, 50) != 0, "the lock was not granted before a partition");
+  sleep_ms(below(random, 700));  // until a random moment between two keepalives
   const double begin = static_cast<double>(platform::boottime_ns()) / 1e9;
   for (const auto& pair : pairs) {
     const int how = below(random, 3);
@@ -109,7 +110,7 @@ std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Rando
     gaps.push_back(got - lost);
     longest = std::max(longest, got - begin);
     pair->proxy.pass();
-    demand(pair->other.ask("unlock " + pair->key) == "ok", "the lock does not last after a partition");
+    demand(pair->other.ask("unlock " + pair->key) == "ok", "the lock is not kept after a partition");
   }
   return gaps;
 }
@@ -168,8 +169,9 @@ int slow_disk(const Settings& settings) {
 
 // --- a stale leader -------------------------------------------------------------------------------------
 
-// A leader that was stopped while the other members elected a new one may, when it resumes, end leases that were kept
-// alive there. Then two machines may have the same lock, but their writes with its token still have one order.
+// If a leader is stopped while the other members elect a new leader, it may end leases when it resumes, although they
+// were kept alive at the new leader. Two machines may then have the same lock, but the lock's tokens still put their
+// writes into one order.
 int stale_leader(const Settings& settings) {
   constexpr int kTtl = 3;
   Random random(settings.seed);
@@ -215,7 +217,8 @@ struct Usage {
   }
 };
 
-/// Machines behind proxies, under all kinds of faults. The first machine's agent is never killed: it must not grow.
+/// Machines behind proxies, under all kinds of faults. The first machine's agent is never killed, so that its growth
+/// can be checked.
 class Soak {
  public:
   explicit Soak(const Settings& settings) : random_(settings.seed), seconds_(settings.seconds) {
@@ -238,7 +241,7 @@ class Soak {
       happen();
       calm_down();
       fleet_->demand_progress();
-      // After the agent has seen each kind of fault.
+      // By now, the agent has seen each kind of fault.
       if (before.descriptors == 0 && now() > begin + seconds_ / 4) before = Usage::of((*fleet_)[0].agent().pid());
     }
     const Usage after = Usage::of((*fleet_)[0].agent().pid());
@@ -248,7 +251,7 @@ class Soak {
     std::vector<std::string> errors = workers.errors(store);
     end_agents(errors);
     const bool grows = after.descriptors > before.descriptors + 10 || after.megabytes > before.megabytes * 1.2 + 2;
-    if (grows) errors.emplace_back("the agent grows");
+    if (grows) errors.emplace_back("the agent's memory or descriptors grow");
     const int status = report(errors);
     std::printf(
         "%.0f s, %d troubles, %zu sections, %zu transfers, %zu late writes refused, %zu updates lost without "
@@ -331,7 +334,7 @@ int soak(const Settings& settings) { return Soak(settings).run(); }
 int run(int argc, char** argv) {
   CLI::App app("Long tests of locks across machines");
   Settings settings;
-  app.add_option("--seed", settings.seed, "repeats the random choices of a run; its processes race all the same");
+  app.add_option("--seed", settings.seed, "repeat a run's random choices, but not the races of its processes");
   std::function<int(const Settings&)> chosen;
   const auto add = [&](const char* name, const char* what, int (*body)(const Settings&)) {
     CLI::App* const part = app.add_subcommand(name, what);
@@ -340,15 +343,15 @@ int run(int argc, char** argv) {
   };
   const auto timed = [&](CLI::App* part) { part->add_option("--seconds", settings.seconds, "length of the run"); };
   const auto counted = [&](CLI::App* part) { part->add_option("--times", settings.times, "how often"); };
-  counted(add("partitions", "cuts holders off, and measures how long nobody has their locks", partitions));
-  timed(add("slow_disk", "gives etcd slow disks", slow_disk));
-  counted(add("stale_leader", "stops leaders of etcd, and lets them resume", stale_leader));
-  timed(add("soak", "applies all faults repeatedly", soak));
+  counted(add("partitions", "cut holders off, and measure how long nobody has their locks", partitions));
+  timed(add("slow_disk", "give etcd slow disks", slow_disk));
+  counted(add("stale_leader", "stop leaders of etcd, and let them resume", stale_leader));
+  timed(add("soak", "apply all faults repeatedly", soak));
   app.require_subcommand(1);
   app.fallthrough();
   CLI11_PARSE(app, argc, argv);
   std::printf("seed %" PRIu64 "\n", settings.seed);
-  std::fflush(stdout);  // otherwise children print it again
+  std::fflush(stdout);  // otherwise children print the buffered text again
   return chosen(settings);
 }
 

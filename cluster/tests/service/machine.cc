@@ -46,7 +46,7 @@ std::string outcome(int code, const holdfast_lease& lease) {
   return "ok " + std::to_string(lease.sequence) + " " + std::to_string(platform::boottime_ns());
 }
 
-/// A program: its dictionary and its locks.
+/// A program, with its dictionary and its locks.
 class Obedient {
  public:
   Obedient() : dict_(kJobs, {.size = 16 << 20, .cluster = kCluster}) {}
@@ -93,14 +93,14 @@ class Obedient {
 
   bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
 
-  /// Polls. Takes the time before the first poll that finds the lock lost.
+  /// Polls until the lock is lost. Reports a time just before the first poll that finds the loss.
   std::string lose(const std::string& key) {
     std::uint64_t looked = 0;
     const bool is_lost = eventually([&] {
       looked = platform::boottime_ns();
       return !has(key);
     });
-    return is_lost ? "lost " + std::to_string(looked) : "it stays valid";
+    return is_lost ? "lost " + std::to_string(looked) : "the lock stays valid";
   }
 
   std::string renew(const std::string& key) {
@@ -111,7 +111,7 @@ class Obedient {
       least = std::min(least, left);
       return is_more;
     });
-    return is_renewed ? "ok" : "it is not prolonged";
+    return is_renewed ? "ok" : "the session is not extended";
   }
 
   /// Waits for all locks concurrently, with one waiter for each.
@@ -155,7 +155,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-/// Returns {"endpoints": ["http://a", "http://b"], ...}.
+/// Writes {"endpoints": ["http://a", "http://b"], ...}.
 void write_config(const std::string& path, std::string etcd, int ttl_s, const Fields& fields) {
   for (std::size_t at = 0; (at = etcd.find(',', at)) != std::string::npos; at += 3) etcd.replace(at, 1, "\",\"");
   std::ofstream file(path);

@@ -1,4 +1,4 @@
-// A machine of a cluster: its own runtime directory, with an agent and programs.
+// A machine of a cluster: a runtime directory with an agent and programs.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ class EtcdServer;
 
 inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
-inline constexpr int kShort = 2;                  // a lease that should end (s)
-inline constexpr int kLong = 30;                  // a lease that should not end (s)
-inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() may access it
+inline constexpr int kShort = 2;  // a lease that should end (s)
+inline constexpr int kLong = 30;  // a lease that should not end (s)
+/// Keys that the user of EtcdServer::enable_authentication() may access.
+inline constexpr const char* kSpace = "hf/main";
 
 /// A process of a machine that executes commands, one at a time, and reports their results:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", with the time of CLOCK_BOOTTIME, or the name of the code
-///   block KEY SECONDS      the same with the call that blocks the thread
+///   block KEY SECONDS      like lock, with the call that blocks the thread
 ///   state                  "ok", or why no new locks are available
 ///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   lose KEY               waits until the lock is lost: "lost NS"
 ///   renew KEY              waits until the agent has extended the session
 ///   try KEY                like lock, without a wait
-///   take COUNT [FROM]      how many of COUNT locks it gets, from "0" or "FROM" on
+///   take COUNT [FROM]      how many of COUNT locks it gets, beginning with the lock "0" or "FROM"
 ///   keep COUNT             how many of the locks "0" to COUNT - 1 it has
 ///   verify KEY, holder KEY, break KEY REVISION   the answer's lines, joined by blanks
 class Program {
@@ -40,7 +41,7 @@ class Program {
   std::string ask(const std::string& command) { return child_.ask(command); }
   void say(const std::string& command) { child_.say(command); }
   std::string hear() { return child_.hear(); }
-  /// Sends lock KEY SECONDS. Returns the token, or 0.
+  /// Sends the command `lock`. Returns the token, or 0.
   std::uint64_t lock(const std::string& key, double seconds = 40);
   Child& child() { return child_; }
 
@@ -48,7 +49,7 @@ class Program {
   Child child_;
 };
 
-/// Fields of an agent's configuration: names and JSON.
+/// Fields of an agent's configuration: names and their JSON values.
 using Fields = std::map<std::string, std::string>;
 
 class Machine {
@@ -95,17 +96,18 @@ class Peer : public Machine {
   void say(const std::string& command) { program_->say(command); }
   std::string hear() { return program_->hear(); }
   std::uint64_t lock(const std::string& key, double seconds = 40) { return program_->lock(key, seconds); }
-  /// Returns the token. If the program does not get the lock, throws an exception with the agent's log.
+  /// Takes the lock and returns its token. If the program does not get the lock, throws an exception with the agent's
+  /// log.
   std::uint64_t hold(const std::string& key);
 
  private:
   std::unique_ptr<Program> program_;
 };
 
-/// Returns what the command prints on that machine, and its exit status.
+/// Runs the command on this machine. Returns what it prints, and its exit status.
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments);
 
-/// Waits until that many machines wait for the lock at the store.
+/// Waits until this many machines wait for the lock at the store.
 bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines = 1);
 
 }  // namespace holdfast::test

@@ -1,4 +1,5 @@
-// Tests bad networks between agents and their store, which cut machines off, and deliver answers late, twice or never.
+// Tests bad networks between agents and their store. Such networks cut machines off, and deliver answers late, twice or
+// never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +62,7 @@ TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_keeps_wai
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// The faults of requests and answers while workers on two machines run.
+/// Faults of requests and answers, while workers on two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);
@@ -81,7 +82,7 @@ const Weather kWeathers[] = {
 
 class BadNetwork : public ::testing::TestWithParam<Weather> {};
 
-TEST_P(BadNetwork, costs_time_but_grants_no_lock_twice_or_out_of_order) {
+TEST_P(BadNetwork, costs_time_but_never_grants_a_lock_twice_or_out_of_order) {
   EtcdServer etcd;
   Proxy proxies[] = {Proxy(etcd.port()), Proxy(etcd.port())};
   Machine machines[] = {Machine(proxies[0].url(), kLong), Machine(proxies[1].url(), kLong)};

@@ -1,4 +1,4 @@
-// Tests the file of the agent's socket, in a directory that other users may write to (service/question_server.h).
+// Tests the file of the agent's socket in a directory to which other users may write (service/question_server.h).
 #include "service/question_server.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ constexpr const char* kCluster = "main";
 class SharedSocketTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can act as two users";
     ASSERT_EQ(::chown(scratch_.path().c_str(), 0, kGroup), 0);
     ASSERT_EQ(::chmod(scratch_.path().c_str(), 0770), 0);
   }
@@ -54,16 +54,16 @@ class SharedSocketTest : public ::testing::Test {
   RuntimeDirectory directory() const {
     return *RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
   }
-  /// Returns "it listens", or why the server does not.
+  /// Returns "the server listens", or why the server does not.
   std::string serve() const {
     const RuntimeDirectory shared = directory();
     try {
-      return QuestionServer(shared, kCluster).has_name() ? "it listens" : "it listens elsewhere";
+      return QuestionServer(shared, kCluster).has_name() ? "the server listens" : "the server listens elsewhere";
     } catch (const std::exception& error) {
       return error.what();
     }
   }
-  /// Returns the report of a process of a different user in the group.
+  /// Runs `what` as a different user in the group, and returns its report.
   std::string as_member(const std::function<std::string()>& what) const {
     Child child([&](Channel& parent) {
       if (::setgid(kGroup) != 0 || ::setuid(kMember) != 0) return 1;

@@ -1,5 +1,5 @@
-// Three etcd members: how their deaths, stops and partitions affect the locks of machines. Leases are long here, so
-// that locks survive on slow machines too.
+// Tests how deaths, stops and partitions of three etcd members affect the locks of machines. The leases are long, so
+// that locks survive even on slow machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST_F(Quorum, a_leader_that_is_stopped_and_resumes_costs_no_lock) {
   EXPECT_NE(waiter.peer.lock("k", 60), 0U);
 }
 
-TEST_F(Quorum, a_leader_that_the_other_members_do_not_reach_costs_no_lock) {
+TEST_F(Quorum, a_leader_that_the_other_members_cannot_reach_costs_no_lock) {
   cluster.isolate(leader);
   expect_nothing_lost();
   cluster.rejoin();
@@ -72,12 +72,12 @@ TEST_F(Quorum, a_leader_that_the_other_members_do_not_reach_costs_no_lock) {
   EXPECT_NE(waiter.peer.lock("k", 60), 0U);
 }
 
-TEST_F(Quorum, a_leader_that_the_holder_does_not_reach_costs_no_lock) {
+TEST_F(Quorum, a_leader_that_the_holder_cannot_reach_costs_no_lock) {
   holder.proxies[leader].hold();
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, a_leader_that_the_waiter_does_not_reach_costs_no_lock) {
+TEST_F(Quorum, a_leader_that_the_waiter_cannot_reach_costs_no_lock) {
   waiter.proxies[leader].hold();
   expect_nothing_lost();
 }

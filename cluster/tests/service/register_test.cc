@@ -1,6 +1,6 @@
 // Tests registers that a lock across machines guards, while the lock's holders are stopped for longer than the lease. A
-// register that checks fencing tokens must lose no update. A register without checks must lose some, otherwise these
-// tests show nothing.
+// register that checks fencing tokens must not lose an update. A register without checks must lose some updates;
+// otherwise the tests show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

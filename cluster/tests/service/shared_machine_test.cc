@@ -1,5 +1,5 @@
-// Tests the agent's view of its machine (service/shared_machine.h): dictionaries that are created and removed, agents
-// that succeed each other, and processes that are stopped inside a dictionary.
+// Tests the agent's view of its machine (service/shared_machine.h) when dictionaries are created and removed, when
+// agents succeed each other, and when processes are stopped inside a dictionary.
 #include "service/shared_machine.h"
 
 #include <gtest/gtest.h>
@@ -171,7 +171,7 @@ TEST_F(SharedMachineTest, a_dictionary_opened_late_takes_part_even_if_it_names_a
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-// This user has no inotify instance left.
+// The agent's user has no inotify instance left.
 TEST_F(SharedMachineTest, a_new_dictionary_is_found_even_if_the_kernel_does_not_watch_the_directory) {
   for (const unsigned call : {SYS_inotify_init1, SYS_inotify_add_watch}) {
     Started agent("began", [call](Channel& parent) {
@@ -200,7 +200,7 @@ TEST_F(SharedMachineTest, a_new_dictionary_is_found_even_if_the_kernel_does_not_
 TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_next_agent_finds) {
   begin();
   machine.reset();
-  const std::string first = "!" + new_name();  // before the others in alphabetical order
+  const std::string first = "!" + new_name();  // sorts before the other dictionaries
   const auto made = another(first);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
@@ -222,7 +222,8 @@ TEST_F(SharedMachineTest, the_next_agent_renews_in_all_dictionaries_a_lease_that
   EXPECT_EQ(found.deadline, static_cast<agent::Milliseconds>(word.deadline_ms()));
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 500));
   EXPECT_EQ(machine->session().deadline, found.deadline + 500);
-  EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
+  EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000)
+      << "the earlier agent had promised this deadline";
 }
 
 TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_removed_during_a_renewal) {
@@ -250,7 +251,7 @@ TEST_F(SharedMachineTest, the_next_agent_begins_in_all_dictionaries_a_session_th
   EXPECT_EQ(session_in(dict).epoch(), epoch + 1);
 }
 
-TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_is_there) {
+TEST_F(SharedMachineTest, a_session_ends_in_every_dictionary_whatever_the_dictionarys_epoch_is) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -261,7 +262,7 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   EXPECT_TRUE(session_in(dict).lost());
 }
 
-// Otherwise a different machine could get a lock that a program here has.
+// If a part were alive, a different machine could get a lock that a program here holds.
 TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
   const std::string other = new_name();
   const auto made = another(other);
@@ -283,7 +284,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
 
-/// Damage for which opening a file is refused, while processes that have the file open continue.
+/// Damage that prevents a process from opening the file, while processes that have already opened it continue.
 enum class Fault { seed, magic, cluster_name, mode, link };
 
 /// Applies the damage, or reverts it.
@@ -304,7 +305,7 @@ void change(Fault fault, const std::string& path, bool right) {
   }
 }
 
-/// The next agent: continues the session, and reports what it knows.
+/// The next agent, which continues the session and reports what it knows.
 class NextAgent : public Started {
  public:
   NextAgent(const LockName& lock, agent::Milliseconds lease_ms)
@@ -344,7 +345,7 @@ class Holder : public Started {
         }) {}
 };
 
-/// The next agent cannot open the dictionary of a program that holds a lock.
+/// A program holds a lock in a dictionary that the next agent cannot open.
 class Unreachable : public SharedMachineTest, public ::testing::WithParamInterface<Fault> {
  protected:
   Unreachable() : lock{new_name(), "k"}, holder(lock) { make_it_so(true); }
@@ -429,7 +430,7 @@ TEST_F(SharedMachineTest, the_later_of_two_agents_without_a_dictionary_remains) 
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent later;
   Dict again(dict_name, {.cluster = "main"});
-  machine->turn();  // it comes first
+  machine->turn();  // this agent comes first
   EXPECT_TRUE(machine->superseded());
   EXPECT_FALSE(machine->is_abandoned());
   EXPECT_EQ(later.ask("turn"), "acts");
@@ -457,10 +458,10 @@ TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) 
   ASSERT_TRUE(machine->superseded());
   machine.reset();
   struct stat info {};
-  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it belongs to the other agent";
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "the socket belongs to the other agent";
 }
 
-// Happens after a clean-up of the user's files: the directory of that name is a new one.
+// This happens when the user's files were deleted: the name now belongs to a new directory.
 TEST_F(SharedMachineTest, an_agent_of_a_removed_directory_leaves_its_successor_alone) {
   begin();
   const std::string path = directory.path();
@@ -476,13 +477,13 @@ TEST_F(SharedMachineTest, an_agent_of_a_removed_directory_leaves_its_successor_a
   std::filesystem::rename(path + ".old", path);
 }
 
-// The second agent may be stopped while it gives a lock to the machine in that epoch, and continue later.
+// The second agent may be stopped while it gives a lock to the machine in this epoch, and continue later.
 TEST_F(SharedMachineTest, another_agents_actions_in_the_same_epoch_do_not_count) {
   remove(dict_name);
   begin();
   OtherAgent other;
   Dict again(dict_name, {.cluster = "main"});
-  other.ask("turn");  // it comes first
+  other.ask("turn");  // this agent comes first
   const auto session = holdfast::Session(again.segment());
   const auto same = static_cast<std::uint16_t>(epoch);
   ASSERT_TRUE(session.begin(session.now(), same, 101, in_a_minute()));
@@ -506,7 +507,7 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
   EXPECT_TRUE(machine->is_abandoned());
 }
 
-// Without the check of the dictionaries of the same turn this fails rarely: once or twice in 300 rounds.
+// Without the check of the dictionaries in the same turn, this test fails rarely: once or twice in 300 rounds.
 TEST_F(SharedMachineTest, one_of_two_agents_that_start_together_remains) {
   constexpr int kDictionaries = 150;
   for (int i = 0; i < kDictionaries; ++i) another(new_name());
@@ -543,12 +544,12 @@ TEST_F(SharedMachineTest, a_stopped_process_does_not_keep_the_agent_from_its_lea
   const double start = now();
   // Simulates the calls that 100 locks in this shard cause within 2 seconds.
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(machine->use(name).known);
-  EXPECT_LT(now() - start, 30) << "a second each";
+  EXPECT_LT(now() - start, 30) << "each call waited for a second";
   EXPECT_EQ(inside.ask("leave"), "outside");
   EXPECT_TRUE(eventually([&] { return machine->use(name).known; }));
 }
 
-TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_there_is_not_owned_afterwards) {
+TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_inside_is_not_owned_afterwards) {
   begin();
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   {
@@ -561,7 +562,8 @@ TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_there_is_not_ow
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-/// Stays inside the dictionary until the agent's budget for waits is spent, then half of the time.
+/// Stays inside the dictionary until the agent has used up its time for waits, then occupies the mutex half of the
+/// time.
 int occupy(Dict& dict, Channel& parent) {
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   const auto pass = [](std::uint64_t ns) {
@@ -620,8 +622,8 @@ TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
       const Code code = state_of_lock(dict.dictionary(), "k", state);
       return code == Code::ok || code == Code::not_found;
     }));
-    ASSERT_FALSE(state.stands) << "another machine has it";
-    ASSERT_FALSE(state.held) << "nobody gets it any longer";
+    ASSERT_FALSE(state.stands) << "another machine has the lock";
+    ASSERT_FALSE(state.held) << "the lock must no longer be granted here";
   }
   if (flushing) flushing->say("end");
   busy.say("end");
@@ -656,7 +658,7 @@ class EndedRecall : public SharedMachineTest {
   }
 };
 
-// Otherwise the agent would mistake its own waiter for a program that wants the lock, and get the lock for nobody.
+// The agent would mistake a waiter of its own for a program that wants the lock, and request the lock without need.
 TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
   recall();
   machine->drop(name);
@@ -697,7 +699,7 @@ TEST_F(EndedRecall, leaves_no_waiter_even_if_a_process_was_stopped_in_the_dictio
 
 // --- answers to programs -----------------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_all_waits_not_only_tries) {
+TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_waits_as_well_as_tries) {
   begin();
   for (const auto& [why, code] :
        {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
@@ -713,7 +715,7 @@ TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_all_waits_not_
   }
 }
 
-// Otherwise the agent's loop would spin as long as these programs are connected.
+// If they did, the agent's loop would spin as long as these programs are connected.
 TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {

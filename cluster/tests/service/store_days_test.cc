@@ -1,4 +1,4 @@
-// Tests faults of the store with agents and programs: what they lose, what they keep, and what they log.
+// Tests what agents and programs lose, keep and log when the store has a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ bool fill_up(EtcdServer& etcd) {
   return false;
 }
 
-/// Returns the number in that field of an answer.
+/// Returns the number in this field of an answer.
 std::string number_in(const std::string& answer, const std::string& field) {
   const std::string name = quoted(field) + ":\"";
   const std::size_t at = answer.find(name) + name.size();
@@ -87,7 +87,7 @@ void make_room(EtcdServer& etcd) {
 
 TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_until_there_is_room) {
   EtcdServer etcd(std::vector<std::string>{"--quota-backend-bytes=400000"});
-  Peer a(etcd.url(), 12);  // so that it is renewed soon
+  Peer a(etcd.url(), 12);  // a short lease, which is renewed soon
   Peer b(etcd.url(), kLong);
   a.hold("k");
   b.say("lock k 50");
@@ -123,7 +123,7 @@ TEST(StoreDays, compaction_removes_nothing_that_is_needed) {
   }
 }
 
-TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_they_return) {
+TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_the_rights_return) {
   EtcdServer etcd;
   etcd.enable_authentication();
   const ScratchDirectory files;
@@ -157,7 +157,7 @@ class CertificateDays : public ::testing::Test {
     etcd_ = std::make_unique<EtcdServer>(std::vector<std::string>{}, &certificates_);
     proxy_ = std::make_unique<Proxy>(etcd_->port());
   }
-  /// Applies to later connections.
+  /// Makes etcd use this certificate for later connections.
   void use(const std::string& name) {
     for (const char* part : {".pem", ".key"})
       std::filesystem::copy_file(certificates_.path(name + part), certificates_.path(std::string("server") + part),

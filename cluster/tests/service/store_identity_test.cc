@@ -1,4 +1,4 @@
-// A store that replaces an earlier one: an etcd that was wiped, and started again as its own cluster.
+// Tests a store that replaces an earlier one: an etcd that was wiped, and started again as its own cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 constexpr const char* kStranger = " belongs to a different etcd cluster: ";
 
-/// Starts a new cluster of one member, which serves at that port.
+/// Starts a new cluster of one member, which listens on this port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   const int peer_port = free_port();
   EtcdServer::Member member{"impostor", port, peer_port, peer_port, "", false};

@@ -30,7 +30,7 @@ constexpr std::size_t kWorkersMax = 256;
 std::int64_t now_ns() { return static_cast<std::int64_t>(platform::boottime_ns()); }
 std::string name_of(int key) { return "key " + std::to_string(key); }
 
-/// Token and value in one word, so that no reader sees one without the other.
+/// Token and value in one word, so that a reader always gets a pair that was written together.
 struct FencedWord {
   std::uint64_t bits;
 
@@ -43,7 +43,7 @@ struct FencedWord {
 /// A register that the holder of a lock reads and then writes.
 class Register {
  public:
-  /// Refuses lower tokens from now on. Returns false if a higher token was seen before.
+  /// From now on, refuses lower tokens. Returns false if a higher token was seen before.
   bool read(std::uint64_t token, std::uint64_t& value) {
     FencedWord word{fenced_.load()};
     while (word.token() < token)
@@ -68,24 +68,24 @@ class Register {
 
 /// A change of a register, up to the step that it reached.
 struct Change {
-  std::int64_t begin = 0;  // 0: not read
+  std::int64_t begin = 0;  // 0 until the register is read
   std::uint64_t read = 0;
   bool tried = false;  // whether the worker tried to write
   bool refused = false;
-  std::int64_t end = 0;  // 0: the result of the write is unknown
+  std::int64_t end = 0;  // 0 if the result of the write is unknown
 };
 
 struct Seat {
-  std::atomic<std::size_t> inside{0};  // the entry and 1, between a read and the writes
+  std::atomic<std::size_t> inside{0};  // between a read and the writes, the number of the entry plus 1
   std::atomic<std::size_t> done{0};
 };
 
-/// Written by the worker that has taken the entry; other processes read it afterwards.
+/// The record of one section. Its worker writes it; other processes read it afterwards.
 struct Entry {
   int key = 0;
   int machine = 0;
   agent::LeaseId lease = 0;
-  std::uint64_t token = 0;  // 0: did not get the lock
+  std::uint64_t token = 0;  // 0 if the worker did not get the lock
   std::int64_t asked = 0;
   std::int64_t from = 0;
   std::int64_t until = 0;
@@ -95,7 +95,7 @@ struct Entry {
 
 }  // namespace
 
-/// In shared memory, before the entries.
+/// The beginning of the shared memory, before the entries.
 struct Workers::Journal {
   std::atomic<bool> ending{false};
   std::atomic<std::size_t> used{0};
@@ -106,7 +106,7 @@ struct Workers::Journal {
   std::size_t entries(std::size_t most) const { return std::min(used.load(), most); }
 };
 
-/// Runs in its own process.
+/// A worker, in its own process.
 class Workers::Worker {
  public:
   Worker(Journal& journal, const Work& work, std::size_t number, int machine)
@@ -141,7 +141,7 @@ class Workers::Worker {
  private:
   std::uint64_t below(int limit) { return random_() % static_cast<std::uint64_t>(limit); }
 
-  /// Records that the lock is valid, if it is.
+  /// Records the time if the lock is valid; otherwise returns false.
   bool look(Entry& entry, const std::string& key, const holdfast_lease& lease) {
     const std::int64_t looked = now_ns();
     if (dict_.remaining(key, lease) <= 0) return false;
@@ -238,7 +238,7 @@ bool Workers::go_on(std::size_t worker) {
   return eventually([&] { return seat.done.load() > before; });
 }
 
-// If a worker left the section before the signal arrived, it continues, and a different worker is chosen.
+// If the worker leaves its section before the signal arrives, lets it continue and chooses a different worker.
 std::size_t Workers::stop_inside(int machine) {
   std::size_t found = kWorkersMax;
   const bool stopped = eventually([&] {
@@ -292,7 +292,7 @@ std::vector<Section> Workers::sections() const {
   return sections;
 }
 
-// If a worker was killed during a write, the write counts if a read has returned its value.
+// The write of a worker that was killed during it counts if a read has returned the written value.
 std::vector<Update> Workers::updates(int key, bool fenced) const {
   const auto change_of = [fenced](const Entry& entry) { return fenced ? entry.fenced : entry.unfenced; };
   std::set<std::uint64_t> seen{last(key, fenced)};

@@ -1,5 +1,5 @@
-// Workers on several machines repeatedly change registers under locks, and record the times. The registers and records
-// are in memory that outlives the workers, so a worker may be stopped or killed anywhere.
+// Runs workers on several machines, which repeatedly change registers under locks, and record the times. The registers
+// and records are in memory that outlives the workers, so a worker may be stopped or killed at any point.
 //
 // Each lock guards two registers. A write to the fenced register carries the lock's token, and is refused if a higher
 // token was seen. The second register accepts every write, to show that updates are lost without fencing.
@@ -19,14 +19,14 @@ namespace holdfast::test {
 
 class EtcdServer;
 
-/// How a worker works.
+/// The work of each worker.
 struct Work {
   int keys = 1;
   std::uint64_t seed = 0;
   int section_us = 3000;                    // maximum, under the lock
   int pause_us = 1000;                      // maximum, between two sections
   double patience = 1;                      // the longest wait (s)
-  std::size_t most = std::size_t{1} << 16;  // recorded sections, after which a worker is done
+  std::size_t most = std::size_t{1} << 16;  // number of recorded sections after which the workers end
 };
 
 class Workers {
@@ -36,23 +36,23 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Starts one more worker on that machine. Returns the worker's number.
+  /// Starts one more worker on the machine. Returns the worker's number.
   std::size_t start(const Machine& machine, int number);
   Child& operator[](std::size_t worker) { return *workers_[worker]; }
   int machine_of(std::size_t worker) const { return machines_[worker]; }
   /// Replaces a worker that was killed.
   void start_again(std::size_t worker, const Machine& machine);
 
-  /// Stops a worker between its read and its write, and returns its number. Chooses a worker of that machine, or any if
-  /// negative.
+  /// Stops a worker between its read and its write, and returns its number. Chooses a worker of this machine, or of any
+  /// if `machine` is negative.
   std::size_t stop_inside(int machine = -1);
-  /// Kills a worker at that point.
+  /// Kills a worker between its read and its write.
   std::size_t kill_inside(int machine = -1);
-  /// Resumes a worker that was stopped at that point, and waits until it has ended its section.
+  /// Resumes a worker that stop_inside() has stopped, and waits until it has ended its section.
   bool go_on(std::size_t worker);
-  /// Returns the number of sections so far, on that machine or on all if negative.
+  /// Returns the number of sections so far on this machine, or on all if `machine` is negative.
   std::size_t done(int machine = -1) const;
-  /// Waits until that many more sections are done.
+  /// Waits until this many more sections are done.
   bool get_on(std::size_t sections = 1, int machine = -1) const;
 
   /// Lets each worker end its section, and waits for all workers.
@@ -67,7 +67,7 @@ class Workers {
   std::size_t refused() const;
   /// Returns the errors of all checks, except for lost updates of registers without fencing, which are only counted.
   std::vector<std::string> errors(const StoreHistory& store) const;
-  /// Returns only the errors of fenced registers, which lose nothing even if two workers have a lock.
+  /// Returns only the errors of fenced registers, which must not lose an update even if two workers have a lock.
   std::vector<std::string> register_errors() const;
   std::size_t lost_without_fencing() const;
 
@@ -84,7 +84,7 @@ class Workers {
   std::vector<int> machines_;
 };
 
-/// Returns the store's reports about keys of that namespace since its first revision.
+/// Returns the history of the store's keys in the namespace `space`, from its first revision on.
 StoreHistory history_of(EtcdServer& etcd, const std::string& space = kSpace);
 
 }  // namespace holdfast::test

@@ -1,9 +1,10 @@
--- Shows articles. However many requests in however many workers miss an article, one of them asks Redis.
+-- Shows articles. However many requests miss an article, in all workers together, only one of them asks Redis.
 
 local backend = require "backend"
 local cache = require "resty.holdfast.cache"
 
--- Times in seconds. Nobody waits while an article is loaded again: for another minute, readers get the old text.
+-- Times are in seconds. When an article expires, readers get the old text for up to another minute, so nobody waits
+-- while it is loaded again.
 local articles = assert(cache.new("articles", "my_cache", { ttl = 3600, neg_ttl = 10, stale_ttl = 60 }))
 
 local _M = {}
@@ -22,7 +23,7 @@ function _M.show(name)
 end
 
 
--- After this, no worker shows the old text.
+-- After this call, no worker shows the old text.
 function _M.changed(name)
     assert(articles:delete(name))
     ngx.print("ok")

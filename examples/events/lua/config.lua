@@ -2,13 +2,13 @@
 
 local events = require "resty.holdfast.events"
 
--- Requests read `current`, a plain Lua table. This one is used until the first push.
+-- Requests read `current`, a plain Lua table. Until the first push, it is the table below.
 local _M = { current = { limit = 10 } }
 
 
 local function follow(premature, pushes, answers)
     while not premature and not ngx.worker.exiting() do
-        local topic, config, number = pushes:next(1)    -- so the worker exits within a second
+        local topic, config, number = pushes:next(1)    -- at most a second, so that the worker can exit soon
         if topic then
             _M.current = config
             answers:publish("has", { worker = ngx.worker.id(), number = number })

@@ -6,7 +6,7 @@ local resty_lock = require "resty.lock"
 
 local cache = ngx.shared.cache
 
--- In seconds; longer than any call of the backend takes.
+-- In seconds; longer than any call to the backend takes.
 local EXPTIME = 10
 
 local _M = {}

@@ -1,7 +1,7 @@
--- The backend that has the articles: Redis. This module speaks the protocol itself, because that is short for one
--- command; a larger site would use lua-resty-redis.
+-- The backend that has the articles: Redis. This module speaks the protocol itself, because one command needs little
+-- code; a larger site would use lua-resty-redis.
 
--- Extra seconds for each call. Redis on the same machine answers so fast that nobody would have to wait.
+-- Extra seconds for each call. Redis on the same machine answers so fast that nobody would have to wait for it.
 local FAR_AWAY = 0.02
 
 local SOCKET = "unix:" .. ngx.config.prefix() .. "redis.sock"

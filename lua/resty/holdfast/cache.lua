@@ -1,15 +1,16 @@
 -- A cache that all processes share: get-or-load with one call per key. Manual: docs/resty.holdfast.cache.md.
 --
--- Level 1 are copies in this Lua state (cache/copies.lua), level 2 is the dictionary (cache/entries.lua), level 3 the
--- loader (cache/loads.lua). A copy is current while its key has the version with which it was read, so processes send
--- each other no messages. A load stores its value only if it still has the lock of the key. set() and delete() take it
--- away from loads that began earlier.
+-- Level 1 consists of copies in this Lua state (cache/copies.lua), level 2 is the dictionary (cache/entries.lua), and
+-- level 3 is the loader (cache/loads.lua). A copy is current while the version of its key is the version that was read
+-- with it, so processes need not send each other messages. A load stores its value only if it still has the lock of the
+-- key. set() and delete() take this lock away from loads that began earlier.
 --
 -- Failures return nil and a string. Arguments of wrong types raise an error at the line of the call. Only get and
--- get_bulk yield: where they wait for a load, or where the loader yields.
+-- get_bulk yield: when they wait for a load, or when the loader yields.
 
 local bulk = require "resty.holdfast.cache.bulk"
 local copies = require "resty.holdfast.cache.copies"
+local count_key = require("resty.holdfast.cache.counts").key
 local core = require "resty.holdfast.core"
 local entries = require "resty.holdfast.cache.entries"
 local ffi_new = require("ffi").new
@@ -20,26 +21,25 @@ local shdict = require "resty.shdict"
 
 local C, describe, option = core.C, core.describe, options.of
 local error, next, setmetatable, type = error, next, setmetatable, type
-local guards_hold, is_current, put = copies.guards_hold, copies.is_current, copies.put
+local guards_hold, is_current, is_fresh, put = copies.guards_hold, copies.is_current, copies.is_fresh, copies.put
 
-local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entries.STRIPE, entries.ENDS, entries.GUARDS
-local STALE, EARLY = entries.STALE, entries.EARLY
+local VALUE, NUMBER, GUARDS, STALE, EARLY = entries.VALUE, entries.NUMBER, entries.GUARDS, entries.STALE, entries.EARLY
 
--- Every such hit of level 1 is also a use of the value in the dictionary, which does not evict it then. The number is
--- prime, because a program may read its keys in turn. No benchmark covers it.
+-- One in TOUCH_EVERY hits of level 1 also counts as a use of the value in the dictionary, so that the dictionary does
+-- not evict the value. The number is prime, because a program may read its keys in turn. No benchmark covers it.
 local TOUCH_EVERY = 1009
 
--- In nginx, a hit compares the clock of the event loop itself, which saves a third of its time. If the loop has stopped
--- for more than a minute, the library uses another clock, and so does every hit that is a use.
-local loop_ms = registry.loop_ms
+-- After this number of seconds, the next load, touch or 16th hit of level 2 adds the counts to numbers in the
+-- dictionary, for the metrics (cache/counts.lua).
+local PUBLISH_EVERY = 1
 
 local _M = { _VERSION = core.version, each_bulk_res = bulk.each_bulk_res, get_bulk = bulk.get_bulk,
              new_bulk = bulk.new_bulk }
 _M.__index = _M
 
 
--- Opens the dictionary. In nginx, one that exists with the size of an earlier configuration is used as it is. Returns
--- true; nil and the reason.
+-- Opens the dictionary. In nginx, an existing dictionary with the size of an earlier configuration is used as it is.
+-- Returns true; nil and the reason.
 local function open(self)
     local size = self.settings.size
     local declared = size == nil and registry.declared_size(self.shm) or nil
@@ -51,13 +51,16 @@ local function open(self)
         return nil, err
     end
     registry.keep_values()
-    self.dict, self.handle = dict, dict[1]
-    return true
+    self.handle = dict[1]
+    local found
+    found, err = copies.find_versions(self)
+    self.dict = found and dict or false
+    return found, err
 end
 
 
--- new(name, shm [, opts]) returns a cache in the dictionary `shm`; nil and a message. In init_by_lua, the first use
--- opens the dictionary.
+-- new(name, shm [, opts]) returns a cache in the dictionary `shm`; nil and a message. If new() is called in
+-- init_by_lua, the first use of the cache opens the dictionary.
 function _M.new(name, shm, opts)
     if type(name) ~= "string" or not name:find("^[%w_.-]+$") then
         error("bad name to new: expected letters, digits, '_', '-' and '.', got " .. describe(name), 2)
@@ -70,6 +73,7 @@ function _M.new(name, shm, opts)
         prefix = name .. ":", lock_prefix = "!" .. name .. ":", error_prefix = "?" .. name .. ":",
         tag_prefix = "#" .. name .. ":",
         young = {}, old = {}, count = 0, left = ffi_new("int32_t[1]", TOUCH_EVERY), touches = 0, refreshing = {},
+        versions = false, published = {}, publish_at = 0,
         counts = { l2_hits = 0, load_errors = 0, loads = 0, not_stored = 0, refreshes = 0, stale = 0, timeouts = 0,
                    waits = 0 },
     }, _M)
@@ -97,8 +101,22 @@ local function begin(self, method, key, opts)
 end
 
 
--- Does what get does if `young` has no current copy, or if the hit is also a use of the value in the dictionary. The
--- method tail-calls it.
+local function publish(self)
+    local now = C.holdfast_now()
+    if now >= self.publish_at then
+        self.publish_at = now + PUBLISH_EVERY
+        for name, count in next, _M.stats(self) do
+            local grown = count - (self.published[name] or 0)
+            if grown > 0 and self.dict:incr(count_key(name), grown, 0) then
+                self.published[name] = count
+            end
+        end
+    end
+end
+
+
+-- The slow part of get: for a key without a current copy in `young`, and for a hit that counts as a use of the value in
+-- the dictionary. The method tail-calls this function.
 local function get(self, key, opts, loader, ...)
     local opened, err = begin(self, "get", key, opts)
     if loader ~= nil and type(loader) ~= "function" then
@@ -107,11 +125,15 @@ local function get(self, key, opts, loader, ...)
         return nil, err
     end
     local left, counts = self.left, self.counts
+    if self.versions.retired[0] ~= 0 then
+        copies.find_versions(self)  -- of the next dictionary, if there is one
+    end
     local entry = self.young[key] or self.old[key]
     if entry and is_current(self, entry) then
         left[0] = left[0] - (self.young[key] and 0 or 1)
         if left[0] <= 0 then
             left[0], self.touches = TOUCH_EVERY, self.touches + 1
+            publish(self)
         end
         put(self, key, entry)
         entries.touch(self, key)
@@ -125,6 +147,7 @@ local function get(self, key, opts, loader, ...)
         if not loader then
             return nil, nil, -1
         end
+        publish(self)
         return loads.load(self, key, opts, loader, ...)
     end
     if loader and (entry[STALE] or entry[EARLY]) then
@@ -138,19 +161,19 @@ local function get(self, key, opts, loader, ...)
         return entry[VALUE], nil, 4
     end
     counts.l2_hits = counts.l2_hits + 1
+    if counts.l2_hits % 16 == 0 then
+        publish(self)
+    end
     return entry[VALUE], nil, 2
 end
 
 
--- get(key [, opts [, loader, ...]]) returns the value, nil, and the level that had it: 1, 2, 3 (the loader was called),
--- 4 (the value is stale), or -1 (there is none, and no loader). Returns nil and the loader's or another error; the
--- caller whose loader failed also gets the loader's value.
+-- get(key [, opts [, loader, ...]]) returns the value, nil, and the level that had the value: 1, 2, 3 (the loader was
+-- called), 4 (the value is stale), or -1 (there is no value and no loader). On failure returns nil and an error, of the
+-- loader or another; the caller whose loader failed also gets the loader's value.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
-    local ends = entry and entry[ENDS]
-    if entry and C.holdfast_is_current(self.handle, entry[NUMBER], entry[STRIPE], loop_ms and 0 or ends) == 1
-       and (not loop_ms or ends == 0 or loop_ms[0] < ends)
-       and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
+    if entry and is_fresh(self, entry) and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
         local left = self.left[0] - 1
         self.left[0] = left
         if left > 0 then
@@ -195,8 +218,8 @@ end
 
 
 -- peek(key [, stale]) returns the seconds until the value is stale (0: never), nil and the value; nil if there is none.
--- With `stale`, also returns a value that is stale or has expired, and true; the seconds are negative then. Keeps no
--- copy.
+-- With `stale`, also returns a value that is stale or has expired, and true; the seconds are negative then. Does not
+-- keep a copy.
 function _M.peek(self, key, stale)
     local left, err, value = begin(self, "peek", key)
     if left then
@@ -233,7 +256,7 @@ function _M.update()
 end
 
 
--- Returns a table with the counts of this object.
+-- Returns a table with the counters of this object.
 function _M.stats(self)
     begin(self, "stats", "")
     local counts = { l1_hits = self.touches * TOUCH_EVERY + TOUCH_EVERY - self.left[0] }

@@ -46,7 +46,7 @@ end
 _M.sentence = sentence
 
 
--- Strings that programs compare. As in ngx.shared, "no memory" also means that a value can never fit.
+-- The errors that programs compare with strings. As in ngx.shared, "no memory" also means that a value can never fit.
 local TEXTS = {
     [_M.NOT_FOUND] = "not found",
     [_M.EXISTS] = "exists",
@@ -134,7 +134,8 @@ function _M.describe(given)
 end
 
 
--- Raises for a bad time. `name` is the argument of the method; `level` selects the line to blame, as in error().
+-- Raises an error for a bad time. `name` is the argument of the method; `level` selects the line to blame, as in
+-- error().
 function _M.check_time(seconds, name, method, level)
     if not _M.is_time(seconds) then
         error("bad " .. name .. " to " .. method .. ": expected a number, 0 or more, got " .. _M.describe(seconds),
@@ -199,10 +200,11 @@ end
 local FRAMES = 8
 
 local frames = {}
--- The values and integers of all frames, in one array each. A call that needs only one of them then reads no table.
+-- The values and the integers of all frames, in one array each, so that a call that needs only one of them need not
+-- read a table.
 local values = ffi_new("holdfast_value[?]", FRAMES)
 local integers = ffi_new("int[?]", FRAMES)
--- The number of frames in use. It is a C integer, because computing the remainder of a Lua number takes a division.
+-- The number of frames in use. It is a C integer, because computing the remainder of a Lua number requires a division.
 local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096

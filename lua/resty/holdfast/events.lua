@@ -1,13 +1,13 @@
--- Events that every process of a machine sees, in one order. Manual: docs/resty.holdfast.events.md.
+-- Events that all processes of a machine see in the same order. Manual: docs/resty.holdfast.events.md.
 --
 -- The events are numbered from 1. A dictionary keeps the last `keep` of them: event n is the value of the key
--- "e:" .. n % keep, a table { n, topic, data }. Publishing event n is one store to that key, which replaces event
--- n - keep, unless somebody has stored there in the meantime. So the numbers have no holes. A publisher that dies at
--- any instruction has published its event, or has not.
+-- "e:" .. n % keep, a table { n, topic, data }. Publishing event n is one store to that key, which replaces event n -
+-- keep unless another publisher has already replaced it. So the numbers have no gaps, and a publisher that dies at any
+-- instruction has either published its event or not.
 --
--- The key "last" is the number of the last event. It is stored after the event, so it is too low if a publisher is
--- between the two stores, or has died there. A publisher or subscriber that finds an event after "last" raises "last"
--- for the other. A subscriber waits until the key of the next event changes.
+-- The key "last" is the number of the last event. It is stored after the event, so it is too low while a publisher is
+-- between the two stores, or if the publisher has died there. A publisher or subscriber that finds an event after
+-- "last" therefore raises "last". A subscriber waits until the key of the next event changes.
 
 local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
@@ -24,7 +24,7 @@ local Bus, Subscription = {}, {}
 Bus.__index, Subscription.__index = Bus, Subscription
 
 
--- Raises, at the line that called the function, for an argument that is not acceptable.
+-- Raises an error, at the line that called the function, for an argument that is not acceptable.
 local function check(accepted, name, what, expected, given)
     if not accepted then
         error(format("bad %s to %s: expected %s, got %s", name, what, expected, describe(given)), 3)
@@ -58,12 +58,12 @@ end
 local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 
 
--- Opens the events of a name: events.open(name, opts).
+-- Opens a bus, which carries the events of one name: events.open(name, opts).
 --
--- name: the name of a dictionary. opts: keep (how many events are kept; default: what the first program has asked for,
+-- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program set,
 -- or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
 --
--- Returns the bus; nil and a message. Raises for arguments of the wrong type. Does not yield.
+-- Returns the bus; nil and a message. Raises an error for arguments of the wrong type. Does not yield.
 function _M.open(name, opts)
     check(type(name) == "string", "name", "events.open", "a string", name)
     opts = check_options(opts, OPEN_OPTIONS, "events.open")
@@ -86,14 +86,15 @@ function _M.open(name, opts)
 end
 
 
--- Returns the stored event for number n, which may be another one, its version, and an error.
+-- Returns the event that is stored where event n belongs, which may have a different number; its version; and an error.
 local function look(bus, n)
     local event, err, version = bus.dict:get_changed("e:" .. n % bus.keep)
     if not version then
         return nil, nil, err
     end
-    -- Other programs may have stored anything.
+    -- Other programs may have stored anything under this key.
     local is_event = type(event) == "table" and is_position(event[1]) and type(event[2]) == "string"
+                     and event[1] % bus.keep == n % bus.keep
     return is_event and event or nil, version
 end
 
@@ -132,7 +133,7 @@ function Bus.publish(bus, topic, data)
         if err then
             return nil, err
         elseif event and event[1] >= n then
-            -- Others are ahead. The publisher of this event may have died before it could store "last".
+            -- Other publishers were faster. The publisher of this event may have died before it could store "last".
             n = event[1] + 1
             advance(bus, event[1])
         else
@@ -157,7 +158,8 @@ local SUBSCRIBE_OPTIONS = { topic = true, from = true }
 -- opts: topic (a string; default: all topics), from (the number of the last event that the caller has seen, as returned
 -- by sub:position(); 0: from the oldest event that is kept; default: only events from now on).
 --
--- Returns the subscription; nil and "dictionary not found". Raises for arguments of the wrong type. Does not yield.
+-- Returns the subscription; nil and "dictionary not found". Raises an error for arguments of the wrong type. Does not
+-- yield.
 function Bus.subscribe(bus, opts)
     check(getmetatable(bus) == Bus, "receiver", "subscribe", "a bus", bus)
     opts = check_options(opts, SUBSCRIBE_OPTIONS, "subscribe")
@@ -177,17 +179,17 @@ function Bus.subscribe(bus, opts)
 end
 
 
--- Returns the number of the last event that next() has passed, for another subscription to begin there.
+-- Returns the number of the last event that next() has passed. A later subscription can begin after this event.
 function Subscription.position(sub)
     check(getmetatable(sub) == Subscription, "receiver", "position", "a subscription", sub)
     return sub.seen
 end
 
 
--- Returns the next event if it is there: its topic, data and number, and how many events before it were lost. Otherwise
--- returns nil and the version of its key; nil, nil and an error.
+-- Returns the next event if it has been published: its topic, data and number, and how many events before it were lost.
+-- Otherwise returns nil and the version of the event's key, or nil, nil and an error.
 local function take(sub)
-    local bus, missed = sub.bus, 0
+    local bus, missed, is_again = sub.bus, 0, false
     while true do
         local n = sub.seen + 1
         local event, version, err = look(bus, n)
@@ -203,17 +205,17 @@ local function take(sub)
             if sub.topic == nil or sub.topic == event[2] then
                 return event[2], event[3], n, missed
             end
-        elseif event and event[1] > n then  -- more than `keep` events came
+        elseif event and event[1] > n then  -- more than `keep` events were published
             sub.seen = event[1] - bus.keep
             missed = missed + sub.seen - n + 1
         elseif last >= n then
-            -- Either it was evicted, because the dictionary is too small, or it has been published since the look.
+            -- The event was evicted, because the dictionary is too small, or it was published after look().
             if bus.dict:version("e:" .. n % bus.keep) == version then
-                sub.seen = n
-                missed = missed + 1
+                sub.seen = max(n, last - bus.keep)
+                missed = missed + sub.seen - n + 1
             end
-        elseif last < sub.seen then  -- the dictionary was flushed, and counts from 1 again
-            sub.seen = 0
+        elseif last < sub.seen and not is_again then  -- the dictionary was flushed, and counts from 1 again
+            is_again, sub.seen = true, 0
             missed = missed + 1
         else
             return nil, version
@@ -222,7 +224,7 @@ local function take(sub)
 end
 
 
--- Returns the next event, and waits for it: sub:next(timeout).
+-- Returns the next event, and waits for one if there is none yet: sub:next(timeout).
 --
 -- timeout: seconds (default 5; math.huge: no limit; 0: does not wait).
 --

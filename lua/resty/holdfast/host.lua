@@ -5,11 +5,11 @@
 --   now()           returns the seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine waits if the host has others
 --   is_yieldable()  returns whether the calling coroutine may wait here; if not, returns false, the reason, and whether
---                   the reason is to be raised as an error. Our own hosts give no reason for a caller that they do not
---                   run
+--                   the reason is to be raised as an error. Our own hosts give no reason if the caller is not one of
+--                   their coroutines
 --   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true; nil and "timeout".
---                   May return early, because a wake-up is only a hint. nil and any other reason ends the wait, and
---                   the caller gets this reason
+--                   May return early, because a wake-up is only a hint. nil and any other reason end the wait, and the
+--                   caller gets this reason
 --   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. May
 --                   return early
 --   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine
@@ -43,10 +43,10 @@ end
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- The known hosts, in the order in which each wait asks whether they run the calling coroutine. The last host always
--- does. A library that the program has not loaded runs nothing. nginx and Neovim run everything in their processes. The
--- scheduler and cqueues know their coroutines; only the scheduler knows a task that runs inside a coroutine of cqueues.
--- The other hosts may run any coroutine.
+-- The known hosts. Each wait asks them in this order whether they run the calling coroutine; the last host always does.
+-- A host whose library the program has not loaded is not asked. nginx and Neovim run everything in their processes. The
+-- scheduler and cqueues know their own coroutines; only the scheduler knows a task that runs inside a coroutine of
+-- cqueues. The other hosts accept any coroutine.
 local DETECTED = {
     { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
     { host = nginx },
@@ -65,8 +65,8 @@ local explicit
 -- Whether coroutines of a host other than our scheduler exist.
 local foreign = in_nginx or in_neovim and true or false
 
--- Returns the host of an entry, if the program has loaded its library. Returns nil and the reason if its adapter cannot
--- be read, for example because no descriptor is free. The next wait tries again.
+-- Returns the host of an entry, if the program has loaded its library. Returns nil and the reason if the file of its
+-- adapter cannot be read, for example because no descriptor is free. The next wait tries again.
 local function host_of(entry)
     if not entry.host and entry.library and loaded[entry.library] then
         local ok, host = pcall(require, entry.adapter)
@@ -132,7 +132,7 @@ function _M.current(block)
 end
 
 
--- Sets background_jobs.runner where the scheduler does not run the jobs.
+-- Sets background_jobs.runner if the scheduler does not run the jobs here.
 function _M.load_job_runner()
     if in_nginx then
         require "resty.holdfast.host.nginx_jobs"
@@ -157,7 +157,7 @@ function _M.job_runner()
 end
 
 
--- Makes a wait from doze(s), a sleep that need not end at the wake-up.
+-- Makes a wait from doze(s), a sleep that a wake-up need not end.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = parker.new_listener()
@@ -221,8 +221,8 @@ local function check_function(host, field, required)
 end
 
 
--- set_host(host) makes a table as described above the host of all callers; nil restores detection. Required fields:
--- name, sleep. Raises for a field of the wrong type. Does not yield.
+-- set_host(host) makes `host`, a table as described above, the host of all callers; nil restores detection. Required
+-- fields: name, sleep. Raises an error for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

@@ -1,8 +1,8 @@
 -- Loads modules at their first use in a Lua state that lasts for only one request. With lua_code_cache off, nginx
 -- creates such a state for each request, and loading all modules takes longer than most requests.
 --
--- Other states load all modules immediately, so that no later call reads a file. By then the file may be of a different
--- version, or the process may have no free descriptor.
+-- Other states load all modules immediately, so that no later call has to read a file: by then the file may have been
+-- replaced by another version, or the process may have no free descriptor.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
@@ -15,9 +15,9 @@ local LASTING = { exit_worker = true, init = true, init_worker = true, timer = t
 local _M = {}
 
 
--- Returns whether the state may last for only one request. A worker runs init_by_lua only for such a state; otherwise
--- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with the
--- code cache, only sometimes.
+-- Returns whether the state may last for only one request. A worker runs init_by_lua only in such a state; for other
+-- states, the master runs it. Without the code cache, modules are always first loaded by the handler of a request; with
+-- the code cache, this happens only sometimes.
 local function is_brief()
     if not is_nginx then
         return false
@@ -32,7 +32,7 @@ end
 
 local brief = is_brief()
 
--- Functions that load what a brief state has not loaded yet.
+-- Functions that load the modules that a brief state has not loaded yet.
 local pending = {}
 
 
@@ -75,7 +75,7 @@ function _M.fn(module, field)
 end
 
 
--- Calls fn() now or, in a brief state, when the rest is loaded. Returns whether it was called now.
+-- Calls fn() now or, in a brief state, when the remaining modules are loaded. Returns whether it was called now.
 function _M.call(fn)
     if not brief then
         fn()
@@ -86,7 +86,7 @@ function _M.call(fn)
 end
 
 
--- Loads the rest. A module that cannot be loaded now is loaded at its first use.
+-- Loads the remaining modules. A module that cannot be loaded now is loaded at its first use.
 local function load_all()
     brief = false
     local rest = pending
@@ -104,7 +104,7 @@ end
 -- worker may use one object for all requests.
 local seen = {}
 
--- `use` is the kind of use that a call counts as: "made" or "taken".
+-- A call counts as a use of the kind `use`: "made" or "taken".
 local function count(class, name, use)
     local method = class[name]
     local function counting(...)

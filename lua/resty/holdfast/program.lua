@@ -1,4 +1,4 @@
--- The program that this Lua state belongs to: its environment, its log, and whether it is nginx.
+-- Describes the program that this Lua state belongs to: its environment, its log, and whether it is nginx.
 
 local ffi = require "ffi"
 
@@ -8,13 +8,13 @@ local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pca
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
 
--- The most texts to remember. A program that composes texts must not fill the memory.
+-- The most texts to remember, so that a program that composes texts does not fill the memory.
 local MOST_WARNINGS = 100
 local warned, warnings = {}, 0
 
 local _M = {}
 
--- The name is ours, so it conflicts with no other declaration. If this file is loaded again, the name is already
+-- The name is ours, so it does not conflict with other declarations. If this file is loaded again, the name is already
 -- declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
@@ -38,7 +38,7 @@ local function write(text)
 end
 
 
--- Writes a line to the program's log. Never raises: the program may have closed its standard error.
+-- Writes a line to the program's log. Never raises an error: the program may have closed its standard error.
 function _M.warn(text)
     pcall(write, "holdfast: " .. text)
 end
@@ -54,8 +54,8 @@ function _M.warn_once(text)
 end
 
 
--- Functions that a light thread needs for waiting. In nginx's thread pool, Lua has none of them, so there a wait blocks
--- the thread.
+-- Functions that a light thread needs for waiting. Lua code in nginx's thread pool has none of them, so a wait there
+-- blocks the thread.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }

@@ -1,8 +1,10 @@
--- Metrics of the dictionaries and locks of the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
+-- Metrics of the dictionaries and locks in the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
 
+local cache_counts = require "resty.holdfast.cache.counts"
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local lock_info = require "resty.holdfast.lock.lock_info"
+local queue_counts = require "resty.holdfast.queue.counts"
 local shdict = require "resty.shdict"
 
 local describe = core.describe
@@ -21,13 +23,16 @@ local KEYS_MAX = 64
 -- the process wait during this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
+-- In a queue with more claims, jobs are not counted by their states, because this would take longer than 2 ms.
+local CLAIMS_READ = 1000
+
 -- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Name, type, help; then the field of dict:stats() and its factor. The rows are in the order of the output. The build
--- of `holdfast serve` reads the bounds above and the first three fields, which must be on one line
--- (tools/src/serve/families.cmake).
+-- Each row has name, type and help; then the field of dict:stats() and its factor. The rows are in the order of the
+-- output. The build of `holdfast serve` reads the bounds above and the first three fields of each row, which must be on
+-- one line (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
     { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
@@ -54,6 +59,16 @@ local FAMILIES = {
     { "holdfast_lock_longest_hold_seconds", "gauge", "Longest current hold, for locks with waiters and for others." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
+    { "holdfast_cache_hits_total", "counter", "Values returned by caches, by level." },
+    { "holdfast_cache_loads_total", "counter", "Calls of loaders." },
+    { "holdfast_cache_load_errors_total", "counter", "Calls of loaders that failed." },
+    { "holdfast_cache_refreshes_total", "counter", "Loads for values that were stale or soon would be." },
+    { "holdfast_cache_waits_total", "counter", "Waits for the load of another caller." },
+    { "holdfast_cache_timeouts_total", "counter", "Such waits that ended without an answer." },
+    { "holdfast_cache_not_stored_total", "counter", "Loaded values that did not fit into the dictionary." },
+    { "holdfast_queue_waiting", "gauge", "Jobs that no worker has seen yet." },
+    { "holdfast_queue_oldest_seconds", "gauge", "Age of the oldest of these jobs." },
+    { "holdfast_queue_jobs", "gauge", "Jobs, by state." },
     { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open (see holdfast doctor)." },
     { "holdfast_lives_unknown_total", "counter", "Failed checks of whether a process is alive." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were repaired." },
@@ -62,7 +77,7 @@ local FAMILIES = {
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 
--- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes beyond ASCII
+-- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes outside ASCII
 -- become %XX.
 local function label_value(text)
     return (text:gsub("[%z\1-\9\11-\31%%\127-\255]", function (byte)
@@ -80,7 +95,7 @@ end
 
 
 -- Adds a sample. labels: { name, value, name, value... }. Adds up numbers with equal labels, because Prometheus refuses
--- a text with two such samples. Two long keys may have equal labels after they are truncated.
+-- a text in which two samples have the same labels. Two long keys may have equal labels after truncation.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -137,9 +152,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if not all locks can be
--- read, because a process is stopped in the middle of a change or there are too many: no count is better than a wrong
--- one. Returns true if the other dictionaries left too little time.
+-- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if some locks cannot be
+-- read, because a process is stopped in the middle of a change or there are too many locks: no count is better than a
+-- wrong one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -166,6 +181,41 @@ local function add_keys(families, name, dict, count)
 end
 
 
+-- Adds the counts that caches have published in their dictionary.
+local function add_cache(families, name, handle)
+    for level, count in pairs { ["1"] = "l1_hits", ["2"] = "l2_hits", stale = "stale" } do
+        local sum = cache_counts.sum(handle, count)
+        if sum then
+            add(families, "holdfast_cache_hits_total", { "dictionary", name, "level", level }, sum)
+        end
+    end
+    for _, count in ipairs { "loads", "load_errors", "refreshes", "waits", "timeouts", "not_stored" } do
+        local sum = cache_counts.sum(handle, count)
+        if sum then
+            add(families, "holdfast_cache_" .. count .. "_total", { "dictionary", name }, sum)
+        end
+    end
+end
+
+
+-- Adds the jobs of the queue to which this dictionary of claims belongs. Reads all claims only if there are few.
+local function add_queue(families, name, entries)
+    local store = queue_counts.find(name)
+    if not store then
+        return
+    end
+    local labels = { "dictionary", store.name }
+    add(families, "holdfast_queue_waiting", labels, queue_counts.waiting(store))
+    add(families, "holdfast_queue_oldest_seconds", labels, queue_counts.oldest(store))
+    if entries <= CLAIMS_READ then
+        local counts = queue_counts.all(store)
+        for _, state in ipairs { "ready", "delayed", "taken", "dead" } do
+            add(families, "holdfast_queue_jobs", { "dictionary", store.name, "state", state }, counts[state])
+        end
+    end
+end
+
+
 local function add_gate(families, name, handle)
     local gate = find_gate(handle)
     if gate then
@@ -178,7 +228,7 @@ end
 
 
 -- The first dictionary whose locks were not counted last time because the time had run out. The next call begins with
--- this dictionary, so every dictionary is counted now and then.
+-- this dictionary, so that every dictionary is counted now and then.
 local left_out
 
 local function from_the_one_left_out(names)
@@ -222,6 +272,8 @@ local function collect(settings)
                 left_out = left_out or name
             end
             add_keys(families, name, dict, settings.keys)
+            add_cache(families, name, dict[1])
+            add_queue(families, name, stats.entries)
             add_gate(families, name, dict[1])
             world = stats
         end
@@ -307,7 +359,8 @@ end
 
 -- Returns the metrics as text, and their content type; nil and a message if the runtime directory cannot be read. opts:
 -- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), and keys (0): how
--- many keys with the most contention to add for each dictionary, 0 to 64. Raises for a bad option. Does not yield.
+-- many keys with the most contention to add for each dictionary, 0 to 64. Raises an error for a bad option. Does not
+-- yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)
@@ -319,7 +372,7 @@ end
 
 
 -- Answers a request of nginx with the metrics, in the format that the request's Accept header names. On failure the
--- status is 500, with a message. opts: as for metrics(). Raises outside of nginx.
+-- status is 500, with a message. opts: as for metrics(). Raises an error outside of nginx.
 function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)

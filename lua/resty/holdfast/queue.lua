@@ -1,5 +1,5 @@
--- Queues of jobs, shared by processes. A job whose worker dies comes again. Manual: docs/resty.holdfast.queue.md; the
--- protocol is described in queue/claims.lua.
+-- Queues of jobs, shared by processes. If a worker dies, another one gets its job. Manual:
+-- docs/resty.holdfast.queue.md. queue/claims.lua describes the protocol.
 --
 -- push and take may yield, as lock() of resty.lock does; other methods do not. On failure they return nil and a string:
 -- "timeout", "full", "exists", "no memory", "not owner", "dictionary not found", or a message. A wrong receiver and
@@ -9,6 +9,7 @@ local claims = require "resty.holdfast.queue.claims"
 local checks = require "resty.holdfast.dictionary.checks"
 local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
+local counts = require "resty.holdfast.queue.counts"
 local ffi_str = require("ffi").string
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
@@ -17,22 +18,22 @@ local tables = require "resty.holdfast.dictionary.tables"
 
 local C, describe, reason, sentence = core.C, core.describe, core.reason, core.sentence
 local add, at, clear, get, swap = claims.add, claims.at, claims.clear, claims.get, claims.swap
-local error, floor, getmetatable, ipairs, max, min = error, math.floor, getmetatable, ipairs, math.max, math.min
+local error, floor, getmetatable, ipairs, min = error, math.floor, getmetatable, ipairs, math.min
 local next, setmetatable, sort, tostring, type = next, setmetatable, table.sort, tostring, type
 local scalar, wait_for_change = checks.scalar, contended.wait_for_change
 
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
-local KEY_SIZE, NEXT, TAIL = claims.KEY_SIZE, claims.NEXT, claims.TAIL
+local KEY_SIZE, NEXT = claims.KEY_SIZE, claims.NEXT
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
 local SAFE_ADD, TABLE, TOO_LARGE = core.SAFE_ADD, core.TABLE, core.TOO_LARGE
 
 local TIMEOUT = 5
--- One of the waiting takers has the turn: only this one watches the queue. If its process is stopped, another gets the
--- turn after so many seconds.
+-- The key of a lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped,
+-- another taker gets the lock after TURN_EXPTIME seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
--- Claims from this one on belong to workers.
+-- The lowest claim that belongs to a worker.
 local FIRST_WORKER = (claims.LAST_STATE + 1) * claims.GRANTS
 
 local _M = { _VERSION = core.version }
@@ -101,7 +102,7 @@ local function open_store(name, opts)
     dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest,
                                     tables = not tables.missing or nil })
     if dict then
-        -- Two claims for each value fit, even for the smallest values.
+        -- This size has room for two claims per value, even with the smallest values.
         own, err = shdict.open(name .. ".claims", { size = 2 * dict:capacity(), persist = opts.persist,
                                                     mode = opts.mode, versions = true })
     end
@@ -140,7 +141,7 @@ end
 
 -- --- push ---
 
--- Leaves a number without a job. A waiting taker wakes up, and passes it.
+-- Leaves a number without a job. A waiting taker wakes up and skips the number.
 local function give_up(store, n)
     for _, kind in ipairs { UNIQUE, VALUE, DUE } do
         clear(store, kind, n)
@@ -151,21 +152,29 @@ local function give_up(store, n)
 end
 
 
--- Returns whether a job has the unique key; the number that the key belongs to, and its claim.
+-- Returns whether a job has the unique key; the number that the key belongs to, and its claim; the reason of a failure.
 local function find_unique(store, unique)
-    local n = store.dict:get(unique)
-    local claim = n and get(store, CLAIM, n)
-    return claim and claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    local n, err = store.dict:get(unique)
+    if n == nil then
+        return false, nil, nil, err
+    elseif type(n) ~= "number" or n ~= n then
+        return false, nil, nil, reason(core.NOT_A_NUMBER)
+    end
+    local claim, code = get(store, CLAIM, n)
+    if claim then
+        return claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
+    end
+    return false, n, nil, code and reason(code)
 end
 
 
 -- Makes the unique key belong to number `n`. Returns true; nil and the reason.
 local function reserve(store, unique, n)
     while true do
-        local exists, other, claim = find_unique(store, unique)
+        local exists, other, claim, failed = find_unique(store, unique)
         local done, err
-        if exists then
-            return nil, "exists"
+        if exists or failed then
+            return nil, failed or "exists"
         elseif not other then
             done, err = store.dict:safe_add(unique, n)
         elseif claim or other < (get(store, NEXT) or 0) or add(store, CLAIM, other, VOID * GRANTS) == OK then
@@ -180,8 +189,8 @@ local function reserve(store, unique, n)
 end
 
 
--- Stores a job under its number. Returns true; nil, the reason and a message. If the number was voided, there is no
--- reason.
+-- Stores a job under its number. Returns true; nil, the reason and a message. If a taker has voided the number, there
+-- is no reason.
 local function store_job(store, n, opts, kind, data, length, number)
     local unique, now = opts.key and "k" .. opts.key, C.holdfast_now()
     if unique then
@@ -193,7 +202,7 @@ local function store_job(store, n, opts, kind, data, length, number)
             return nil, err
         end
     end
-    -- The flags say when it was pushed, in tenths of a second, and whether it has a unique key.
+    -- The flags contain when the job was pushed, in tenths of a second, and whether it has a unique key.
     local flags = floor(now * 10) % 2 ^ 31 * 2 + (unique and 1 or 0)
     local code = C.holdfast_store(store.jobs, SAFE_ADD, at(VALUE, n), KEY_SIZE, kind, data, length, number, 0, flags,
                                   nil)
@@ -331,7 +340,8 @@ local function new_job(self, n, claim, was_owned)
 end
 
 
--- Tries to take a job. Otherwise returns nil; the reason of a failure; and the number whose claim is missing.
+-- Tries to take a job. Returns the job; nil, nil and the number whose claim is missing; nil and the reason of a
+-- failure.
 local try
 function try(self, first)
     local store = self.store
@@ -357,7 +367,7 @@ local function keep_turn(_, request, grant)
 end
 
 
--- Watches the queue until there is a job. Returns as take().
+-- Watches the queue until there is a job. Returns the results of take().
 local function watch(self, turn, deadline)
     local store, watched = self.store, 0
     while true do
@@ -412,7 +422,7 @@ end
 
 -- --- jobs ---
 
--- Returns whether this Lua state may change the job. A dead job belongs to nobody, so everybody may.
+-- Returns whether this Lua state may change the job. A dead job belongs to nobody, so any state may change it.
 local function may_change(self)
     local store, owner = self.queue.store, floor(self.claim / GRANTS)
     return owner == DEAD or store.worker == owner and claims.is_worker(store)
@@ -452,8 +462,8 @@ function Job.done(self)
 end
 
 
--- Gives the job back, to be taken again after `delay` seconds (0). After max_attempts makes it a dead job instead, and
--- also returns "dead". Returns true; nil and an error of done(), or "no memory".
+-- Gives the job back, to be taken again after `delay` seconds (0). If it was taken max_attempts times, makes it a dead
+-- job instead, and also returns "dead". Returns true; nil and an error of done(), or "no memory".
 function Job.retry(self, delay)
     check_receiver(self, "retry", job_mt)
     delay = delay or 0
@@ -470,7 +480,7 @@ function Job.retry(self, delay)
     if code ~= OK then
         return nil, reason(code)
     end
-    change(self, ASIDE * GRANTS + grants)  -- it may have been taken already, because it was due
+    change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
     local nothing = claims.new_number(store)
     if nothing then
         add(store, CLAIM, nothing, NOTHING * GRANTS)
@@ -479,7 +489,8 @@ function Job.retry(self, delay)
 end
 
 
--- Begins the lease again, with `seconds` (the queue's lease). Returns true; nil and an error of done(), or "no memory".
+-- Restarts the lease, for `seconds` (default: the queue's lease). Returns true; nil and an error of done(), or "no
+-- memory".
 function Job.touch(self, seconds)
     check_receiver(self, "touch", job_mt)
     local store, n = self.queue.store, self.number
@@ -496,11 +507,14 @@ function Job.touch(self, seconds)
             return nil, reason(code)
         end
     end
-    return get(store, CLAIM, n) == self.claim or nil, "not owner"
+    if get(store, CLAIM, n) == self.claim then
+        return true
+    end
+    return nil, "not owner"
 end
 
 
--- Returns the job's fencing token: whoever gets this job later has a higher one.
+-- Returns the job's fencing token: each later taker of the job gets a higher one.
 function Job.token(self)
     check_receiver(self, "token", job_mt)
     return self.claim % GRANTS
@@ -512,8 +526,7 @@ end
 -- Returns the number of jobs that takers have not seen yet.
 function _M.len(self)
     check_receiver(self, "len")
-    local first, tail = get(self.store, NEXT), get(self.store, TAIL)
-    return first and tail and max(tail - first + 1, 0) or 0
+    return counts.waiting(self.store)
 end
 
 
@@ -539,31 +552,7 @@ end
 -- Returns a table of counts: ready, delayed, taken, dead, and oldest, the seconds since the first ready job was pushed.
 function _M.stats(self)
     check_receiver(self, "stats")
-    local store, now = self.store, C.holdfast_now()
-    local counts, first = { ready = 0, delayed = 0, taken = 0, dead = 0, oldest = 0 }, nil
-    claims.each(store.claims, C.holdfast_scan, CLAIM, math.huge, function (_, n)
-        local claim = get(store, CLAIM, n) or NOTHING * GRANTS
-        local what = claim >= FIRST_WORKER and "taken" or claim < GRANTS and "ready"
-        if floor(claim / GRANTS) == ASIDE then
-            what = claims.due_of(store, n, claim) > now and "delayed" or "ready"
-        elseif floor(claim / GRANTS) == DEAD then
-            what = "dead"
-        end
-        if what then
-            counts[what] = counts[what] + 1
-        end
-        if what == "ready" then
-            first = min(first or n, n)
-        end
-    end, store)
-    local value, flags = nil, nil
-    if first then
-        value, flags = read(store, first)
-    end
-    if value ~= nil then
-        counts.oldest = (floor(now * 10) - floor(flags / 2)) % 2 ^ 31 / 10
-    end
-    return counts
+    return counts.all(self.store)
 end
 
 

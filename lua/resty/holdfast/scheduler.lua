@@ -36,7 +36,7 @@ local _M = {}
 local Task = {}
 Task.__index = Task
 
--- A waiting task yields this. Any other yield only lets other tasks run.
+-- The value that a waiting task yields. Any other yield only lets other tasks run.
 local WAITING = {}
 -- The cause of the wait of a task in `stop_watchers`.
 local STOP = {}
@@ -69,8 +69,8 @@ end
 
 
 -- Returns the calling task, if it may wait. A task may not wait in a coroutine that it runs itself, because the yield
--- would not reach the scheduler. For the same reason it may not wait where C called Lua (a callback of table.sort, the
--- main chunk of a module in require).
+-- would not reach the scheduler. For the same reason, it may not wait in Lua code that C has called (a callback of
+-- table.sort, the main chunk of a module in require).
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
@@ -78,8 +78,8 @@ end
 
 
 -- Lets other tasks run until task:wake() or the deadline. Returns whether the task was woken. A cancelled task does not
--- wait. The caller must then call go_on(). `cause` is what the task waits for. An error of a hook may leave the task in
--- an old list, so a list checks the causes of its tasks.
+-- wait. The caller must then call go_on(). `cause` is what the task waits for. If a hook raises an error, the task may
+-- remain in an old list, so each list checks the causes of its tasks.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -95,7 +95,7 @@ local function suspend(task, deadline, cause)
 end
 
 
--- Raises an error that ends the task, if it was cancelled during the wait. Call this function when the task has left
+-- Raises an error that ends the task, if it was cancelled during the wait. Call this function after the task has left
 -- all lists.
 local function go_on(task)
     if task.cancelled then
@@ -111,7 +111,7 @@ local function write_both(err, message)
 end
 
 
--- Calls on_error. Never raises: the program may even have closed its standard error.
+-- Calls on_error. Never raises an error: the program may even have closed its standard error.
 local function call_on_error(task, message)
     local ok, err = pcall(_M.on_error, task, message)
     if not ok then
@@ -120,8 +120,8 @@ local function call_on_error(task, message)
 end
 
 
--- Ends a task. Called again if an error interrupts it before `live` is decremented. Code of the program (on_error,
--- __tostring of the error) runs after the task has ended and its joiners are woken.
+-- Ends a task. If an error interrupts this function before `live` is decremented, it is called again. Code of the
+-- program (on_error, __tostring of the error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
@@ -161,7 +161,7 @@ local function finish(task, ok, ...)
 end
 
 
--- Handles what coroutine.resume returned.
+-- Handles the results of coroutine.resume.
 local function resumed(task, ok, ...)
     current = nil
     task_ids.current = task_ids.outside
@@ -209,7 +209,7 @@ local function run_due(time)
 end
 
 
--- Runs what is due. Returns the seconds until something else is due; 0 if a task is ready.
+-- Runs the jobs and timers that are due. Returns the seconds until the next is due; 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -255,7 +255,7 @@ local function loop(is_over)
 end
 
 
--- Runs the loop. A hook may raise an error in it, and then the interrupted task fails with this error.
+-- Runs the loop. If a hook raises an error in the loop, the interrupted task fails with this error.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -282,7 +282,7 @@ _M.now = now
 
 
 -- spawn(fn, ...) creates a task that will call fn(...) with at most 7990 arguments, and returns its handle. The task
--- starts in the next batch of run(). Raises for a wrong argument. Does not yield.
+-- starts in the next batch of run(). Raises an error for a wrong argument. Does not yield.
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: expected a function, got " .. type(fn), 2)
@@ -293,7 +293,7 @@ function _M.spawn(fn, ...)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
-        -- Reserve these fields: one field more than eight would double the memory of a waiting task.
+        -- These fields are reserved: a ninth field would double the memory of a waiting task.
         woken = nil, deadline = nil, timer_position = nil, timer_order = nil,
     }, Task)
     if count > 0 then
@@ -313,7 +313,7 @@ end
 
 
 -- Sleeps for `seconds`; 0 lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns nothing.
--- Raises for a bad time, and raises "cancelled" if the task is cancelled.
+-- Raises an error for a bad time, and raises "cancelled" if the task is cancelled.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
@@ -360,7 +360,7 @@ end
 
 -- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
 -- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
--- "timeout" or "bad descriptor". Raises for a wrong argument.
+-- "timeout" or "bad descriptor". Raises an error for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
     if timeout == nil then
@@ -394,7 +394,8 @@ end
 
 
 -- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises when called inside a task, and when all tasks wait and nothing can wake one of them.
+-- number of failed tasks. Raises an error when called inside a task, and when all tasks wait and nothing can wake one
+-- of them.
 function _M.run()
     if background_jobs.looping then
         error("run() was called inside a task", 2)
@@ -410,8 +411,8 @@ function _M.run()
 end
 
 
--- Makes stopping() return true until run() returns, and wakes the tasks that wait in stopping(). Ends no task. Does not
--- yield.
+-- Makes stopping() return true until run() returns, and wakes the tasks that wait in stopping(). Does not end tasks,
+-- and does not yield.
 function _M.stop()
     stopping = true
     local watchers = stop_watchers
@@ -457,9 +458,9 @@ end
 _M.report = call_on_error
 
 
--- cancel(task) ends a task by the error "cancelled" in its current or next wait. The task's locks are released as after
--- any error. A task that has not started never starts. Returns whether the task had not ended. Does not yield, but ends
--- the caller if it cancels itself.
+-- cancel(task) ends a task with the error "cancelled" in its current or next wait. The task's locks are released as
+-- after any error. A task that has not started never starts. Returns false if the task had already ended. Does not
+-- yield; if the caller cancels itself, the call ends the caller.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then

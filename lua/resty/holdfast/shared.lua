@@ -17,7 +17,7 @@ local function install(zones, name)
         return nil, "dictionary " .. quote(name) .. ": " .. err
     end
     zones[name] = dict
-    if rawget(dict, 1) then  -- open, so this is not the master
+    if rawget(dict, 1) then  -- the dictionary is open, so this process is not the master
         keep_values()
     end
     return true
@@ -26,7 +26,8 @@ end
 
 -- Puts the dictionaries with these names into ngx.shared, where they replace zones with the same names. Without names,
 -- puts all dictionaries that this Lua state has opened. Returns true. At the first failure returns nil and a message;
--- the dictionaries before it stay installed. Raises for a name that is not a string. Does not yield.
+-- the dictionaries that were installed before stay installed. Raises an error for a name that is not a string. Does not
+-- yield.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
     local zones = type(ngx) == "table" and ngx.shared

@@ -1,5 +1,5 @@
--- The number of this worker of `holdfast run`, and whether the master has ordered it to finish. Any other process is
--- worker 0 of 1, and never gets such an order. No function yields or fails.
+-- Returns the number of this worker of `holdfast run`, and whether the master has ordered the worker to finish. Any
+-- other process is worker 0 of 1, and never gets this order. No function yields or fails.
 
 local getenv = require("resty.holdfast.program").getenv
 
@@ -32,9 +32,9 @@ function _M.count()
 end
 
 
--- exiting() returns whether the master, after a QUIT or HUP signal, has ordered this worker to finish. The order ends
--- no sleep; loops call exiting() between their steps. The command preloads resty.holdfast.channel, which reads the
--- order.
+-- exiting() returns whether the master, after a QUIT or HUP signal, has ordered this worker to finish. The order does
+-- not end a sleep; loops call exiting() between their steps. The command preloads resty.holdfast.channel, which reads
+-- the order.
 if preload["resty.holdfast.channel"] then
     _M.exiting = require("resty.holdfast.channel").exiting
 else

@@ -1,4 +1,4 @@
-// A host in C++: counts in a dictionary that all its processes share, and prints the count.
+// A host in C++. It counts its runs in a dictionary that all its processes share, and prints the count.
 #include <cstdio>
 #include <holdfast.hpp>
 #include <mutex>

@@ -16,7 +16,7 @@ function _M.serve(...)
 end
 
 
--- Sends a request. Returns body, status, and the whole head. Options: as for curl.
+-- Sends a request with options of curl. Returns the body, the status and the whole head.
 function _M.get(port, path, ...)
     local words = { "-s", "-i", "-m", "30", "--noproxy", "*", "--path-as-is",
                     ("http://127.0.0.1:%d%s"):format(port, path), ... }

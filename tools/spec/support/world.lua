@@ -1,4 +1,4 @@
--- Fills a runtime directory with processes that hold locks, wait and stay, and runs the holdfast command there.
+-- Fills a runtime directory with processes that hold locks or wait for them, and runs the holdfast command there.
 
 local assert = require "luassert"
 local command = require "spec.support.command"
@@ -8,8 +8,8 @@ local await, run, start = command.await, command.run, command.start
 local _M = {}
 
 
--- Starts a process that runs the code and stays until the test ends. Returns once the code has called ready(). ready()
--- collects garbage, which releases each lock whose object is neither referenced nor was passed to keep(object). keep()
+-- Starts a process that runs the code and stays until the test ends. Returns when the code has called ready(). ready()
+-- collects garbage, which releases each lock whose object is neither referenced nor kept with keep(object). keep()
 -- returns its argument.
 function _M.keep(code, ...)
     local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
@@ -42,7 +42,8 @@ function _M.worker_of(process)
 end
 
 
--- Starts `holdfast lock` with these words before "--". Returns once its command, which keeps running, holds the lock.
+-- Starts `holdfast lock` with these words before "--". Returns when the command, which continues to run, holds the
+-- lock.
 function _M.hold(...)
     local words = { "lock", ... }
     for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
@@ -55,7 +56,7 @@ function _M.hold(...)
 end
 
 
--- Kills the process. Returns the pid of its only worker once the worker is dead.
+-- Kills the process and waits until its only worker is dead. Returns the worker's pid.
 function _M.kill(process)
     local pid = _M.worker_of(process)
     process:signal(command.KILL)
@@ -64,7 +65,7 @@ function _M.kill(process)
 end
 
 
--- Writes the bytes at that position into a file of the runtime directory.
+-- Writes the bytes at this position of a file in the runtime directory.
 function _M.overwrite(name, at, bytes)
     local file = assert(io.open(command.world() .. "/" .. name, "r+"))
     file:seek("set", at)

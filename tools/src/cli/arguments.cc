@@ -16,7 +16,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr std::size_t kColumn = 30;  // column of the options' texts
+constexpr std::size_t kColumn = 30;  // where the descriptions of options begin
 
 std::vector<std::string> split_names(const char* names) {
   std::vector<std::string> split;

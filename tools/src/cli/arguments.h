@@ -2,11 +2,11 @@
 //
 // Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". An
 // optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts
-// abbreviated names. If a value is given twice, the last one counts. A negative number is a word, and so is everything
-// after "--". `run`, `lock` and `flock` pass words on to another program: these words are never options.
+// abbreviated names. If an option is given twice, its last value counts. A negative number is a word, and so is
+// everything after "--". `run`, `lock` and `flock` pass words on to another program: these words are never options.
 //
 // We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
-// "--flag=1" took more lines than this parser.
+// "--flag=1" took more code than this parser.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class Arguments {
 
   /// `names`: "-w,--wait,--timeout", short names first.
   void add_flag(const char* names, bool& flag, const char* text);
-  /// `read` takes the value, and returns what is wrong with it or an empty string.
+  /// Takes the value of an option. Returns what is wrong with it, or an empty string.
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
-  /// Adds a long option whose value is optional; without it, `otherwise` is read.
+  /// Adds a long option whose value is optional. If it is missing, `otherwise` is read instead.
   void add_optional(const char* name, const char* type, const char* otherwise, const char* text, Read read);
   template <class Value>
   void add_value(const char* names, const char* type, const char* text,
@@ -46,7 +46,7 @@ class Arguments {
     const char* what = "number";
     std::uint64_t least = 0;
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-    const char* wrong = nullptr;  // the message for other numbers; null: made from these limits
+    const char* wrong = nullptr;  // the message for other numbers; null: a message with these limits
   };
   template <class Number>
   void add_number(const char* names, const char* type, const char* text, Number& to, Range range) {
@@ -62,10 +62,10 @@ class Arguments {
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Passes the words after "--" on to another program. Without "--", passes on everything after the first word, unless
-  /// an option follows that word, or one of the options `unless` is given, with which no program follows. More than
-  /// `names` words before "--" or such an option are a program with arguments of its own. So are two words of which
-  /// `is_program` knows the second, and two words before an option that this command does not have.
+  /// Finds the words to pass on to another program. They follow "--" or, without "--", begin with the second word if it
+  /// directly follows the first. They also begin there, even before a "--", if there are more than `names` words, if
+  /// `is_program` accepts the second word, or if an unknown option follows it. After one of the options `unless`, only
+  /// "--" counts.
   void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names,
                            bool (*is_program)(const std::string& word)) {
     passes_on_ = PassesOn::from_dashes;
@@ -73,13 +73,14 @@ class Arguments {
     is_program_ = is_program;
     names_ = names;
   }
-  /// Passes the first word and everything after it on to another program; "--" may precede them.
+  /// Passes on the first word and everything after it to another program. A "--" may precede them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
 
-  /// Accepts the beginning of a long name, if no other name begins with it.
+  /// Accepts abbreviations of long names if they are unambiguous.
   void allow_abbreviations() { abbreviates_ = true; }
 
-  /// Reads the command line. Ends the command after --help or an error. `names` are the names of the words.
+  /// Reads the command line. Ends the command after --help or an error. Accepts `least` to `most` words; messages call
+  /// them by their `names`.
   void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
   const Words& given() const noexcept { return given_; }
   const Words& words() const noexcept { return words_; }
@@ -88,7 +89,7 @@ class Arguments {
   const Words& passed_on() const noexcept { return passed_on_; }
   /// Returns whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
-  /// Returns whether there are words to pass on, or a "--" before none.
+  /// Returns whether there are words to pass on, or at least a "--".
   bool passes_on() const noexcept { return has_dashes_ || !passed_on_.empty(); }
 
   /// Prints what is wrong and how to get help; ends the command.
@@ -98,7 +99,7 @@ class Arguments {
   enum class PassesOn { nothing, from_dashes, from_first_word };
   struct Option {
     std::vector<std::string> names;
-    const char* type;  // of its value; null for a flag
+    const char* type;  // what its value is called; null for a flag
     const char* text;
     Read read;
     std::function<std::string()> shown = {};  // for an option that prints this and exits
@@ -108,7 +109,7 @@ class Arguments {
   };
   using Word = Words::const_iterator;
 
-  /// Returns the last word to read: after it begins what is passed on.
+  /// Returns the end of the words that this command itself reads; the words to pass on begin there.
   Word end_of_own_words() const;
   /// Returns whether the option's value is the next word.
   bool takes_next_word(const std::string& word) const;
@@ -138,10 +139,11 @@ class Arguments {
   bool has_dashes_ = false;
 };
 
-/// Runs a command with the words after its name. Returns the exit status; prints what the command throws.
+/// Runs a command with the words after its name. Returns the exit status. Prints the message of an Exit that the
+/// command throws.
 int run_command(const Subcommand& command, Words given);
 
-/// Returns a line of help: a name, and its text in a column.
+/// Returns a line of help: a name, and its description in the second column.
 std::string help_line(std::string_view name, std::string_view text);
 
 }  // namespace holdfast::cli

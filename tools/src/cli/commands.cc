@@ -11,7 +11,8 @@ namespace holdfast::cli {
 
 namespace {
 
-// Commands in the order of --help. A command of a group has two words in its name.
+// The commands in the order in which --help lists them. A command of a group, such as "cluster status", has a name of
+// two words.
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER

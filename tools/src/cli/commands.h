@@ -1,5 +1,6 @@
-// The table of commands. Each command is one object with all its help texts, at the end of the file that implements it.
-// It is declared here and has a row in commands.cc. All help texts and the bash completion are made from these objects.
+// The table of commands. Each command is one object with all its help texts, defined at the end of the file that
+// implements the command, declared here, and listed in commands.cc. All help texts and the bash completion are made
+// from these objects.
 #pragma once
 
 #include <string>
@@ -14,14 +15,14 @@ class Arguments;
 
 struct Subcommand {
   const char* name;         // "ls", "cluster status"
-  const char* summary;      // its line in `holdfast --help`
-  const char* usage;        // the text after "holdfast ls [OPTIONS]"
+  const char* summary;      // its description in `holdfast --help`
+  const char* usage;        // what follows "holdfast ls [OPTIONS]"
   const char* description;  // the first sentence of its --help
   const char* footer;       // the text after the options
   /// Declares the options, reads the command line and runs the command. Returns the exit status. Throws Exit if the
-  /// command ends early: after --help, after a wrong command line, or if the world cannot be read.
+  /// command ends early: after --help, if the command line is wrong, or if the runtime directory cannot be read.
   int (*run)(Arguments& arguments);
-  int usage_status = exit_status::kTrouble;  // for a wrong command line
+  int usage_status = exit_status::kTrouble;  // exit status after a wrong command line
   const char* program = "holdfast";          // the name in messages and in the version
 };
 

@@ -1,4 +1,4 @@
-// Shows several runtime directories, each of which a process of its own reads (inspect/ask_each.h).
+// Shows several runtime directories. A separate process reads each of them (inspect/ask_each.h).
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@
 
 namespace holdfast::cli {
 
-/// One runtime directory as a command shows it. Plain values, because a process sends them to another.
+/// One runtime directory as a command shows it. All members are plain values, because one process sends them to
+/// another.
 struct Shown {
   std::string directory{};
   std::string user{};                // the directory's owner
@@ -25,8 +26,8 @@ struct Shown {
   int status = exit_status::kYes;
 };
 
-/// Calls `look` for each directory, and returns the results in the same order. If a process does not answer within
-/// `seconds`, or dies, its result has a trouble.
+/// Calls `look` for each directory in a separate process, and returns the results in the same order. If the process
+/// dies or does not answer within `seconds`, the `trouble` of the result says so.
 std::vector<Shown> look_at_each(const std::vector<inspect::UserDirectory>& directories, double seconds,
                                 const std::function<Shown()>& look);
 
@@ -35,17 +36,18 @@ inline constexpr double kSecondsEach = 20;
 
 /// Returns whether any program has used one of the directories.
 bool is_any_used(const std::vector<Shown>& all) noexcept;
-/// Returns the path of the directory, or the number of directories if there are several.
+/// Returns the path of the directory, or "N directories" if there are several.
 std::string directories_in_words(const std::vector<Shown>& all);
 /// Prints which directories could not be read, and why. Returns the worst exit status.
 int report_troubles(const std::vector<Shown>& all);
-/// Returns a message for each name that no directory has.
+/// Returns a message for each dictionary that is in none of the directories.
 std::vector<std::string> missing_names(const std::vector<std::string>& names, const std::vector<Shown>& all);
 
-/// Returns the command's JSON. Its field `list` has the items of all directories. With users, each has its user, and
-/// the field `directories` has the directories.
+/// Returns the command's JSON. Its field `list` contains the items of all directories. With `with_users`, each item
+/// names its user, and the field `directories` lists the directories.
 inspect::Json json_of(const std::vector<Shown>& all, const char* list, bool with_users);
-/// Returns a table of all rows. With users, people get them in the first column, and programs in the last field.
+/// Returns a table of all rows. With `with_users`, the user is in the first column for people, but in the last field
+/// for programs.
 Table table_of(std::vector<Table::Column> columns, const std::vector<Shown>& all, bool with_users,
                const Output& output);
 

@@ -1,5 +1,5 @@
-// Shared by the commands for one key. Reads the dictionary and the key from the command line, and checks for held
-// locks.
+// The common part of the commands for one key: reads the dictionary and the key from the command line, and checks
+// whether the key may be held as a lock.
 #pragma once
 
 #include <string>
@@ -19,19 +19,19 @@ class KeyCommand {
   std::string name() const { return arguments_.word(0); }
   /// Returns the word with this number as a key. Ends the command if it is not a valid key.
   std::string key(std::size_t number = 1) const;
-  /// Returns the text as typed, or unescaped if --escaped is set.
+  /// Returns the text as it was typed; with --escaped, unescapes it.
   std::string plain(const std::string& typed) const;
 
   enum class Does { look, change };
-  /// Opens the dictionary, and enters its world unless the command only reads.
+  /// Opens the dictionary. Enters the world (inspect/world.h) unless the command only reads.
   holdfast_dict* open(Does does);
-  /// Opens the dictionary to change it, and creates it with these options if it is missing. Returns null if it is
-  /// missing and `creates` is false. As in shdict.open, the longest lifetime counts; if the size differs, says so.
+  /// Opens the dictionary to change it. If it is missing, creates it with these options, or returns null if `creates`
+  /// is false. As in shdict.open, the longer of the two lifetimes counts. If the size differs, prints a message.
   holdfast_dict* open_or_create(holdfast_options options, bool creates);
   holdfast_dict* dict() const noexcept { return dict_; }
 
-  /// Returns true, and prints why, if a process that may be alive holds the key as a lock or permits, or if that is
-  /// unknown.
+  /// Returns true, and prints why, if a process that may be alive holds the key as a lock or as permits, or if it is
+  /// unknown whether one does.
   bool may_be_held(const std::string& key) const;
 
  private:
@@ -44,7 +44,7 @@ class KeyCommand {
 /// Reads a time to live. Returns what is wrong with the text, or an empty string.
 std::string read_seconds(const std::string& text, double& seconds);
 
-/// Ends the command with the message of this error code.
+/// Ends the command with the message for this error code.
 [[noreturn]] void fail_by(int code);
 
 }  // namespace holdfast::cli

@@ -1,5 +1,5 @@
-// Prints messages on standard error, and ends the command. Each message is one write, so that messages of several
-// processes do not mix.
+// Prints messages on standard error, and ends the command. Each message is a single write, so that messages from
+// different processes do not mix.
 #pragma once
 
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ struct Exit {
 /// Prints "SPEAKER: <text>".
 void say_as(std::string_view speaker, std::string_view text);
 
-/// Makes this process's further messages say what they are about: "SPEAKER: SUBJECT: <text>".
+/// Adds the subject to all later messages of this process: "SPEAKER: SUBJECT: <text>".
 void say_about(std::string subject);
 
 /// Prints "holdfast: <text>".
@@ -37,7 +37,7 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
 }
 
-/// Prints why the answer is no, and returns the exit status of that answer.
+/// Prints why the answer is no, and returns the exit status that means no.
 template <class... Arguments>
 int say_no(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
@@ -50,7 +50,7 @@ template <class... Arguments>
   throw Exit{exit_status::kTrouble, fmt::vformat(format, fmt::make_format_args(arguments...))};
 }
 
-/// Returns the value. If there is none, ends the command with the error.
+/// Returns the value, or ends the command with the error instead.
 template <class T>
 T value_or_fail(Expected<T> outcome) {
   if (!outcome) fail("{}", outcome.status().message);

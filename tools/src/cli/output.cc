@@ -29,10 +29,10 @@ constexpr std::size_t kGap = 2;  // between columns
 // Escape codes of a terminal, in the order of Style.
 constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 
-constexpr std::size_t kLeastElided = 12;  // columns that remain of a cell
+constexpr std::size_t kLeastElided = 12;  // the least width of an elided cell
 const std::string kEllipsis = "…";
 
-/// Takes a character, or a whole escape code of styled(). Returns its width.
+/// Removes a character, or a whole escape code of styled(), from the text. Returns its width.
 std::size_t take_width(std::string_view& text) noexcept {
   if (text.starts_with("\x1b[")) {
     text.remove_prefix(std::min(text.find('m'), text.size() - 1) + 1);
@@ -42,7 +42,7 @@ std::size_t take_width(std::string_view& text) noexcept {
   return width < 0 ? 1 : static_cast<std::size_t>(width);
 }
 
-/// Returns the length of \xHH or \\, in which inspect::escaped() shows a byte; otherwise 0.
+/// Returns the length of \xHH or \\ at the start of the text, by which inspect::escaped() shows a byte; otherwise 0.
 std::size_t escaped_byte(std::string_view text) noexcept {
   if (text.starts_with("\\\\")) return 2;
   constexpr std::size_t kLength = 4;
@@ -50,8 +50,8 @@ std::size_t escaped_byte(std::string_view text) noexcept {
   return text.starts_with("\\x") && text.size() >= kLength && is_digit(2) && is_digit(3) ? kLength : 0;
 }
 
-/// Takes what a terminal shows as one: a character with what has no width after it, or an escaped byte. Returns its
-/// width.
+/// Removes what a terminal shows as one unit: an escaped byte, or a character with all zero-width characters after it.
+/// Returns its width.
 std::size_t take_shown(std::string_view& text) noexcept {
   std::size_t width = escaped_byte(text);
   if (width != 0)
@@ -62,7 +62,7 @@ std::size_t take_shown(std::string_view& text) noexcept {
   return width;
 }
 
-/// Takes as much of the text as fits, but something.
+/// Removes as many columns of the text as fit, but at least one character. Returns them.
 std::string take_columns(std::string_view& text, std::size_t width) {
   std::string_view rest = text;
   std::size_t bytes = 0;
@@ -75,7 +75,7 @@ std::string take_columns(std::string_view& text, std::size_t width) {
 
 std::string subject_of_messages;
 
-/// Reduces the largest of the widths that exceed their least value, until the sum of all is at most `room`.
+/// Reduces widths, the largest first and none below its `least`, until their sum is at most `room`.
 void shrink(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t room) {
   std::size_t sum = std::accumulate(widths.begin(), widths.end(), std::size_t{0});
   for (; sum > room; --sum) {
@@ -129,7 +129,7 @@ void say_about(std::string subject) { subject_of_messages = std::move(subject) +
 
 void say_as(std::string_view speaker, std::string_view text) {
   const std::string line = fmt::format("{}: {}{}\n", speaker, subject_of_messages, text);
-  // A failure to write an error message cannot be reported anywhere.
+  // If an error message cannot be written, there is nowhere left to report it.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -233,11 +233,11 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// Elides columns. If that does not suffice, leaves out all but the most important ones.
+// Elides the texts of columns. If the table is still too wide, leaves out the least important columns.
 std::vector<std::size_t> Table::widths(std::size_t most) const {
   std::vector<std::size_t> widths;
   std::vector<std::size_t> least;
-  std::size_t needed = 0;  // if all are elided
+  std::size_t needed = 0;  // the width with all columns elided
   for (const Column& column : columns_) {
     const std::size_t i = widths.size();
     std::size_t width = std::strlen(column.title);

@@ -1,5 +1,5 @@
-// Prints results: columns and colours for people; one line per item with tab-separated fields for programs. All
-// commands decide here which form the output has, whether it has colours, and how wide it is.
+// Prints results: columns and colours for people; one line per item with tab-separated fields for programs. This file
+// decides for all commands which form the output has, whether it has colours, and how wide it is.
 #pragma once
 
 #include <cstddef>
@@ -27,16 +27,16 @@ struct Output {
 /// user has chosen Color::always. $NO_COLOR turns colours off unless the user has chosen Color::always.
 Output output_for(Color color, bool header = false);
 
-/// Returns how wide the user's lines are: $COLUMNS, or else the width of the terminal; 0 if neither is known.
+/// Returns the width of the user's lines: $COLUMNS, or else the width of the terminal, or 0 if neither is known.
 std::size_t line_width(int descriptor) noexcept;
 
-/// Writes to standard output. Ends the process silently if the reader is gone.
+/// Writes to standard output. Ends the process without a message if nobody reads the output any more.
 void print(std::string_view text);
 
 struct Cell {
   std::string text;
   Style style = Style::plain;
-  std::string plain{};  // for programs; empty: the same text
+  std::string plain{};  // what programs get; empty: the same text
 
   Cell(std::string shown, Style as = Style::plain)  // NOLINT(google-explicit-constructor): rows are lists of texts
       : text(std::move(shown)), style(as) {}
@@ -51,15 +51,15 @@ class Table {
   struct Column {
     const char* title;
     Align align = Align::left;
-    bool elides = false;  // its texts are elided if the table is too wide
-    int importance = 0;   // the least important columns are left out if that does not suffice, the last first
+    bool elides = false;  // if the table is too wide, the column's texts are elided
+    int importance = 0;   // if the table is still too wide, the least important columns are left out, from the right
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// Returns how wide the columns for people are.
+  /// Returns the total width of the columns for people.
   std::size_t width() const;
-  /// Returns columns with titles for people, or one line per row with tab-separated cells for programs.
+  /// Returns the table in the form that `output` has: columns with titles, or lines of tab-separated cells.
   std::string text(const Output& output) const;
 
  private:
@@ -71,34 +71,35 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does; otherwise each character counts as one.
-// ---
+// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does, or all characters count as one. ---
 
 /// Takes one UTF-8 character from the text, which must be valid and not empty.
 wchar_t next_character(std::string_view& text) noexcept;
-/// Returns how many columns a printable text takes on a terminal. Output::styled() adds none.
+/// Returns how many columns a printable text takes on a terminal. The escape codes of Output::styled() take none.
 std::size_t width_of(std::string_view text) noexcept;
-/// Returns the text in at most `width` columns. If it is too long, "…" replaces its middle. An escaped byte is not
-/// divided.
+/// Returns the text in at most `width` columns. If it is too long, "…" replaces its middle. Escaped bytes are never cut
+/// in two.
 std::string elide(std::string_view text, std::size_t width);
-/// Quotes a key for a message on standard error: in full, but on a terminal in at most a line.
+/// Quotes a key for a message on standard error. On a terminal, elides the key to at most one line.
 std::string quote_key(std::string_view key);
 
 enum class LongWords { elided, broken };
-/// Breaks the text at blanks into lines of at most `width` columns (0: unlimited). Longer words are elided or broken.
+/// Breaks the text at blanks into lines of at most `width` columns (0: unlimited). Words that are longer are elided or
+/// broken.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, LongWords long_words);
-/// Returns wrapped lines with a newline after each. The first begins with `first`, the others with `next`.
+/// Returns the text as wrapped lines, each with a newline. The first line begins with `first`, the others with `next`.
 std::string paragraph(std::string_view text, std::size_t width, const std::string& first = "",
                       const std::string& next = "");
 
-/// A part of a line.
+/// A part of a line of line_of().
 struct Part {
   std::string text;
   std::size_t least = kWhole;  // the columns that remain if the line is too long
 
   static constexpr std::size_t kWhole = static_cast<std::size_t>(-1);
 };
-/// Joins the parts to a line of at most `width` columns (0: unlimited). Elides the longest parts first, then the line.
+/// Joins the parts into a line of at most `width` columns (0: unlimited). Elides the longest parts first, and then the
+/// whole line.
 std::string line_of(const std::vector<Part>& parts, std::size_t width);
 
 }  // namespace holdfast::cli

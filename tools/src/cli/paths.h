@@ -10,9 +10,9 @@ struct SearchPaths {
   std::string library;  // templates for package.cpath
 };
 
-/// Returns paths for the Lua files and libraries that exist around the executable; they may be empty. Lua files:
-/// <root>/lua for <root>/<build>/holdfast, and <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries: those
-/// in lua/5.1 beside the loaded one if there is such a folder, or else those beside the loaded one.
+/// Returns the paths of the Lua files and libraries that belong to the executable; empty if they do not exist. Lua
+/// files: <root>/lua for <root>/<build>/holdfast, and <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries: the
+/// folder lua/5.1 beside the loaded library if it exists, otherwise the folder of the loaded library.
 SearchPaths search_paths();
 
 /// Joins the user's LUA_PATH or LUA_CPATH (null: not set), the executable's own path and the default, in this order. As
@@ -22,7 +22,7 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 /// Returns the path of the program with this name in the folder of the executable.
 std::string program_beside(const char* name);
 
-/// Returns the path of the libholdfast.so that this process has loaded; empty if unknown.
+/// Returns the path of the libholdfast.so that this process has loaded; empty if it is unknown.
 std::string loaded_library();
 
 }  // namespace holdfast::cli

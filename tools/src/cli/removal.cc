@@ -26,11 +26,12 @@ namespace {
 
 constexpr double kLookForUsers = 5;
 constexpr std::size_t kAnswerMost = 4096;
-/// Prefix of the judge's answer. Without a prefix, an answer without an objection would be an empty packet, which means
-/// end of file.
+/// Prefix of the judge's answer. Otherwise, the answer "no objection" would be an empty packet, which means end of
+/// file.
 constexpr const char* kJudged = "=";
 
-/// Returns the first living process that holds something. REQUIRES: processes are read after the locks.
+/// Describes the first lock that a living process holds or may hold; empty if there is none. Reads the processes after
+/// the locks were read.
 std::string living_holder(const std::vector<inspect::Lock>& locks) {
   if (locks.empty()) return {};
   auto processes = inspect::Processes::read();
@@ -50,7 +51,7 @@ std::string objection_of_holders(const std::string& name) {
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // As in the library, the processes named in such a file mean nothing if the dictionary is not in use.
+  // If nobody uses the dictionary, then the holders that are named in such a file mean nothing, as in the library.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
@@ -124,8 +125,8 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
   const inspect::Openers of_world = world.openers(directory, processes->pids(), kLookForUsers);
   std::string users = openers_in_words(inspect::openers_of(dictionary, of_world, *processes));
   if (!users.empty()) return users;
-  // Search before asking the judge, which opens the dictionary. A lock says more than the processes that have the
-  // dictionary open, such as the wrapper and the guard of `holdfast lock`.
+  // Search before asking the judge, which opens the dictionary. A held lock tells the user more than a list of the
+  // processes that have the dictionary open, which may only be the wrapper and the guard of `holdfast lock`.
   users = openers_in_words(
       inspect::openers_of(dictionary, world.openers(directory, inspect::all_pids(), kLookForUsers), *processes));
   const std::string objection = judge.objection(name);

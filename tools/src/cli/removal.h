@@ -1,4 +1,5 @@
-// Decides whether a dictionary must not be removed, because processes use it or hold locks in it, or may do so.
+// Decides whether a dictionary may be removed. It may not if processes use it or hold locks in it, or if that is
+// unknown.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct Candidate {
   bool forced = false;         // remove it without checks
 };
 
-/// Finds living processes that hold locks. It does so in a child, because a process that has entered a world cannot
-/// read the world from outside. Create the judge before this process enters the world.
+/// Finds living processes that hold locks. It reads the world in a child, because a process that has entered a world
+/// cannot read it from outside. Create the judge before this process enters the world.
 class HolderJudge {
  public:
   HolderJudge();
@@ -31,9 +32,9 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// Judges a dictionary. If there is no objection and no process uses the dictionary, no process can start to use it
-/// while `use` is held. If `use` is not held, the dictionary does not exist. REQUIRES: this process has entered the
-/// world, and has not opened the dictionary.
+/// Judges a dictionary. If there is no objection, no process can start to use the dictionary while `use` is held; if
+/// `use` is not held, the dictionary does not exist. REQUIRES: this process has entered the world, and has not opened
+/// the dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
 /// Returns a text that names the processes that use the dictionary, if they are visible, or the holder of a lock in it.

@@ -74,17 +74,17 @@ class Creation {
                        "With --create: never replace the dictionary, even if opened with another size");
   }
 
-  /// Returns null if the dictionary is missing and the command would store nothing in it. A dictionary that could not
-  /// take the key with a value of `size` bytes is not created.
+  /// Opens or creates the dictionary. Returns null if it is missing and the command would store nothing in it. Does not
+  /// create a dictionary that is too small for the key with a value of `size` bytes.
   holdfast_dict* open(KeyCommand& command, const std::string& key, std::size_t size, bool stores) {
-    constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` is under a key of up to this size
+    constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` is for keys of up to this size
     if (!wanted_) return command.open(KeyCommand::Does::change);
     options_.persist = persist_ ? HOLDFAST_PERSISTENT : HOLDFAST_KEPT;
     options_.largest = size + std::max(key.size(), kOrdinaryKey) - kOrdinaryKey;
     return command.open_or_create(options_, stores);
   }
 
-  /// Call it after the command line was read.
+  /// Checks the combination of options. Call this after the command line was read.
   void check() const {
     if (wanted_) return;
     if (options_.size != 0) arguments_.refuse("--size needs --create");

@@ -78,7 +78,7 @@ void die_by(int signal) {
   sigaddset(&set, signal);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   raise(signal);
-  // The first process of a pid namespace survives its own signals.
+  // Process 1 of a pid namespace survives signals that it sends to itself.
   std::_Exit(128 + signal);
 }
 

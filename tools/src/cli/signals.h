@@ -1,4 +1,5 @@
-// Reads the master's signals from a descriptor instead of handling them, so that none gets lost and none interrupts.
+// Reads the signals of the master (`holdfast run`) from a descriptor instead of handling them, so that no signal gets
+// lost or interrupts a call.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -13,17 +14,18 @@ namespace holdfast::cli {
 
 class SignalQueue {
  public:
-  /// Blocks TERM, INT, QUIT, HUP and CHLD permanently, and collects them from now on. Ignores PIPE, because a broken
-  /// log pipe must not end the master. Throws std::system_error.
+  /// Blocks TERM, INT, QUIT, HUP and CHLD permanently, so that next() receives them. Ignores PIPE, because a broken log
+  /// pipe must not end the master. Throws std::system_error.
   SignalQueue();
 
   /// Returns a descriptor that is readable when next() has a signal.
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next();
 
-  /// Restores, in a forked child, the signals that a program expects, except that INT, QUIT and HUP do nothing. A
-  /// terminal sends these three to the whole process group, but the master acts on them. They are caught, not ignored,
-  /// so that programs that the child executes start with the dispositions that this program found (nohup).
+  /// Restores the signal dispositions and mask that a program expects, in a forked child. However, INT, QUIT and HUP do
+  /// nothing. A terminal sends these three to the whole process group, but the master acts on them. They are caught,
+  /// not ignored, so that a program that the child executes starts with the dispositions with which this program
+  /// started (nohup).
   void become_worker();
 
   /// Returns whether HUP was ignored when the program started (nohup).
@@ -36,7 +38,7 @@ class SignalQueue {
   sigset_t ignored_;  // signals that were ignored when the program started
 };
 
-/// Ends this process by the signal, so that its parent sees the reason. Async-signal-safe.
+/// Ends this process by the signal, so that the parent sees why it ended. Async-signal-safe.
 [[noreturn]] void die_by(int signal);
 
 /// Makes the kernel send `signal` to this process when `parent` dies. Ends the process if the parent is already dead.

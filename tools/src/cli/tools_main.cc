@@ -1,4 +1,5 @@
-// The program `holdfast-tools`: every command. `holdfast` runs it for those that it does not run itself.
+// The program `holdfast-tools`, which contains every command. `holdfast` executes it for commands that it does not
+// contain itself.
 #include <sys/prctl.h>
 
 #include "cli/commands.h"
@@ -7,7 +8,7 @@
 
 int main(int count, char** values) {
   holdfast::occupy_standard_descriptors();
-  ::prctl(PR_SET_NAME, "holdfast");  // which users know; a holder of a lock has this name
+  ::prctl(PR_SET_NAME, "holdfast");  // the name that users know, and that holders of locks are shown with
   const holdfast::cli::Words words(values + 1, values + count);
   holdfast::cli::make_room_for_title(count, values);
   return holdfast::cli::run_command_line(words);

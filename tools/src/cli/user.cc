@@ -20,7 +20,7 @@ namespace holdfast::cli {
 namespace {
 
 struct User {
-  std::string login;  // empty if the system has no name for it, as for a user of a container
+  std::string login;  // empty if the system has no name for the user, for example a user of a container
   uid_t uid;
   gid_t gid;
 };

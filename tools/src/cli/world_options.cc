@@ -137,7 +137,7 @@ std::string WorldOptions::hidden() const {
 }
 
 void WorldOptions::print_rest(const std::vector<Shown>& all) const {
-  // Otherwise observe_if_used() has said so.
+  // For a single directory, observe_if_used() has printed this already.
   if (!json_ && has_asked_each_ && !is_any_used(all)) say("{}", inspect::kUnusedYet);
   const std::string hidden = output().columns && !json_ ? this->hidden() : "";
   if (!hidden.empty()) print(paragraph(output().styled(hidden + "; " + kSeeHidden, Style::dim), output().width));

@@ -18,49 +18,53 @@ namespace holdfast::cli {
 class WorldOptions {
  public:
   enum class Prints { nothing, something, columns };
-  /// Adds --dir and --user, for commands that print also --json and --color, and for those with columns --header.
+  /// Adds --dir and --user; for commands that print, also --json and --color; for commands that print columns, also
+  /// --header.
   WorldOptions(Arguments& arguments, Prints prints);
 
   bool json() const noexcept { return json_; }
   Output output() const { return output_for(color_, header_); }
 
-  /// Switches to the user and chooses the directory. Ends the command on failure. Call it before any function of the
+  /// Switches to the user and chooses the directory. Ends the command on failure. Call this before any function of the
   /// library.
   void apply();
   /// Calls apply(), and opens the world for reading. Returns the world's directory.
   std::string observe();
-  /// Calls observe() for a command that shows these dictionaries, or everything. If it shows everything and no program
-  /// has used the directory yet, returns nothing, and says so unless the command prints JSON. A directory of --dir must
-  /// exist.
+  /// Calls observe() for a command that shows these dictionaries, or all if there are no names. In the second case, if
+  /// no program has used the directory yet, returns nothing, and prints a message unless the command prints JSON. A
+  /// directory given with --dir must exist.
   std::optional<std::string> observe_if_used(const std::vector<std::string>& names = {});
   /// Returns whether --dir names a directory that does not exist.
   bool names_missing_directory() const;
 
-  /// Returns whether the command shows the runtime directories of all users: root runs it, and nothing names one.
+  /// Returns whether the command shows the runtime directories of all users, because root runs it and neither an option
+  /// nor the environment names a directory.
   bool shows_all() const;
-  /// Returns whether this process looks at one of them, for look().
+  /// Returns whether this process reads one of these directories for look().
   bool is_one_of_many() const noexcept { return is_one_of_many_; }
-  /// Limits the command to one directory, in order to change something.
+  /// Limits the command to one directory, because it changes something.
   void show_one() noexcept { is_one_ = true; }
-  /// Calls `look`, which opens the world and prints only messages. With shows_all(), calls it for each directory, in
-  /// processes of their own, and allows each `seconds`. Then neither this process nor `look` has a world afterwards.
+  /// Calls `look`, which opens the world and prints only messages. If shows_all() is true, calls it for each directory
+  /// in a separate process, which has `seconds` for it; this process then does not open any world.
   std::vector<Shown> look(double seconds, const std::function<Shown()>& look);
-  /// Returns those of the names that are dictionaries of the directory. If there is only one directory, returns all,
-  /// so that a missing one is an error.
+  /// Returns the names of dictionaries that exist in the directory. If there is only one directory, returns all names,
+  /// so that a missing dictionary is an error.
   std::vector<std::string> names_in(const std::string& directory, const std::vector<std::string>& names) const;
-  /// Returns a sentence if there are directories that this command would show to root; otherwise nothing.
+  /// Returns a sentence about directories that this command would show only to root; empty if there are none.
   std::string hidden() const;
   static constexpr const char* kSeeHidden = "run this command as root to see all";
-  /// Prints that sentence for people, and a message if no program has used any of several directories.
+  /// Prints the sentence of hidden() for people, and a message if there are several directories and no program has used
+  /// any of them.
   void print_rest(const std::vector<Shown>& all) const;
 
   /// Calls apply(), and enters the world. Returns the world's directory.
   std::string enter(inspect::IfMissing if_missing = inspect::IfMissing::refuse);
 
   /// Lets root check which files processes have open before it switches users. After the switch it could not see
-  /// processes that have changed their own user, such as nginx's workers. Call it before apply().
+  /// processes that have changed their own user, such as nginx's workers. Call this before apply().
   void want_openers() noexcept { wants_openers_ = true; }
-  /// Returns the result of that check. If there was no check, checks the given processes now, for at most `seconds`.
+  /// Returns the result of the check of want_openers(). If there was none, checks the given processes now, for at most
+  /// `seconds`.
   inspect::Openers openers(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds) const;
 
  private:

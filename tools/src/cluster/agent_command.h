@@ -16,7 +16,7 @@ inline constexpr int kSuperseded = 3;
 
 /// Returns the path of the agent.
 std::string agent_program();
-/// Returns a message for an agent that cannot be run because of an errno value.
+/// Returns a message that explains, by an errno value, why the agent cannot be run.
 std::string why_no_agent(int error);
 /// Replaces this process by the agent. On failure, prints a message and returns the exit status.
 int become_agent(const Words& given);

@@ -21,7 +21,7 @@ namespace holdfast::cli {
 namespace {
 
 constexpr std::string_view kSocket = ".agent-";
-// Builds a question in the format of gate/question.h. holdfast_ask() would need a dictionary of the cluster.
+// Builds a question in the format of gate/question.h, because holdfast_ask() would need a dictionary of the cluster.
 std::string question(std::string_view kind, std::uint64_t number) {
   return fmt::format("{}{}{}{}{}", kind, '\0', '\0', number, '\0');
 }

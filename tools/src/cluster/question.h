@@ -1,4 +1,4 @@
-// Questions to the agent of a cluster.
+// Asks the agent of a cluster.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Shorter times in the agent's queue are not printed.
+/// The shortest average time in the agent's queue that is worth printing.
 constexpr double kQueuedMs = 1;
 
 /// A dictionary of a cluster, and why its locks are unavailable. The reason is empty if they are available.
@@ -40,7 +40,7 @@ struct Member {
   std::string trouble;
 };
 
-/// The agent of a cluster on this machine. If it did not answer, the reason.
+/// The answer of a cluster's agent on this machine, or why there is none.
 struct Agent {
   Answer answer;
   std::string trouble;
@@ -86,8 +86,8 @@ void add_listening_agents(Overview& overview) {
     if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
-/// Reads the dictionary with that name, or all dictionaries that belong to clusters. There are none before the world
-/// exists, because an agent may be the first process. But a directory that the user named must exist.
+/// Reads the dictionary with that name, or all dictionaries that belong to clusters. There may be no world yet, because
+/// an agent may be the first process of the directory. But a directory that the user named must exist.
 Expected<Overview> gather(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {

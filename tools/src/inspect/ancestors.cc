@@ -22,9 +22,9 @@ class Parents {
   std::map<std::uint32_t, std::uint32_t> known_;
 };
 
-using Holders = std::map<std::uint32_t, std::uint64_t>;  // by pid as seen here
+using Holders = std::map<std::uint32_t, std::uint64_t>;  // tokens, by pid as seen here
 
-/// Returns the holders that are not dead: the pid of a dead holder may belong to a different process now.
+/// Returns the holders that are not dead. The pid of a dead holder may belong to a different process now.
 Holders living_holders(const std::vector<Lock>& locks, Processes& processes) {
   Holders found;
   for (const Lock& lock : locks) {

@@ -31,10 +31,11 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr std::size_t kLookersAtOnce = 8;
-/// No process starts later. One user may have thousands of user ids, and so of directories.
+/// After this time, no more processes are started: a user with thousands of user ids may have thousands of directories.
 constexpr double kStartSeconds = 60;
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of one answer; no process starts once all have more
-constexpr rlim_t kMostMemory = std::uint64_t{1} << 30;     // of one process
+/// The most bytes of one answer. If all answers together have more, no more processes are started.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr rlim_t kMostMemory = std::uint64_t{1} << 30;  // of one process
 // The first byte that a process sends.
 constexpr char kText = 't';
 constexpr char kTrouble = '!';
@@ -49,21 +50,22 @@ void send_all(int pipe, std::string_view bytes) {
   }
 }
 
-/// `resource` has a type of its own in some C libraries.
+/// A template, because `resource` has a different type in some C libraries.
 template <class Resource>
 void limit(Resource resource, rlim_t most) {
   const rlimit both{most, most};
   ::setrlimit(resource, &both);
 }
 
-/// Returns the size of this process's data, which is large in a program that a sanitizer checks.
+/// Returns the size of this process's data, which is large with a sanitizer.
 rlim_t own_memory() {
   constexpr int kData = 5;
   const auto pages = whole_number_of(field_of(read_whole("/proc/self/statm").value_or(""), kData));
   return pages.value_or(0) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Makes this process one that reads the directory with its user's access. Returns what is wrong.
+/// Prepares this process to read the directory with the access of the directory's user. Returns what is wrong, or an
+/// empty string.
 std::string prepare(const UserDirectory& directory, pid_t parent) {
   limit(RLIMIT_DATA, own_memory() + kMostMemory);
   limit(RLIMIT_CORE, 0);
@@ -99,11 +101,11 @@ struct Looker {
   Descriptor pipe;
   double deadline;
   std::string received{};
-  std::string trouble{};  // why it must end; empty as long as it may go on
+  std::string trouble{};  // why the process must be ended; empty as long as it may go on
   bool is_over = false;
 };
 
-/// Starts a process. Returns nothing, and adds the trouble, if there is none.
+/// Starts a process. On failure returns nothing, and says why in the answer.
 std::optional<Looker> start(const UserDirectory& directory, Answer& answer, double seconds, const Look& look) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -134,8 +136,8 @@ void receive(Looker& looker) {
   }
 }
 
-/// Waits for the end of a process that was killed or has sent everything. A process that the kernel does not let die,
-/// as in a file system that never answers, is left alone.
+/// Waits for the end of a process that was killed or has sent everything. Does not wait for a process that the kernel
+/// cannot end, for example because it reads a file system that never answers.
 std::optional<int> status_of_child(pid_t child) {
   constexpr int kChecks = 100;
   constexpr useconds_t kPauseUs = 10'000;
@@ -147,7 +149,7 @@ std::optional<int> status_of_child(pid_t child) {
   return std::nullopt;
 }
 
-/// Takes what was sent. Returns its size.
+/// Moves what the process sent into its answer. Returns the size.
 std::size_t finish(Looker& looker) {
   Answer& answer = *looker.answer;
   if (!looker.trouble.empty()) ::kill(looker.child, SIGKILL);
@@ -164,7 +166,7 @@ std::size_t finish(Looker& looker) {
   return size;
 }
 
-/// Waits until one of the processes has sent something or its time is over, and takes what was sent.
+/// Waits until one of the processes has sent something or has run out of time, and reads what was sent.
 void wait_for(std::vector<Looker>& lookers) {
   constexpr double kMilli = 1e3;
   double due = lookers.front().deadline;

@@ -1,6 +1,6 @@
-// Looks at several runtime directories, since a process can observe only one. Each is read by a child process with the
-// access of the directory's user, who may be hostile: whatever the directory contains, it leads to no other files, and
-// neither crashes this process nor delays it beyond a time limit.
+// Reads several runtime directories, each in a child process, because a process can observe only one. The child has the
+// access of the directory's user, who may be hostile: whatever the directory contains, the child reads no file that
+// this user could not read, and it can neither crash this process nor delay it beyond a time limit.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Answer {
   std::string trouble;  // why there is no text; empty if there is one
 };
 
-/// Calls `look` for each directory in a process of its own, whose environment names the directory. Returns the texts in
+/// Calls `look` for each directory in a separate process, whose environment names the directory. Returns the texts in
 /// the same order. A process that does not answer within `seconds` is killed.
 std::vector<Answer> ask_each(const std::vector<UserDirectory>& directories, double seconds, const Look& look);
 

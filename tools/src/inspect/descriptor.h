@@ -1,4 +1,4 @@
-// A file descriptor with an owner. The command uses the library only through the C ABI, so it cannot use platform/.
+// Owns a file descriptor. The command uses the library only through the C ABI, so it cannot use platform/.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The dictionaries of a world, for `holdfast ls` and `holdfast stat`. They are read without a mutex.
+// Reads the dictionaries of a world, for `holdfast ls` and `holdfast stat`. Takes no mutex.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ struct Users {
   bool complete = false;     // `seen` is complete
 };
 
-/// Opens the dictionary for reading. Returns not_found with a message that names the existing dictionaries.
+/// Opens the dictionary for reading. If it does not exist, returns not_found, and the message names the existing
+/// dictionaries.
 Expected<holdfast_dict*> attach(const std::string& name);
 
 /// Returns whether the result of a call means that the dictionary was removed in the meantime or never belonged to this
@@ -58,12 +59,12 @@ Dictionary look_at(const std::string& directory, const std::string& name, Read w
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
 
-/// Returns whether a dictionary that could be read was removed since.
+/// Returns whether a dictionary that could be read has been removed since then.
 bool was_removed_since(const std::string& directory, const Dictionary& dictionary);
 
 /// Records which processes hold or wait for the dictionary's locks. Stops at `end`, in holdfast_now() time.
 void find_lockers(Dictionary& dictionary, double end);
-/// Records the same from locks that were gathered earlier.
+/// Does the same with locks that were gathered earlier.
 void note_lockers(Dictionary& dictionary, const std::vector<Lock>& locks);
 
 /// Returns the processes that have the dictionary open, and the living processes that hold or wait for its locks. The

@@ -25,7 +25,7 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks
-// See docs/format.md; unchanged since the first layout.
+// docs/format.md explains these offsets. They have not changed since the first layout.
 constexpr std::size_t kMutexOffset = 112;
 constexpr off_t kNameFilesOffset = 256;  // since layout 6
 constexpr off_t kKeptUsesOffset = 144;
@@ -88,7 +88,7 @@ std::string dictionary_of(const std::string& file) {
   return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
 }
 
-/// Returns sorted names. Omits files that are not published yet, and files that record uses over exec.
+/// Returns sorted names. Omits files that are not published yet, and files that record uses across exec.
 Expected<std::vector<std::string>> file_names(const std::string& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
   if (stream == nullptr)
@@ -122,7 +122,7 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Check in this order: before exec ends the lock, a process creates the file that records its use.
+  // Check the lock first: a process creates the file that records its use across exec before exec ends the lock.
   return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
 }
 
@@ -205,7 +205,7 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
   for (const std::string& name : *names)
     if (std::string dictionary = dictionary_of(name); !dictionary.empty())
       dictionaries.push_back(std::move(dictionary));
-  std::sort(dictionaries.begin(), dictionaries.end());  // the file system may sort names differently
+  std::sort(dictionaries.begin(), dictionaries.end());  // encoded names, in file names, may sort differently
   return dictionaries;
 }
 

@@ -9,7 +9,8 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Returns whether the check of files reports the trouble, along with the processes that use the table.
+/// Returns whether the process table has a different layout. The check of files then reports this, with the processes
+/// that use the table.
 bool is_of_another_layout(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
     return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
@@ -21,7 +22,7 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why, bool 
   return {Severity::note, "", std::string(kUnusedYet) + " (" + snapshot.directory + ")", kOtherWays};
 }
 
-/// Drops a finding about the world if the file that causes it has its own finding.
+/// Drops a finding about the world if there is also a finding about the file that causes it.
 void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
   const bool is_reported = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;

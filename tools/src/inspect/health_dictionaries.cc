@@ -65,7 +65,8 @@ class DictionaryCheck {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// Returns whether an earlier check reported the subject. A fault has many symptoms, and the first describes it best.
+  /// Returns whether an earlier check has reported the subject. A fault may have several symptoms, and the first one
+  /// describes it best.
   bool was_reported(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -124,8 +125,8 @@ class DictionaryCheck {
       return;
     }
     if (held->keys == 0) return;
-    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always
-    // leaves its lock in this state.
+    // If there is a waiter, it should have got the lock by now. Without a waiter this state is normal: `holdfast lock
+    // --no-fork` always leaves its lock in it.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them with waiters", held->waited_for) : ""),

@@ -16,8 +16,8 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kSecondsForDescriptors = 2;  // seconds
-constexpr double kLittle = 0.05;              // fraction of the file system
+constexpr double kSecondsForDescriptors = 2;
+constexpr double kLittle = 0.05;  // fraction of the file system
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {
@@ -37,7 +37,8 @@ std::string those_have(const std::vector<std::uint32_t>& pids) {
   return fmt::format("{} {} {}", is_one ? "pid" : "pids", named(pids), is_one ? "has" : "have");
 }
 
-/// Returns the commands that hold locks over exec in the file of this byte. They do not have the file open.
+/// Names the commands that hold locks across exec in the dictionary with this name_byte() (world/name_use.h). They do
+/// not have its file open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
@@ -46,7 +47,7 @@ std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byt
   return those_have(pids) + " locks in it";
 }
 
-/// Describes which processes use the file of this byte.
+/// Describes which processes use the file of the dictionary with this name_byte().
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
   std::string commands = commands_with_locks(snapshot, byte);
@@ -59,7 +60,7 @@ std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
   return users(snapshot, file, name_byte(file.name, file.inode));
 }
 
-/// Returns whether processes of a different version use the world. Then none of its files is replaced.
+/// Returns whether processes of a different version use the world. In that case, none of its files is replaced.
 bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
     return file.name == kProcessTable && file.is_holdfast && !file.has_our_layout() &&
@@ -99,7 +100,7 @@ void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std
                                                    : "the next process that opens it replaces it"});
 }
 
-/// Reports a missing table under its file name, because other findings about that file are then dropped.
+/// Reports a missing table under its file name, so that other findings about this file are dropped.
 void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
     findings.push_back({Severity::error, kProcessTable, "was deleted or moved, but programs still use it",
@@ -149,7 +150,8 @@ void check_name_files(const Names& names, Findings& findings) {
                                    : "end all processes that use the directory, and remove this file"});
 }
 
-/// Returns the name of a file that was deleted while mapped, if a process that did not create the file has it open.
+/// Returns the name of a file that was deleted while it was mapped. Only a process that did not create the file shows
+/// the name.
 std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
   for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;
@@ -169,7 +171,7 @@ void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Finding
   }
 }
 
-/// Reports kept dictionaries that no process uses. They take memory, and perhaps nobody needs them.
+/// Reports kept dictionaries that no process uses. They take memory, and may not be needed any more.
 void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   std::string names;
   std::size_t count = 0;

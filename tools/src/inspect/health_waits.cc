@@ -59,7 +59,7 @@ struct Stuck {
   WaitsNow waits;
 };
 
-/// A lock of dead processes has a finding already.
+/// A lock of dead processes does not count, because it already has a finding.
 bool is_stuck(const Lock& lock, const WaitsNow& waits, const Limits& limits, Processes& processes) {
   if (waits.count == 0 || (!lock.holders.empty() && living_holder(lock, processes) == nullptr)) return false;
   return waits.longest > limits.waiting || (!lock.holders.empty() && lock.holders.front().held > limits.held);

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "inspect/text.h"
+#include "inspect/uses.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -83,6 +84,21 @@ Json to_json(const Process& process) {
   return json;
 }
 
+namespace {
+
+Json to_json(const std::optional<Queue>& queue) {
+  if (!queue) return {};
+  Json json{{"waiting", queue->waiting}, {"oldest", queue->oldest}};
+  const auto or_unknown = [&](std::uint64_t count) { return queue->is_counted ? Json(count) : Json(); };
+  json["ready"] = or_unknown(queue->ready);
+  json["delayed"] = or_unknown(queue->delayed);
+  json["taken"] = or_unknown(queue->taken);
+  json["dead"] = or_unknown(queue->dead);
+  return json;
+}
+
+}  // namespace
+
 Json to_json(const Dictionary& dictionary, const Users& users) {
   Json json;
   add_text(json, "name", dictionary.name);
@@ -113,6 +129,9 @@ Json to_json(const Dictionary& dictionary, const Users& users) {
   json["life"] = life_in_words(dictionary.file);
   json["mode"] = fmt::format("{:04o}", dictionary.file.mode);
   json["cluster"] = or_null(dictionary.cluster);
+  json["queue"] = to_json(queue_in(dictionary.name, dictionary.handle));
+  json["cache"] = Json();
+  for (const auto& [name, sum] : cache_counts_in(dictionary.handle)) json["cache"][name] = sum;
   Json list = Json::array();
   for (const Opener& opener : users.seen) {
     Json one;

@@ -17,20 +17,21 @@ namespace holdfast::inspect {
 
 using Json = nlohmann::ordered_json;
 
-/// One line for programs; indented for people, with non-ASCII characters as \uXXXX because a terminal may show it.
+/// One line for programs; indented for people. The indented form has \uXXXX for non-ASCII characters, because a
+/// terminal may show it.
 enum class Layout { line, indented };
 std::string to_text(const Json& json, Layout layout);
 
 /// Rounds to milliseconds, which is enough for people and the same for all programs.
 double rounded(double seconds);
 
-/// Adds the text as a field. If the text is not UTF-8, the field has the escaped text, and the field NAME_hex has its
-/// bytes.
+/// Adds the text as a field. If the text is not UTF-8, the field contains the escaped text, and a second field,
+/// NAME_hex, the bytes.
 void add_text(Json& to, const char* name, const std::string& text);
 
 Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
-/// `ancestors` are the waiters' ancestors.
+/// `ancestors`: from ancestors_of_waiters().
 Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
 Json to_json(const DirectoryLook& look);
 Json to_json(const Finding& finding);

@@ -15,9 +15,9 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Keys per step.
+/// How many keys of a dictionary are read in one step.
 constexpr std::uint32_t kKeysAtOnce = 1000;
-/// Most locks have few holders and waiters. Only locks with more are read a second time.
+/// Most locks have at most this many holders or waiters. Only locks with more are read a second time.
 constexpr std::size_t kFew = 16;
 
 /// A buffer for the results of one lock, which all locks of a dictionary reuse.
@@ -26,7 +26,7 @@ struct Room {
   std::vector<holdfast_waiter> waiters;
 };
 
-/// Returns the first items, in memory of exactly their size.
+/// Returns a copy of the first items, without unused capacity.
 template <class Item>
 std::vector<Item> first_of(const std::vector<Item>& items, std::uint32_t count) {
   return {items.begin(), items.begin() + std::min<std::ptrdiff_t>(std::ssize(items), count)};
@@ -50,7 +50,7 @@ Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std:
   lock.dictionary = dictionary;
   lock.key = key;
   code = read_lock_once(dict, lock, kFew, room);
-  // More holders and waiters may arrive before the second reading.
+  // Allow twice as many, because more holders and waiters may arrive before the second reading.
   if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
     code = read_lock_once(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
   if (code != HOLDFAST_OK) lock.trouble = sentence(code);

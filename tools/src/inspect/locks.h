@@ -1,4 +1,4 @@
-// Locks with their holders and waiters, for `holdfast locks`. They are read without a mutex. Looks up only processes
+// Reads locks with their holders and waiters, for `holdfast locks`. Takes no mutex, and looks up only the processes
 // that hold or wait.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Lock {
   std::string user{};  // of the directory, if those of all users are shown together
   std::string dictionary;
   std::string key;
-  std::string trouble;  // why its holder is unknown; empty if it is known
+  std::string trouble;  // why the holder is unknown; empty if it is known
   /// The holders that have held the lock longest, at most kHoldersShown. Empty if the key has only waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
@@ -33,25 +33,25 @@ struct Lock {
 const char* kind_in_words(const Lock& lock) noexcept;
 /// Returns how the lock is held: "lock", "read", "write", "3 permits".
 std::string share_in_words(const holdfast_holder& holder);
-/// Returns the holder's token; "-" if the holder is about to take the lock and has no token yet.
+/// Returns the token of the holder's grant; "-" if the holder is about to take the lock and has no token yet.
 std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
 
 /// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in total. If a part of the
-/// dictionary cannot be read, returns an error and keeps the locks found so far, except after `removed`.
+/// dictionary cannot be read, returns an error, and keeps the locks found so far unless the error is `removed`.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
 /// Does the same for an open dictionary.
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks);
 
-/// Reads all locks of a dictionary, in parts that take a few milliseconds at most.
+/// Reads all locks of a dictionary in steps of a few milliseconds at most.
 class LockScan {
  public:
   LockScan(holdfast_dict* dict, std::string name, std::string prefix)
       : dict_(dict), name_(std::move(name)), prefix_(std::move(prefix)) {}
-  /// Adds the locks of the next part, until there are `max` in total.
+  /// Adds the locks that the next step finds, until there are `max` in total.
   Status next(Which which, std::size_t max, std::vector<Lock>& locks);
   bool done() const noexcept { return done_; }
 
@@ -65,10 +65,10 @@ class LockScan {
 
 /// Returns a holder that may be alive; null if there is none among the holders that were read.
 const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
-/// Returns why it is unknown for some holder whether it is alive; empty if it is known for all.
+/// Returns why it is unknown whether one of the holders is alive; empty if it is known for all.
 std::string trouble_of_holders(const Lock& lock);
 
-/// The waits of those that want the lock; watchers only wait for its release.
+/// The waits of processes that want the lock. Watchers do not count, because they only wait for its release.
 struct WaitsNow {
   std::uint64_t count = 0;
   double longest = 0;  // in seconds

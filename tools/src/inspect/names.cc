@@ -21,7 +21,8 @@ constexpr useconds_t kPauseUs = 10'000;
 /// The most locks to read per file.
 constexpr std::size_t kMost = 100000;
 
-/// Returns the locked bytes, unsorted. The kernel reports one lock of a range, which then splits the range.
+/// Returns the locked bytes, unsorted. For a range, the kernel reports only one lock, so each lock found splits its
+/// range in two.
 std::vector<std::uint64_t> locked_bytes(int file) {
   std::vector<std::uint64_t> bytes;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges{{kNameLocks, kEnd}};
@@ -97,7 +98,7 @@ Names Names::read_once(const std::string& directory, const std::vector<WorldFile
         ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
-    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // read before the file lost its name
+    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before the file loses its name
     for (const std::uint64_t byte : locked)
       if (!named.contains(byte) && !removed.contains(byte)) names.lost_.push_back(byte);
   }
@@ -127,7 +128,7 @@ std::size_t count_refused(const std::string& directory, const std::vector<std::s
   if (!files) return troubled.size();
   if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
-  std::set<std::uint64_t> lost;  // without the inode: two files with one name are one dictionary
+  std::set<std::uint64_t> lost;  // names without the inode: two files with the same name are one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);
   std::size_t count = troubled.size();
   for (const WorldFile& file : *files) {

@@ -1,5 +1,5 @@
 // Finds which names of dictionaries are in use. Reads the record locks on name files (world/name_use.h) and the files
-// that record uses over exec (world/kept_file.h). Takes no lock.
+// that record uses across exec (world/kept_file.h). Takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ namespace holdfast::inspect {
 
 class Names {
  public:
-  /// `files` are all files of the directory. Checks twice before it reports a lost name, because a file that is being
-  /// created has a lock but no name yet.
+  /// `files` are all files of the directory. Reports a name as lost only after a second check, because a file that is
+  /// being created has a lock but no name yet.
   static Names read(const std::string& directory, const std::vector<WorldFile>& files);
 
   /// Returns the numbers of the name files that are missing (true) or were replaced (false).
   const std::map<std::size_t, bool>& unsound() const noexcept { return unsound_; }
   /// Returns the bytes of names in use whose files have lost their names without a regular removal.
   const std::vector<std::uint64_t>& lost() const noexcept { return lost_; }
-  /// Returns whether new programs cannot open the dictionary of the file.
+  /// Returns whether new programs cannot open the dictionary in the file.
   bool refuses(const WorldFile& file) const;
 
  private:

@@ -88,7 +88,7 @@ std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const st
   if (::stat(directory.c_str(), &where) != 0) return found;
   const auto is_one = [&](const std::filesystem::path& descriptor) {
     std::error_code error;
-    // Read the name first, because a different file may be on a server that does not answer.
+    // Read the name first: stat() on any other file could hang, if the file is on a server that does not answer.
     const std::string name = std::filesystem::read_symlink(descriptor, error).filename();
     struct stat info {};
     return name.starts_with(kUsePrefix) && ::stat(descriptor.c_str(), &info) == 0 && info.st_dev == where.st_dev &&

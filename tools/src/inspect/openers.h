@@ -1,5 +1,5 @@
-// Finds, from /proc, which processes have mapped which files of a runtime directory. This takes 50 to 200 µs per
-// process, because the kernel lists all mappings, so the time is limited.
+// Finds, from /proc, which processes have mapped which files of a runtime directory. The kernel has to list all
+// mappings of a process, which takes 50 to 200 µs, so the time is limited.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace holdfast::inspect {
 
 class Openers {
  public:
-  /// Reads these processes, for about `seconds`. `directory`: the runtime directory.
+  /// Reads these processes, for about `seconds` at most. `directory`: the runtime directory.
   static Openers read(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds);
 
   /// Returns the sorted pids of the processes that have mapped the file.
   const std::vector<std::uint32_t>& of(std::uint64_t inode) const;
   /// Returns, by inode, the names of dictionary files that were deleted or moved while these processes had them mapped.
-  /// A process that created its file does not show a name for it.
+  /// The process that created a file does not show a name for it.
   const std::map<std::uint64_t, std::string>& deleted() const noexcept { return deleted_; }
-  /// Returns whether all processes were read. Some may be inaccessible to this user, or the time may be over.
+  /// Returns whether all processes were read. If not, some are inaccessible to this user, or there was not enough time.
   bool complete() const noexcept { return in_time_ && closed_.empty(); }
-  /// Limits the result to these processes. Other processes that are inaccessible then no longer affect complete().
+  /// Limits the result to these processes. Other processes then no longer affect complete().
   void limit_to(const std::vector<std::uint32_t>& pids);
 
  private:
@@ -35,7 +35,8 @@ class Openers {
   bool in_time_ = true;
 };
 
-/// Returns those of the pids, sorted, that have such a file of the directory open. Takes at most about `seconds`.
+/// Returns, sorted, the pids of the processes that have one of these files of the directory open. Takes about `seconds`
+/// at most.
 std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const std::vector<KeptUse>& uses,
                                           const std::vector<std::uint32_t>& pids, double seconds);
 

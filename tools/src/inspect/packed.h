@@ -1,4 +1,4 @@
-// Reads lists that the C ABI packs, such as names of dictionaries and keys.
+// Reads packed lists of the C ABI, such as the names of dictionaries or keys.
 #pragma once
 
 #include <algorithm>

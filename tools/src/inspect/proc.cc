@@ -24,8 +24,8 @@ double seconds_since_boot() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Returns the last number of the line "NSpid:", which has one number per namespace from this one inwards. Returns 0 if
-// there is only one number.
+// Returns the last number of the line "NSpid:", which has a number for each namespace, from this process's namespace
+// inwards. Returns 0 if there is only one number.
 std::uint32_t innermost_pid(const std::string& status) {
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos) return 0;

@@ -32,7 +32,8 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 /// Returns all pids as seen here.
 std::vector<std::uint32_t> all_pids();
 
-/// Returns the field with that number, from 0, of a line whose fields are separated by a blank; empty if missing.
+/// Returns the field with that number of a line whose fields are separated by single blanks; empty if missing. The
+/// first field is number 0.
 std::string_view field_of(std::string_view line, int number);
 
 /// Returns the whole file; nothing if it cannot be read.

@@ -17,10 +17,11 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Limits the total time of the kernel's answers if /proc can decide instead, and the time of each answer if it cannot.
+/// Once the kernel's answers have taken this long in total, the kernel is not asked any more: the short time applies if
+/// /proc can decide instead, otherwise the long one.
 constexpr double kShortTimeout = 0.01;
 constexpr double kLongTimeout = 0.1;
-/// The most by which the clocks of a process's start and of its entry differ.
+/// The largest difference between the clocks of a process's start and of its entry.
 constexpr double kClockSlack = 0.1;
 
 std::uint64_t own_pid_namespace() {
@@ -43,8 +44,8 @@ const std::string& own_host() {
 
 Life life_of(const ProcStat& stat) { return stat.is_stopped() ? Life::stopped : Life::alive; }
 
-/// Returns whether the process has ended. REQUIRES: its slot is kept. /proc may hide other users' processes, but not
-/// that a process exists.
+/// Returns whether the process has ended. REQUIRES: its slot is kept. /proc may hide the processes of other users, but
+/// kill(2) still shows that they exist.
 bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
   if (stat) return stat->state == 'Z' || stat->state == 'X';
   return pid != 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
@@ -88,7 +89,7 @@ Status Processes::read_slots() {
   if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
   foreign_read_ = false;
-  // If a pid was reused, the latest process counts.
+  // If several processes have had the same pid, the latest one counts.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {
@@ -146,7 +147,7 @@ bool Processes::has_successor(std::uint64_t token) const {
   return next != known_.end() && slot_of(next->first) == slot_of(token) && next->second.process.pid != 0;
 }
 
-/// Handles a token that no slot had: its process is gone, or has entered since.
+/// Handles a token that was in no slot: its process is gone, or entered after the slots were read.
 void Processes::meet(std::uint64_t token) {
   const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
   bool dead = has_successor(token) || is_dead();

@@ -1,13 +1,14 @@
-// The processes of a world as people know them: pid here, program, host, and whether they are alive.
+// The processes of a world as people know them: the pid as seen from here, the program, the host, and whether the
+// process is alive.
 //
-// The world changes while we read it: a holder may have entered after we read the processes. So an unknown token is
-// looked up a second time. A process counts as dead only if its slot has a different process or the kernel says so. The
-// order of reading processes and locks does not matter.
+// The world changes while we read it: a holder may have entered after we read the processes. So the slots are read a
+// second time if a token is unknown. A process counts as dead only if its slot has a different process or the kernel
+// says so. Therefore, processes and locks may be read in any order.
 //
-// A process describes itself in its slot of the world. The kernel knows whether it is alive. The kernel answers in a
-// microsecond, but in milliseconds if a thousand processes have a hundred dictionaries open each, so the time for its
-// answers is limited. After that, /proc decides: the process with that pid is the one that entered if it was started
-// before the entry.
+// A process describes itself in its slot of the world, but only the kernel knows whether it is alive. The kernel
+// answers in a microsecond, or in milliseconds if a thousand processes have a hundred dictionaries open each, so the
+// total time for its answers is limited. After that, /proc decides: a process with the same pid that was started before
+// the entry is the one that entered.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ const char* life_in_words(Life life) noexcept;
 
 struct Process {
   std::uint64_t token = 0;
-  std::uint32_t pid = 0;       // its own pid; 0: nothing is known about it, for example after its end
+  std::uint32_t pid = 0;       // its own pid; 0: nothing is known about the process, for example after its end
   std::uint32_t pid_here = 0;  // in this process's pid namespace; 0: not visible from here
   std::string program;
   std::string host;  // of the machine or container; empty if it is this process's host
@@ -49,8 +50,8 @@ const char* comma_after(const Process& process) noexcept;
 
 class Processes {
  public:
-  /// Reads the processes of the world that this process observes. On failure returns NOT_FOUND or another error of
-  /// holdfast_processes.
+  /// Reads the processes of the world that this process observes. On failure returns the error of holdfast_processes,
+  /// such as NOT_FOUND.
   static Expected<Processes> read();
 
   /// Returns the process with this token, even if it entered after read(). Checks now whether the process is alive.
@@ -59,9 +60,9 @@ class Processes {
   std::vector<const Process*> living();
   /// Returns the number of used slots; there are HOLDFAST_PROCESSES_MAX.
   std::size_t taken() { return living().size(); }
-  /// Returns the pids here of all processes that may be alive. Costs nothing.
+  /// Returns the pids, as seen from here, of all processes that may be alive. Does not ask the kernel.
   std::vector<std::uint32_t> pids() const;
-  /// Returns the name of the program with this pid here; empty if unknown.
+  /// Returns the program of the process with this pid, as seen from here; empty if unknown.
   const std::string& program_of(std::uint32_t pid) const;
 
  private:

@@ -13,7 +13,7 @@ namespace holdfast::inspect {
 /// Rates of one dictionary, per second.
 struct DictionaryRates {
   const DictionaryLook* look = nullptr;
-  std::optional<double> hit_ratio;  // for the reads of the interval; empty without reads
+  std::optional<double> hit_ratio;  // of the reads in the interval; empty without reads
   double reads = 0;
   double grants = 0;
   double evictions = 0;
@@ -27,12 +27,12 @@ struct LockRates {
   const Lock* lock = nullptr;  // null if it is free at the moment
   std::string user;            // of the directory, if those of all users are shown together
   std::string dictionary;
-  std::string key;          // only the first HOLDFAST_CONTENDED_KEY_MAX bytes if it is free
+  std::string key;          // if the lock is free, only the first HOLDFAST_CONTENDED_KEY_MAX bytes
   double longest_wait = 0;  // seconds; longest of the present waits
   double contention = 0;    // waits and refusals
 };
 
-/// Rates of the world over `seconds`. Points into the later snapshot.
+/// Rates of the world over `seconds`. Pointers refer to the later snapshot.
 struct Rates {
   double seconds = 0;
   double reads = 0;
@@ -44,8 +44,8 @@ struct Rates {
   double operations() const noexcept { return reads + grants; }
 };
 
-/// Computes the rates. If `before` lacks a dictionary, or the dictionary was created again, its rates are based on
-/// everything that it counted since its creation, as if within the interval. A count that decreased has a rate of 0.
+/// Computes the rates. If a dictionary is not in `before`, or was created again, everything that it has counted since
+/// its creation is attributed to the interval. A count that decreased has a rate of 0.
 Rates rates_of(const Snapshot& before, const Snapshot& now);
 
 }  // namespace holdfast::inspect

@@ -1,7 +1,7 @@
-// Rings of waits: processes that cannot go on because each waits for the next one.
+// Finds rings of waits: processes that cannot continue because each waits for the next one.
 //
-// A command waits for the end of a command that it started, so a ring of such waits lasts until one of them ends. Other
-// processes may have further tasks: a wait of theirs counts only if it is long.
+// A command waits for the end of a command that it started, so a ring of such waits lasts until one of the commands is
+// ended. Any other process may have other tasks that continue, so its wait counts only if it is long.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct RingLink {
 
   bool is_in_child() const noexcept { return waiter->owner != owner; }
 };
-/// The last link waits for the first one's process, and for the first of the locks.
+/// The last link waits for the process and the lock of the first link.
 using Ring = std::vector<RingLink>;
 
-/// Returns the rings, with no process in two of them. Waits of at least `long_wait` seconds are long. `locks` must stay
-/// in place while the rings are used.
+/// Returns the rings, with no process in two of them. A wait of `long_wait` seconds or more is long. The rings point
+/// into `locks`.
 std::vector<Ring> find_rings(const std::vector<Lock>& locks, const Ancestors& ancestors, double long_wait);
 
 }  // namespace holdfast::inspect

@@ -8,6 +8,7 @@
 
 #include "inspect/dictionaries.h"
 #include "inspect/text.h"
+#include "inspect/uses.h"
 #include "inspect/world.h"
 
 namespace holdfast::inspect {
@@ -50,6 +51,7 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   look.counts = found.counts;
   if (look.trouble.empty()) {
     read_times(found.handle, look);
+    if (const auto queue = queue_in(name, found.handle, 0)) look.jobs = static_cast<std::int64_t>(queue->waiting);
     const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
     if (is_gone(snapshot.directory, name, static_cast<int>(status.code))) return;
     if (!status.ok()) look.trouble = status.message;

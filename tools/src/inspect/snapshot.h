@@ -1,5 +1,5 @@
-// A world at one moment, for `holdfast top`: plain values. inspect/rates.h computes rates from two snapshots. A
-// snapshot is read without a mutex and without a slot in the world.
+// A snapshot of a world as plain values, for `holdfast top`. inspect/rates.h computes rates from two snapshots. Reading
+// a snapshot needs neither a mutex nor a slot in the world.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ struct DictionaryLook {
   std::string name;
   std::string trouble;      // why it cannot be read; empty if it can
   bool in_cluster = false;  // other machines may hold its locks
-  std::uint64_t inode = 0;  // of its file: a different inode is a different dictionary
+  std::uint64_t inode = 0;  // of its file: with a different inode, it is a different dictionary
   std::uint64_t size = 0;
   holdfast_stats counts{};
+  std::int64_t jobs = -1;      // of a queue, that no taker has seen yet; negative if it is none
   std::uint64_t grants = 0;    // released locks, rwlocks and semaphores; an estimate
   holdfast_histogram waits{};  // of locks, rwlocks and semaphores together
   std::vector<holdfast_contended> contended;
@@ -32,7 +33,7 @@ struct DictionaryLook {
 struct Snapshot {
   double time = 0;  // from holdfast_now
   std::string directory;
-  std::string hidden{};  // says that there are directories that only root sees; empty if there are none
+  std::string hidden{};  // a sentence about directories that only root sees; empty if there are none
   bool is_used = true;   // false: no program has used it yet
   std::vector<DirectoryLook> directories{};  // if those of all users are shown together
   std::size_t processes = 0;                 // living ones
@@ -44,7 +45,7 @@ struct Snapshot {
 
   static constexpr std::size_t kMostLocks = 10000;
 
-  /// Returns which directories could not be read, and why: "www-data: runtime directory ... has mode 0777".
+  /// Returns a text for each directory that could not be read: "www-data: runtime directory ... has mode 0777".
   std::vector<std::string> troubles() const;
   /// Returns whether a directory or a dictionary could not be read.
   bool is_in_trouble() const;

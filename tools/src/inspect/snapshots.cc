@@ -15,7 +15,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// A directory that takes longer would freeze the display each time, so it is not read again.
+/// If a directory takes longer, it is not read again, because it would freeze the display each time.
 constexpr double kSecondsForSnapshot = 2;
 // The first byte of an answer.
 constexpr char kSnapshot = 's';
@@ -39,7 +39,7 @@ struct Unpacker {
     std::memcpy(data, rest.data(), size);
     rest.remove_prefix(size);
   }
-  /// Each item takes at least a byte.
+  /// Rejects a count that exceeds the remaining bytes, because each item takes at least one.
   std::size_t checked(std::size_t count) noexcept {
     is_sound = is_sound && count <= rest.size();
     return is_sound ? count : 0;
@@ -80,8 +80,8 @@ void all_of(Archive& archive, Members&... members) {
 
 template <class Archive>
 void each(Archive& archive, DictionaryLook& look) {
-  all_of(archive, look.name, look.trouble, look.in_cluster, look.inode, look.size, look.counts, look.grants, look.waits,
-         look.contended);
+  all_of(archive, look.name, look.trouble, look.in_cluster, look.inode, look.size, look.counts, look.jobs, look.grants,
+         look.waits, look.contended);
 }
 
 template <class Archive>
@@ -96,7 +96,7 @@ void each(Archive& archive, Process& process) {
          process.is_worker, process.entered, process.life);
 }
 
-/// `users` are the snapshot's.
+/// `users`: the processes of the snapshot, as a list.
 template <class Archive>
 void each(Archive& archive, Snapshot& snapshot, std::vector<Process>& users) {
   all_of(archive, snapshot.time, snapshot.is_used, snapshot.processes, snapshot.room_free, snapshot.room_whole,
@@ -111,7 +111,7 @@ std::string pack(Snapshot snapshot) {
   return packer.bytes;
 }
 
-/// Adds the snapshot of the user's directory. Returns false if the bytes are no snapshot.
+/// Adds the snapshot of the user's directory. Returns false if the bytes are not a snapshot.
 bool add(std::string_view bytes, const std::string& user, Snapshot& all) {
   Snapshot one;
   std::vector<Process> users;

@@ -1,4 +1,4 @@
-// Snapshots of all users' runtime directories together, for root's `holdfast top`.
+// Takes snapshots of the runtime directories of all users, when root runs `holdfast top`.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace holdfast::inspect {
 
 class Snapshots {
  public:
-  /// Takes a snapshot of each directory, and returns all as one, in which each dictionary and lock has a user.
+  /// Takes a snapshot of each directory, and merges them. Each dictionary and lock in the result has a user.
   Snapshot take(const std::vector<std::string>& names);
 
  private:

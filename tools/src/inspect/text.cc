@@ -107,7 +107,7 @@ std::string duration_in_words(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
   constexpr double kDay = 24 * kHour;
-  // A unit is used for 2 or more of it.
+  // A unit is used from 2 of it upwards: 119 seconds, but 2 min.
   constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
   for (const auto& [length, name] : kUnits)
     if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
@@ -150,7 +150,7 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-// std::from_chars needs libm, which takes a fortieth of the time of `holdfast lock`.
+// Does not use std::from_chars, which needs libm: loading it takes a fortieth of the time of `holdfast lock`.
 std::optional<double> number_of(const std::string& text) {
   // Infinity and nan are numbers; texts with blanks and hexadecimal digits are not.
   if (text.find_first_not_of("+-.0123456789eEinfatyINFATY") != std::string::npos) return std::nullopt;

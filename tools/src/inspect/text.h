@@ -9,11 +9,11 @@
 namespace holdfast::inspect {
 
 /// Returns the text with unprintable bytes as \xHH and a backslash as \\. The result is safe on a terminal, has no tabs
-/// and newlines, and is reversible. UTF-8 letters remain.
+/// or newlines, and can be converted back. UTF-8 letters remain.
 std::string escaped(std::string_view text);
 /// Does the same as escaped() but keeps backslashes, for a sentence with parts that are already escaped.
 std::string without_controls(std::string_view sentence);
-/// Reverses escaped(). Returns nothing if a backslash is followed by anything else.
+/// Reverses escaped(). Returns nothing if a backslash begins anything else.
 std::optional<std::string> unescaped(std::string_view text);
 
 bool is_utf8(std::string_view text) noexcept;
@@ -22,7 +22,7 @@ std::string hexadecimal(std::string_view bytes);
 /// Returns "0.4 s", "45 s", "3 min", "5 h", "12 days".
 std::string duration_in_words(double seconds);
 
-/// Returns the local time that many seconds ago: "2026-11-28 14:03:12".
+/// Returns the local time of `seconds` ago: "2026-11-28 14:03:12".
 std::string time_ago_in_words(double seconds);
 
 /// Returns "512", "12K", "1.5M", "8.0G", as ls -h does.
@@ -31,8 +31,7 @@ std::string bytes_in_words(std::uint64_t bytes);
 /// Returns "97.3 %"; "-" if `whole` is 0.
 std::string share_in_words(std::uint64_t part, std::uint64_t whole);
 
-/// Returns an integer without an exponent. For other numbers, returns the shortest text that reads back as the same
-/// number.
+/// Returns integers without an exponent, and other numbers as the shortest text that reads back as the same number.
 std::string number_in_words(double number);
 
 /// Returns "1 process", "3 processes".

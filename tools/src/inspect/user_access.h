@@ -10,12 +10,12 @@ namespace holdfast::inspect {
 /// Returns the user's name, or the number if the system has no name for it.
 std::string name_of_user(uid_t user);
 
-/// Limits the access of this process to what the user may access. Only the effective ids change, so the user can
-/// neither signal nor trace the process. Also, a file system that the user has mounted with FUSE refuses the process
-/// instead of delaying it. Returns what is wrong, or an empty string.
+/// Limits this process to the user's access. Only the effective ids change, so the user can neither signal nor trace
+/// the process. A file system that the user has mounted with FUSE refuses the process instead of delaying it. Returns
+/// what is wrong, or an empty string.
 std::string look_as_user(uid_t user);
 
-/// Gives a process that called look_as_user() root's access again, until the end of the block. Does nothing in other
+/// Restores root's access in a process that called look_as_user(), until the end of the block. Does nothing in other
 /// processes.
 class RootAgain {
  public:

@@ -1,8 +1,9 @@
-// Finds the runtime directories of all users: /dev/shm/holdfast-UID. Directories that HOLDFAST_DIR names may be
-// anywhere, and are not found.
+// Finds the runtime directories of all users: /dev/shm/holdfast-UID. Directories named by HOLDFAST_DIR may be anywhere,
+// and are not found.
 //
-// Any user may create such a name, so a directory counts only if it belongs to the user in its name. The search opens
-// none of the directories, and crosses no mount point, because a user may mount a file system that never answers.
+// Any user may create a directory with such a name, so it counts only if it belongs to the user in its name. The search
+// opens the directories only for fstat, and crosses no mount point, because a user may have mounted a file system that
+// never answers.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,7 @@ struct UserDirectory {
   uid_t user = 0;
 };
 
-/// The data that commands show about such a directory.
+/// The data that commands show about a runtime directory.
 struct DirectoryLook {
   std::string path;
   std::string user;
@@ -27,7 +28,7 @@ struct DirectoryLook {
 
 struct UserDirectories {
   std::vector<UserDirectory> found;  // sorted by user, so that system users come first; at most kMost
-  std::size_t left_out = 0;          // because there are more
+  std::size_t left_out = 0;          // number of further directories
   std::vector<std::string> refused;  // sorted paths: not directories of the user in their names
 
   static constexpr std::size_t kMost = 1000;

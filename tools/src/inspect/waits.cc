@@ -14,12 +14,12 @@ namespace {
 
 using What = WaitLine::What;
 
-/// The lines so far. Lines that are too deep or too many are only counted.
+/// The lines so far. Lines that are too deep, or beyond the limit, are only counted.
 class Lines {
  public:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-  /// Returns the number of the line; kNone if it was only counted.
+  /// Returns the index of the line; kNone if it was only counted.
   std::size_t add(WaitLine line) {
     const std::uint64_t waiters = line.what == What::waiter ? 1 : line.what == What::left_out ? line.count : 0;
     if (lines_.size() >= WaitLine::kMostLines) {
@@ -86,13 +86,13 @@ class Forest {
     const Lock* lock = nullptr;
     std::uint64_t holder = 0;  // the lock is below one of this holder's waits; 0: a root
     std::size_t waiters = 0;   // number shown so far
-    Owners owners = {};        // owners that the last shown waiter stands for, whose locks come next
+    Owners owners = {};        // the last shown waiter with its ancestors; their locks come next
     std::size_t owner = 0;     // index in `owners`
     std::size_t held = 0;      // index in that owner's locks
     std::map<std::pair<std::string, const Lock*>, std::size_t> lines = {};  // of waiters, by kind and circle
   };
 
-  /// Returns the waiting process and the processes that are its ancestors.
+  /// Returns the waiting process, followed by its ancestors.
   Owners those_that_wait_with(const holdfast_waiter& waiter) const {
     Owners owners{waiter.owner};
     const auto found = ancestors_.find(waiter.owner);
@@ -150,8 +150,8 @@ class Forest {
     }
   }
 
-  /// Moves to the next lock of the owners that the last shown waiter stands for. The locks of an owner are shown below
-  /// only one waiter.
+  /// Moves to the next lock that the last shown waiter, or one of its ancestors, holds. The locks of a process are
+  /// shown below only one waiter.
   bool go_deeper() {
     Step& step = path_.back();
     for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {
@@ -168,7 +168,7 @@ class Forest {
     return false;
   }
 
-  /// Rings are shown apart.
+  /// Returns whether the lock is shown below a waiter. The locks of rings are not, because each ring has its own tree.
   bool is_to_be_nested(const Lock* lock) const { return !shown_.contains(lock) && !in_rings_.contains(lock); }
 
   bool has_locks_to_nest(std::uint64_t owner) const {
@@ -198,7 +198,7 @@ class Forest {
     return true;
   }
 
-  /// Returns the lock on the path that the waiter, or its ancestor, holds; null: none.
+  /// Returns a lock on the path that the waiter or one of its ancestors holds; null if there is none.
   const Lock* circle_of(const Step& step, const holdfast_waiter& waiter) const {
     const std::size_t here = path_.size() - 1;
     for (const std::uint64_t owner : step.owners) {
@@ -206,7 +206,8 @@ class Forest {
       if (steps == steps_of_.end()) continue;
       const bool direct = owner == waiter.owner;
       const auto found = std::find_if(steps->second.rbegin(), steps->second.rend(), [&](std::size_t at) {
-        // A task that waits for another task of its process; or a ring that is shown as such.
+        // Two cases are not circles: a task that waits for another task of its process, and a ring that is shown as a
+        // ring.
         return direct ? !(at == here || (at + 1 == here && step.holder == owner))
                       : !(at == here && in_rings_.contains(step.lock));
       });

@@ -1,4 +1,5 @@
-// Opens the world of the runtime directory in the environment, for the commands.
+// Opens a world for the commands. A world is the runtime directory that the environment names, with its processes and
+// dictionaries.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +25,7 @@ Expected<std::string> enter(IfMissing if_missing = IfMissing::refuse);
 
 /// Returns whether the directory is the user's default, because no other directory was named.
 bool is_default_directory();
-/// Returns the directory that will be used for that user.
+/// Returns the runtime directory that the user's programs will use.
 std::string directory_to_be(uid_t user = ::geteuid());
 
 /// Returns the names of the world's dictionaries, sorted.

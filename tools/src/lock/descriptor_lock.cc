@@ -42,12 +42,13 @@ namespace holdfast::cli {
 
 namespace {
 
-/// A keeper locks one of the bytes from kBytes on; the number of the byte, modulo kPids, is the keeper's pid. The rest
-/// is random, because keepers in different pid namespaces may have the same pid. No file is that large.
+/// A keeper locks a byte from kBytes on, which is beyond the end of any file. The number of the byte modulo kPids is
+/// the keeper's pid. The rest of the number is random, because keepers in different pid namespaces may have the same
+/// pid.
 constexpr off_t kBytes = off_t{1} << 62;
 constexpr off_t kPids = off_t{1} << 23;
 constexpr off_t kKinds = off_t{1} << 30;
-/// How often the keeper asks, in case it was not told.
+/// How often the keeper checks its byte even if inotify has reported nothing.
 constexpr int kAskEveryMs = 1000;
 constexpr int kEndSeconds = 5;
 constexpr const char* kProgram = "holdfast-keeper";  // the keeper's name
@@ -61,8 +62,8 @@ struct flock bytes(short type, off_t first, off_t count) {
   return range;
 }
 
-/// Opens the file of the descriptor again, with whatever access is allowed. A second reader or writer would change how
-/// a pipe behaves, so a pipe is not opened.
+/// Opens the file of the descriptor again, for reading or else for writing. Does not open a pipe, because a second
+/// reader or writer would change how the pipe behaves.
 Descriptor open_again(int fd) {
   struct stat file {};
   if (::fstat(fd, &file) != 0 || S_ISFIFO(file.st_mode)) {
@@ -76,12 +77,13 @@ Descriptor open_again(int fd) {
   return {};
 }
 
-/// Adds the pids of the keepers whose bytes conflict with a lock of `own`.
+/// Adds the pids of the keepers that have locked bytes from `first` up to `end` in other open file descriptions than
+/// `own`.
 void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
   if (::fcntl(own, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return;
-  if (found.l_start < first || found.l_len != 1) return;  // a program has locked the whole file: nothing can be seen
+  if (found.l_start < first || found.l_len != 1) return;  // hidden: a program has locked the whole file
   keepers.insert(static_cast<pid_t>((found.l_start - kBytes) % kPids));
   find_keepers(own, first, found.l_start, keepers);
   find_keepers(own, found.l_start + 1, end, keepers);
@@ -106,7 +108,7 @@ std::vector<int> open_descriptors() {
   return found;
 }
 
-/// Returns a descriptor of the keeper's process; none if it has been killed.
+/// Returns a pidfd of the keeper; none if the keeper was killed.
 Descriptor open_keeper(pid_t keeper) {
   Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
   const auto stat = inspect::read_stat(static_cast<std::uint32_t>(keeper));
@@ -119,7 +121,7 @@ class Keeper {
 
   [[noreturn]] void run() {
     const int status = start();
-    // Before the caller continues: a copy that is left here would keep the caller's own flock(2).
+    // Do this before the caller continues: a descriptor that stayed open here would keep the caller's own flock(2).
     if (status == 0) leave_caller();
     report(status);
     if (status != 0) std::_Exit(status);
@@ -138,7 +140,7 @@ class Keeper {
     byte_ = kBytes + static_cast<off_t>(std::random_device()() % kKinds) * kPids + ::getpid();
     struct flock byte = bytes(writes ? F_WRLCK : F_RDLCK, byte_, 1);
     if (::fcntl(options_.fd, F_OFD_SETLK, &byte) != 0) {
-      if (options_.is_flock()) std::_Exit(report(0));  // held by the kernel, and not visible
+      if (options_.is_flock()) std::_Exit(report(0));  // only the flock(2) is held
       return refuse("cannot be watched");
     }
     ::prctl(PR_SET_PDEATHSIG, 0);
@@ -158,7 +160,7 @@ class Keeper {
   void keep() {
     const std::string path = fmt::format("/proc/self/fd/{}", own_.get());
     const Descriptor events(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-    ::inotify_add_watch(events.get(), path.c_str(), IN_CLOSE);  // without it, the keeper asks each second
+    ::inotify_add_watch(events.get(), path.c_str(), IN_CLOSE);  // if this fails, the keeper checks every second
     std::array<char, 4096> ignored;
     while (is_open()) {
       pollfd closed{events.get(), POLLIN, 0};
@@ -167,7 +169,7 @@ class Keeper {
     }
   }
 
-  /// Keeps no descriptor and no signal of the caller, so that no pipe and no terminal waits for the keeper.
+  /// Closes the caller's descriptors and detaches from its terminal and signals, so that nothing waits for the keeper.
   void leave_caller() const {
     sigset_t all;
     sigfillset(&all);
@@ -191,7 +193,7 @@ class Keeper {
   const LockOptions& options_;
   const int channel_;
   const std::vector<int> inherited_ = open_descriptors();
-  Descriptor own_;  // of the same file
+  Descriptor own_;  // another descriptor of the same file
   off_t byte_ = 0;
 };
 
@@ -216,7 +218,7 @@ int start_keeper(const LockOptions& options) {
   return WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : status;
 }
 
-/// Returns whether the descriptor holds a flock(2) already, which another call changes.
+/// Returns whether the descriptor already has a flock(2), which another call of flock(2) would change.
 bool holds_flock(int fd) {
   const auto info = inspect::read_whole(fmt::format("/proc/self/fdinfo/{}", fd));
   return info && info->find("FLOCK ") != std::string::npos;
@@ -230,8 +232,8 @@ int take_descriptor(const LockOptions& options) {
   return error == 0 ? 0 : refuse_flock(options, error);
 }
 
-/// Changes the kind of a flock(2) that is held. A process that waits for it with our visible lock would wait for us if
-/// we waited for the visible lock; so that is taken only if it is free.
+/// Changes the kind of a held flock(2). Takes the visible lock only if it is free: if we waited for it, a process that
+/// has it and waits for our flock(2) would never continue.
 int change_flock(const LockOptions& options) {
   // Linux drops the old kind of lock even if the new one is refused.
   if (const int status = take_descriptor(options); status != 0) {
@@ -260,16 +262,18 @@ int lock_descriptor(const LockOptions& options) {
   if (!is_open_or_said(options.fd)) return lock_status::kData;
   if (!options.is_flock()) return start_keeper(options);
   if (holds_flock(options.fd)) return change_flock(options);
-  unlock_descriptor(options.fd);  // of a lock that somebody else released
-  // Without a second way to the file nobody could watch the descriptor. The kernel's lock needs no keeper.
+  unlock_descriptor(options.fd);  // for a lock that somebody else released
+  // If the file cannot be opened again, a keeper could not watch the descriptor. A flock(2) alone does not need a
+  // keeper.
   return open_again(options.fd).get() >= 0 ? start_keeper(options) : take_descriptor(options);
 }
 
-// A descriptor does not see the locks of its own open file description.
+// The kernel does not show a descriptor the locks of its own open file description. So a keeper of this descriptor is
+// visible only in a new description of the file.
 std::set<pid_t> keepers_of_descriptor(int fd) {
   const Descriptor again = open_again(fd);
   struct flock any = bytes(F_WRLCK, kBytes, 1);
-  const bool can_have_locks = ::fcntl(fd, F_OFD_GETLK, &any) == 0;  // not if it is open with O_PATH
+  const bool can_have_locks = ::fcntl(fd, F_OFD_GETLK, &any) == 0;  // false if it is open with O_PATH
   if (again.get() < 0 || !can_have_locks) return {};
   std::set<pid_t> keepers = keepers_of(again.get());
   for (const pid_t keeper : keepers_of(fd)) keepers.erase(keeper);

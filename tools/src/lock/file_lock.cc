@@ -26,8 +26,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// While it lives, ALRM interrupts system calls after `first` seconds and then again and again: a signal that arrives
-/// just before the call would not interrupt it.
+/// While this object lives, ALRM interrupts system calls after `first` seconds and then repeatedly, because a signal
+/// that arrives just before a call does not interrupt the call.
 class Alarms {
  public:
   explicit Alarms(double first) {

@@ -1,5 +1,5 @@
-// The flock(2) of a file, which `holdfast flock` holds beside the visible lock: processes that use plain flock(1) are
-// excluded by it, and it excludes them.
+// The flock(2) of a file, which `holdfast flock` holds in addition to the visible lock, to exclude processes that use
+// plain flock(1).
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +11,17 @@
 
 namespace holdfast::cli {
 
-/// Describes who holds the flock(2) of the file: "pid 4711 (rsync)". "another process" if it cannot be found.
+/// Describes who holds the flock(2) of the file: "pid 4711 (rsync)". Returns "another process" if the holder cannot be
+/// found.
 std::string flock_holder(int fd);
 
-/// Takes the flock(2) of `fd`, at the latest when holdfast_now() reaches `deadline`. `waiting`, if given, is called
-/// every second during the wait. On NFS, where an exclusive lock needs a file open for writing, opens the file again in
-/// the same descriptor. Returns 0, or an error number; EWOULDBLOCK: another process holds it.
+/// Takes the flock(2) of `fd`, and waits for it until holdfast_now() reaches `deadline`. Calls `waiting`, unless it is
+/// null, every second during the wait. On NFS, where an exclusive lock needs a file that is open for writing, opens the
+/// file again in the same descriptor. Returns 0, or an error number: EWOULDBLOCK if another process holds the flock(2).
 int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting);
 
-/// Reports that take_flock() failed with that error, and returns the exit status. It is the status of a conflict if
-/// another process holds the file.
+/// Reports that take_flock() failed with that error, and returns the exit status. If another process holds the
+/// flock(2), this is the status of a conflict.
 int refuse_flock(const LockOptions& options, int error);
 
 }  // namespace holdfast::cli

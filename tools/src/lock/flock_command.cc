@@ -1,4 +1,5 @@
-// `holdfast flock`: flock(1), with a lock that others see. A link named flock that points at `holdfast` does the same.
+// `holdfast flock`: flock(1) with a lock that is visible to others. A link named flock that points at `holdfast` does
+// the same.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -26,7 +27,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Opens the file as flock(1) does: creates it if it is missing; a directory does as well.
+/// Opens the file as flock(1) does: creates it if it is missing, and accepts a directory.
 int open_file(const std::string& path) {
   constexpr mode_t kMode = 0666;
   int fd = ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_CREAT, kMode);
@@ -38,8 +39,8 @@ int open_file(const std::string& path) {
   throw Exit{error == EROFS || error == ENOSPC ? lock_status::kCannotOpen : lock_status::kNoInput};
 }
 
-/// Returns the path that names the lock: where the descriptor's file is, with all links resolved. A file without a
-/// path, and one whose path is too long for a key, is named by its numbers.
+/// Returns the key of the lock: the path of the descriptor's file, with all links resolved. If the file has no path, or
+/// a path that is too long for a key, returns its device and inode numbers.
 std::string key_of(int fd) {
   std::error_code error;
   const std::string path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), error);
@@ -71,7 +72,7 @@ class FlockParser {
     arguments_.add_version("-V,--version", holdfast_version());
   }
 
-  /// Returns the options. `unlocks` says whether to release instead.
+  /// Returns the options. Sets `unlocks` if the command is to release a lock instead.
   LockOptions parse(bool& unlocks) {
     arguments_.parse();
     Words words = arguments_.passed_on();
@@ -81,7 +82,7 @@ class FlockParser {
     options_.shared = shared_ && !exclusive_;
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.dictionary = kFlockDictionary;
-    // flock(1) is silent when it is refused: cron would send mail.
+    // Like flock(1), be silent when the lock is held, or cron would send mail.
     options_.quiet = !options_.verbose && ::isatty(STDERR_FILENO) != 1;
     if (words.size() == 1)
       take_descriptor(words.front());
@@ -121,7 +122,7 @@ class FlockParser {
   bool nonblock_ = false;
 };
 
-/// Releases the flock(2), and for a descriptor also the visible lock; then becomes the command, if there is one.
+/// Releases the flock(2) and, for a descriptor, also the visible lock. Then becomes the command if there is one.
 int unlock(const LockOptions& options) {
   if (::flock(options.file, LOCK_UN) != 0) return refuse_flock(options, errno);
   if (options.fd < 0) return run_without_lock(options);

@@ -28,7 +28,7 @@ constexpr std::string_view kDeleted = " (deleted)";
 // The first thread may have ended while others run.
 bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'X' && (stat.state != 'Z' || stat.threads > 1); }
 
-/// Returns the pids in /proc; none if they are those of a different pid namespace, as in a container that has the /proc
+/// Returns the pids in /proc; none if /proc shows a different pid namespace, for example in a container with the /proc
 /// of its host.
 std::vector<std::uint32_t> visible_pids() {
   std::error_code error;
@@ -36,7 +36,7 @@ std::vector<std::uint32_t> visible_pids() {
   return self == std::to_string(::getpid()) ? inspect::all_pids() : std::vector<std::uint32_t>();
 }
 
-/// Returns the folder in /proc of a thread of the process that has not ended.
+/// Returns the folder in /proc of a thread of the process. The thread is one that has not ended.
 std::string folder_of(std::uint32_t pid, const inspect::ProcStat& stat) {
   const std::string folder = fmt::format("/proc/{}", pid);
   if (stat.state != 'Z') return folder;
@@ -116,7 +116,7 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
     return std::find(except.begin(), except.end(), static_cast<pid_t>(pid)) != except.end();
   };
   const auto descends = [&](std::uint32_t pid) {
-    // A process that has ended, and whose number another process got, may close a ring.
+    // Limit the steps: if a process has ended and another one has got its pid, the chain of parents may be a ring.
     for (std::size_t steps = 0; steps <= all.size(); ++steps) {
       const auto found = all.find(pid);
       if (found == all.end() || is_excepted(pid)) return false;
@@ -134,13 +134,13 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
 
 namespace {
 
-/// Returns the newest process of this pid namespace; empty: unknown.
+/// Returns the pid of the newest process in this pid namespace; empty if it is unknown.
 std::string newest_process() {
   const std::string load = inspect::read_whole("/proc/loadavg").value_or("");
   return load.substr(load.rfind(' ') + 1);
 }
 
-// Reads only the names of the files, because a file system may hang.
+// Returns whether the process has the file open. Reads only the names of its files, because access to a file may hang.
 bool has_open(const std::string& folder, const std::string& file) {
   std::error_code error;
   for (const auto& descriptor : std::filesystem::directory_iterator(folder + "/fd", error)) {
@@ -169,7 +169,7 @@ std::vector<pid_t> search_marks(const FoundJob& job) {
 }  // namespace
 
 // If a member starts another process and ends during a search, the search may find neither. So a search that finds
-// nothing counts only if no process has been started, unless processes are started all the time.
+// nothing counts only if no process was started during the search, unless processes are started all the time.
 std::vector<pid_t> marked_members(const FoundJob& job) {
   constexpr int kSearches = 20;
   for (int search = 1;; ++search) {
@@ -188,8 +188,8 @@ pid_t command_of_this_job() {
 
 std::vector<pid_t> children_of_this() {
   std::vector<pid_t> children;
-  // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves it only
-  // when this process waits for the child. Not every kernel has this file.
+  // The kernel may omit a child only if another child leaves the list while the list is read, and a child leaves it
+  // only when this process waits for it. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
     for (std::string_view rest = *list; !rest.empty();) {
       const std::string_view word = rest.substr(0, rest.find(' '));

@@ -23,8 +23,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Time for an agent to start and for its store to answer. With -n and -w it is limited by the wait, but not below the
-/// time that a healthy agent takes to start.
+/// The time that an agent has to start and to reach its store. With -n and -w, the limit of the wait applies instead,
+/// but never less than kLeastSeconds, which a healthy agent needs to start.
 constexpr double kStartSeconds = 10;
 constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;
@@ -38,7 +38,8 @@ void LockAgent::ensure(holdfast_dict* dict) {
   if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
 }
 
-// An unlimited wait continues when the agent runs, and then says what it waits for.
+// If the wait for the lock is unlimited, it continues later, with reports of what it waits for, so this function waits
+// only for the agent.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
@@ -46,7 +47,7 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
     if (!is_bounded && state.agent != 0) return 0;
     if (has_ended() && !gave_way_ && state.agent == 0) {
-      // Another agent may have taken over in that very moment.
+      // Another agent may have taken over at this moment.
       holdfast_cluster_state(dict, &state);
       if (state.agent == 0) return complain();
     }
@@ -101,7 +102,8 @@ void LockAgent::note_end(pid_t child, int status) noexcept {
   pid_ = 0;
 }
 
-// Starts it in its own session: signals typed at a terminal are for the command, and the agent must outlive it.
+// Starts the agent in its own session: signals typed at a terminal are for the command, and the agent must outlive the
+// command.
 void LockAgent::start() {
   if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
   pid_ = ::fork();
@@ -116,7 +118,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
-  close_between(STDERR_FILENO + 1, ~0U);  // nobody must wait for the end of inherited descriptors
+  close_between(STDERR_FILENO + 1, ~0U);  // nobody must wait for the agent to close inherited descriptors
   std::vector<std::string> arguments{options_.cluster};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));

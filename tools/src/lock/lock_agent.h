@@ -14,20 +14,21 @@ class LockAgent {
  public:
   LockAgent(const LockOptions& options, const PassedSignals& signals) : options_(options), signals_(signals) {}
 
-  /// Starts an agent unless one serves the dictionary or is about to. Call it from time to time: an agent that another
-  /// process started may have ended.
+  /// Starts an agent unless one serves the dictionary or is starting. Call this from time to time, because an agent
+  /// that another process started may have ended.
   void ensure(holdfast_dict* dict);
-  /// Does the same, and waits until the cluster is available; if the wait for the lock is unlimited, only until there
-  /// is an agent. Returns the exit status, 0 on success; messages have been printed, unless a signal() has arrived.
+  /// Calls ensure(), and waits until the cluster is available or, if the wait for the lock is unlimited, until there is
+  /// an agent. Returns the exit status, which is 0 on success. On failure, it has printed a message, unless a signal()
+  /// has arrived.
   int ensure_and_wait(holdfast_dict* dict);
   /// Returns the agent's pid if it was started here and has not ended; 0 otherwise.
   pid_t pid() const noexcept { return pid_; }
-  /// Called by a parent that has reaped that child with that status.
+  /// Call this when this process has reaped a child with that status.
   void note_end(pid_t child, int status) noexcept;
-  /// Returns the signal that ended the wait and is to end this process; 0: none.
+  /// Returns the signal that ended the wait, and by which this process is to end; 0 if there was none.
   int signal() const noexcept { return signal_; }
-  /// Ends the agent if it was started here. Another process that needs one then starts its own, in time to keep its
-  /// locks.
+  /// Ends the agent if it was started here. If another process needs an agent, it then starts its own, in time to keep
+  /// its locks.
   void stop();
 
  private:
@@ -43,8 +44,8 @@ class LockAgent {
   const PassedSignals& signals_;
   pid_t pid_ = 0;
   int signal_ = 0;
-  bool gave_way_ = false;  // the agent that ended, in favour of another one
-  Descriptor messages_;    // memory file with its messages, unless they are printed at once
+  bool gave_way_ = false;  // the agent has ended in favour of another one
+  Descriptor messages_;    // memory file with the agent's messages, unless they are printed immediately
 };
 
 }  // namespace holdfast::cli

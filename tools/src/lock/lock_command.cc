@@ -16,13 +16,14 @@ namespace holdfast::cli {
 
 namespace {
 
-// Makes the path absolute, so that an agent and the command use the same world in any working directory.
+// Makes the path of the runtime directory absolute, so that an agent and the command use the same one in any working
+// directory.
 void export_directory(const std::string& option) {
   const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
   if (given == nullptr || *given == '\0') return;
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
-  // If that fails, the library reports a relative path. An absolute path stays as it is.
+  // An absolute path stays as it is. If the working directory is unknown, the library refuses the relative path.
   ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
 }
 
@@ -33,7 +34,7 @@ int run_lock(Arguments& arguments) {
     say("{}", wrong);
     return lock_status::kSystem;
   }
-  // Others may truncate files during a wait. The command does not inherit this.
+  // Other processes may truncate files during a wait. The command does not inherit the guard.
   static_cast<void>(holdfast_guard_sigbus());
   try {
     if (options.upgrade) return upgrade_lock(options);

@@ -15,10 +15,10 @@ namespace {
 
 /// How often to check the session.
 constexpr double kCheckSeconds = 0.2;
-/// For processes to end after KILL, before the session ends.
+/// The time that processes need to end after KILL, before the session ends.
 constexpr double kKillSeconds = 0.2;
-/// An agent renews a session when a third of its time has passed. The time of grace may take half of the rest, so that
-/// an agent or a store that fails briefly ends no job.
+/// An agent renews a session when a third of the session's time has passed. The time of grace may take half of the
+/// rest, so that a short failure of the agent or the store does not end a job.
 constexpr double kShareOfSession = 1.0 / 3;
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How long a running parent has to end the hold, and how often to check.
+/// How long a running parent may take to end the hold, and how often to check the parent.
 constexpr int kParentMs = 1000;
 constexpr int kLookAtParentEveryMs = 10;
 /// How often to search for members of the job, which means reading all of /proc.
@@ -36,7 +36,7 @@ struct Guarded {
   LockEnd lock_end;
 };
 
-/// Keeps nothing else open, so that no pipe and no file system waits for the guard.
+/// Closes all other descriptors, so that no pipe and no file system waits for the guard.
 void close_all_but(std::array<int, 5> kept) noexcept {
   std::sort(kept.begin(), kept.end());
   unsigned next = 0;
@@ -56,14 +56,14 @@ bool is_gone_or_stopped(int parent, pid_t pid) {
   return !stat || stat->is_stopped();
 }
 
-/// Ends a job whose lock ends, if no parent does.
+/// Ends a job whose lock ends, if the parent does not do so.
 class EndOfJob {
  public:
   /// `command` and `parent` are pidfds.
   EndOfJob(int command, int parent, const Guarded& guarded)
       : command_(command), parent_(parent), job_(guarded.job), lock_end_(guarded.lock_end) {}
 
-  /// Does what is due. Returns in how many milliseconds to call it again.
+  /// Sends the signals that are due. Returns the milliseconds until the next call.
   int step() {
     const double now = holdfast_now();
     const auto ending = kill_at_ ? std::nullopt : lock_end_.due(now);
@@ -82,7 +82,7 @@ class EndOfJob {
 
  private:
   void signal_job(int signal) const {
-    ::syscall(SYS_pidfd_send_signal, command_, signal, nullptr, 0);  // it may have cleared its environment
+    ::syscall(SYS_pidfd_send_signal, command_, signal, nullptr, 0);  // may have no mark
     for (const pid_t member : marked_members(job_))
       if (member != job_.command) ::kill(member, signal);
   }
@@ -95,12 +95,12 @@ class EndOfJob {
   std::optional<double> kill_at_;
 };
 
-/// Waits until no member of the job is left and the parent will not end the hold: it has ended, is stopped and would
-/// keep waiters waiting, or has had enough time.
+/// Waits until no member of the job is left, and the parent will not end the hold: it has ended, it is stopped, so that
+/// waiters would have to wait for it, or it has had enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const pid_t pid = ::getppid();
   pollfd ended{parent, POLLIN, 0};
-  ::poll(&ended, 1, kLookAtParentEveryMs);  // it usually ends the hold, and with it this process, at once
+  ::poll(&ended, 1, kLookAtParentEveryMs);  // the parent usually ends the hold, and also this process, immediately
   int idle = 0;                             // milliseconds since a member was last seen
   while (idle < kParentMs) {
     const bool alone = is_gone_or_stopped(parent, pid);
@@ -113,8 +113,8 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   }
 }
 
-/// Only KILL and STOP can reach the guard, and terminals cannot: whatever ends the command and its parent must not end
-/// the guard first.
+/// The guard's process. It blocks all signals and leaves the terminal, because whatever ends the command and its parent
+/// must not end the guard first.
 [[noreturn]] void guard(int child, int parent, Guarded guarded, Hold& hold, std::atomic<bool>& acts) {
   sigset_t all;
   sigfillset(&all);
@@ -130,7 +130,7 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, end.step()) <= 0) continue;
   await_end_of_job(parent, guarded.job, end);
-  acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can get the lock
+  acts.store(true, std::memory_order_release);  // pairs with has_acted(); set before anybody else can get the lock
   hold.end();
   std::_Exit(EXIT_SUCCESS);
 }

@@ -1,5 +1,6 @@
-// A process that ends a hold when the job has ended, and ends the job when it must, even if all other processes are
-// gone. A living parent does both as its holder would, so the guard lets it act first.
+// The guard: a process that ends a hold when the job has ended, and that ends the job when the job must end, even if
+// all other processes are gone. The guard lets a living parent do both first, because the parent acts as the holder
+// itself.
 #pragma once
 
 #include <sys/types.h>
@@ -22,23 +23,23 @@ class LockGuard {
 
   /// Prepares to guard a new child whose job is in the process group `group`, before the lock is held.
   void prepare(pid_t child, pid_t group);
-  /// Guards the child, which gets this hold. Returns false on failure: then only the caller and the job can end it.
+  /// Guards the child's hold. If this returns false, only the caller and the job can end the hold.
   bool start(Hold& hold, const std::string& key, const LockEnd& lock_end);
-  /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
-  /// away.
+  /// Returns whether the guard acted before its parent. In this case another process may have the lock, although nobody
+  /// took it away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
   /// Returns the child's job.
   const FoundJob& job() const noexcept { return job_; }
   /// Returns the guard's pid; 0: none.
   pid_t pid() const noexcept { return pid_; }
-  /// Called by a parent that has reaped that child. Returns whether it was the guard.
+  /// Call this when this process has reaped a child. Returns whether the child was the guard.
   bool note_end(pid_t child) noexcept {
     const bool is_guard = child == pid_;
     if (is_guard) pid_ = 0;
     return is_guard;
   }
-  /// Ends the guard of a hold that has ended. Waits for its end: the guard is in the parent's world, and would keep the
-  /// parent from removing what nobody uses any more.
+  /// Ends the guard of a hold that has ended, and waits until it is gone. Otherwise the guard, which is in the same
+  /// world, would keep the parent from removing what nobody uses any more.
   void end() noexcept;
 
  private:

@@ -14,7 +14,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Scripts use descriptors of one or two digits by number; `exec 3>file` must not close a lock.
+/// Scripts use descriptors of one or two digits: `exec 3>file` must not close the descriptor of a lock.
 constexpr int kFirstDescriptor = 512;
 
 constexpr std::size_t kDescriptors = 2;
@@ -49,7 +49,7 @@ void Hold::prove_life(const std::array<int, 2>& fds) {
 void Hold::use_dictionary(const std::array<int, 2>& fds) {
   // Close the previous use only now: the dictionary may be the same.
   use_ = out_of_the_way(fds[0]);
-  Descriptor none(fds[1]);  // the first one is enough
+  Descriptor none(fds[1]);  // the first descriptor is enough
 }
 
 void Hold::inherit() const {
@@ -57,7 +57,7 @@ void Hold::inherit() const {
     if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
 }
 
-// The keeper ends last: it notifies waiters.
+// Ends the keeper last, because its end notifies waiters.
 void Hold::end() {
   for (Descriptor* const one : {&life_, &use_, &keeper_})
     if (one->get() >= 0) holdfast_end_hold(one->release());

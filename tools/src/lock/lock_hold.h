@@ -16,21 +16,22 @@ struct Grant {
   bool in_cluster = false;
 };
 
-/// The first descriptor proves that the holder is alive, the second that its dictionary is in use. Both are needed:
-/// processes that do not find the dictionary in use create a new one, with no holders. The command inherits these two.
-/// The third proves the holder's life to programs of other versions, and to processes that can no longer open files of
-/// the world. It stays in processes of this program, because it gives access to the world.
+/// The descriptors of one hold. The first proves that the holder is alive, the second that its dictionary is in use.
+/// Both are needed, because a process that does not find the dictionary in use creates a new one without holders. The
+/// command inherits these two. The third proves that the holder is alive to programs of other versions, and to
+/// processes that can no longer open files of the world. Only processes of this program have it, because it gives
+/// access to the world.
 class Hold {
  public:
-  /// Takes them from holdfast_hold_with_keeper and holdfast_use_over_exec.
+  /// Gets the descriptors from holdfast_hold_with_keeper and holdfast_use_over_exec.
   void prove_life(const std::array<int, 2>& fds);
   void use_dictionary(const std::array<int, 2>& fds);
 
-  /// -1 for a missing one.
+  /// Returns all descriptors; -1 for a missing one.
   std::array<int, 3> descriptors() const { return {life_.get(), keeper_.get(), use_.get()}; }
   /// The descriptor of the process table.
   int keeper() const { return keeper_.get(); }
-  /// Lets the program that this process becomes inherit its descriptors.
+  /// Lets the program that this process becomes inherit the two descriptors for the command.
   void inherit() const;
   /// Ends the hold, in every process that has the descriptors open.
   void end();

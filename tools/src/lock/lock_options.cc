@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kDefaultDictionary = "commands";
 constexpr std::size_t kNamesMax = 2;  // DICTIONARY and KEY
 
-/// Returns whether the word is a shell, which nobody takes for a key.
+/// Returns whether the word is a shell, which nobody would use as a key.
 bool is_shell(const std::string& word) {
   const std::string name = word.substr(word.rfind('/') + 1);
   for (const char* const shell : {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox"})
@@ -43,7 +43,7 @@ class LockParser {
     arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
-    // Without a name before it, "--" ends the options: names follow, then another "--" and the command.
+    // If no name precedes "--", it ends the options. Then names follow, another "--", and the command.
     has_command_ = arguments_.passes_on();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
@@ -136,7 +136,7 @@ class LockParser {
                         options_.agent_config);
   }
 
-  // Called while reading the line, when the words before the option are known.
+  // Reads the option -c. Called while the line is read, when only the words before the option are known.
   std::string note_shell(const std::string& line) {
     if (by_shell_) return "given twice; expected once";
     by_shell_ = true;
@@ -145,16 +145,16 @@ class LockParser {
     return {};
   }
 
-  /// Finds a word after -c COMMAND when there was one before: it was meant for the command, and must not be taken for a
-  /// key.
+  /// Reports a word after -c COMMAND if there was also one before: the word was meant for the command, and must not be
+  /// taken for a key.
   std::string stray_word() const {
     if (words_before_shell_ == 0 || names_.size() <= words_before_shell_) return {};
     return "unexpected " + quote(names_[words_before_shell_]) +
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Finds a program where "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the dictionary KEY, and where
-  /// "lock KEY PROGRAM -- ..." cannot mean that, because no program follows.
+  /// Reports a word that may be a key or a program: "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the
+  /// dictionary KEY. Also reports "lock KEY PROGRAM -- ..." if no program follows the "--".
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
     const bool is_command =
@@ -182,7 +182,8 @@ class LockParser {
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
       return fmt::format("bad key: expected 1 to {1} bytes, got {0}", options_.key.size(), int{HOLDFAST_KEY_MAX});
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
-    // The dictionary is a part of the lock's name in the store, and is either local or belongs to one cluster.
+    // Locks of clusters have a different default dictionary, because a dictionary is either local or belongs to one
+    // cluster, and is a part of the lock's name in the store.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
     const Status name = check_name(options_.dictionary);
     return name.ok() ? std::string() : name.message;

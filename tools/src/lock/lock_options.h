@@ -10,15 +10,15 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses of `holdfast lock` itself. They agree with those of flock(1), where it has them.
+/// Exit statuses of `holdfast lock` itself. Where flock(1) has the same statuses, the numbers are the same.
 namespace lock_status {
 inline constexpr int kConflict = 1;      // held by another, or timed out; -E changes it
 inline constexpr int kUsage = 64;        // EX_USAGE
 inline constexpr int kData = 65;         // EX_DATAERR: flock(2) or the descriptor
 inline constexpr int kNoInput = 66;      // EX_NOINPUT: the file cannot be opened
-inline constexpr int kCannotRun = 69;    // EX_UNAVAILABLE: the command
+inline constexpr int kCannotRun = 69;    // EX_UNAVAILABLE: the command cannot be run
 inline constexpr int kSystem = 71;       // EX_OSERR
-inline constexpr int kCannotOpen = 73;   // EX_CANTCREAT: the dictionary
+inline constexpr int kCannotOpen = 73;   // EX_CANTCREAT: the dictionary cannot be opened
 inline constexpr int kUnavailable = 75;  // EX_TEMPFAIL: no agent of the cluster, or no session in the store
 inline constexpr int kLost = 76;         // the lock was lost while the command ran
 }  // namespace lock_status
@@ -36,7 +36,7 @@ struct LockOptions {
   double timeout = kForEver;  // seconds; 0: do not wait
   int conflict = lock_status::kConflict;
   double exptime = 0;                // seconds; 0: only the job's end releases the lock
-  std::optional<double> kill_after;  // seconds from the first signal that ends a job to KILL
+  std::optional<double> kill_after;  // seconds between the first signal that tells the job to end and KILL
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
   bool replace = false;
@@ -49,14 +49,14 @@ struct LockOptions {
   bool no_fork = false;
   bool verbose = false;
   bool quiet = false;
-  std::string directory;            // of the world; empty: the default
+  std::string directory;            // the runtime directory; empty: the default
   std::optional<std::string> user;  // to switch to first
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;
 
-  /// Returns whether to do as flock(1) does: the file's flock(2) is the lock, and what the command leaves behind is not
-  /// waited for.
+  /// Returns whether to do as flock(1) does: the file's flock(2) is the lock, and `holdfast flock` does not wait for
+  /// processes that the command leaves behind.
   bool is_flock() const noexcept { return file >= 0; }
   /// Returns whether others may hold the key at the same time.
   bool has_company() const noexcept { return shared || permits != 0; }
@@ -72,7 +72,7 @@ std::string read_why(const std::string& text, std::string& why);
 inline constexpr int kStatusMax = 255;
 inline constexpr int kDescriptorMax = 1 << 20;
 
-/// Returns the name of the program that started this one, which is the holder for people if there is no command.
+/// Returns the name of the program that started this one. It is shown as the holder if there is no command.
 std::string caller_name();
 
 /// Returns the shell for -c: $SHELL, or /bin/sh.

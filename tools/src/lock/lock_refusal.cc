@@ -17,16 +17,17 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr std::size_t kLeastKey = 1;  // the user knows the key
+constexpr std::size_t kLeastKey = 1;  // the user knows the key, so it may be elided completely
 constexpr std::size_t kLeastReason = 16;
 
 std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
-  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own name
+  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));
 }
 
-/// Also says where the holder runs, and whether it is stopped, because then nobody gets the lock.
+/// Describes the holder. Also says where it runs, and whether it is stopped, because a stopped holder does not release
+/// the lock.
 std::string holder_in_words(const holdfast_holder& holder) {
   const char* const program = holder.program;
   auto processes = inspect::Processes::read();

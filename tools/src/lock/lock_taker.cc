@@ -35,7 +35,7 @@ namespace {
 /// How long -n waits for the agent, which needs a round trip, or for a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
-/// How long to wait for an answer that needs no store.
+/// How long to wait for an answer for which the agent does not need the store.
 constexpr double kAskAgentSeconds = 0.5;
 
 struct FreeParker {
@@ -48,7 +48,8 @@ std::string error_or_text(int code) {
   return *error != '\0' ? error : holdfast_code_text(code);
 }
 
-/// Reports why the lock cannot be visible. `holdfast flock` does without that, as crontabs of flock(1) expect.
+/// Reports why the lock cannot be visible. `holdfast flock` is silent, because crontabs written for flock(1) expect
+/// that.
 void say_unless_dispensable(const LockOptions& options, const std::string& trouble) {
   if (!options.is_flock() || options.verbose) say_in_time("{}", trouble);
 }
@@ -73,7 +74,7 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   return false;
 }
 
-/// Returns true if no agent could get a lock soon: then -n need not wait.
+/// Returns true if no agent can get a lock soon, so that -n need not wait.
 bool has_no_agent(holdfast_dict* dict) {
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict, &state) != HOLDFAST_UNAVAILABLE || state.agent != 0 || state.seconds > 0)
@@ -89,7 +90,7 @@ bool has_no_agent(holdfast_dict* dict) {
 /// status.
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
-  constexpr std::uint64_t kAnySize = 0;  // programs that use the dictionary may request one
+  constexpr std::uint64_t kAnySize = 0;  // other programs that use the dictionary may request a size
   const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
@@ -97,7 +98,7 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   std::string error = error_or_text(code);
   if (code == HOLDFAST_MISMATCH) {  // an existing dictionary may have any options
     code = holdfast_attach(name.data(), name.size(), &dict);
-    // If it is missing, it was deleted while in use, as the earlier message says.
+    // If the dictionary is missing, it was deleted while it was in use; the message of holdfast_open says so.
     if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
   }
   status = lock_status::kCannotOpen;
@@ -117,7 +118,7 @@ bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
 std::optional<int> LockTaker::take() {
   start_ = holdfast_now();
   const auto refused = take_visible();
-  // The flock(2) of a file does not need the dictionary.
+  // The flock(2) of a file can be taken without the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
   if (options_.is_flock() && !has_file_ && !try_file()) {
     if (const auto status = take_file()) return status;
@@ -138,7 +139,7 @@ std::optional<int> LockTaker::take_visible() {
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
   if (const auto status = wait_for_lock(wait)) return status;
-  if (!is_visible()) return std::nullopt;  // the file's lock is held without
+  if (!is_visible()) return std::nullopt;  // the flock(2) alone is enough
   if (!options_.why.empty()) explain(options_.why);
   return std::nullopt;
 }
@@ -202,12 +203,12 @@ int LockTaker::open() {
     say_unless_dispensable(options_, error_or_text(used));
     return lock_status::kCannotOpen;
   }
-  // It may belong to a cluster by $HOLDFAST_CLUSTER, or because other programs created it so.
+  // The dictionary may belong to a cluster because of $HOLDFAST_CLUSTER, or because other programs created it for one.
   holdfast_cluster state{};
   const int code = holdfast_cluster_state(dict_, &state);
   if (code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) options_.cluster = static_cast<const char*>(state.name);
   if (!in_cluster()) return 0;
-  if (options_.is_flock()) return lock_status::kCannotOpen;  // other machines do not share the file's lock
+  if (options_.is_flock()) return lock_status::kCannotOpen;  // the machines do not share the file's flock(2)
   const std::string objection = objection_of_cluster(options_);
   if (objection.empty()) return 0;
   say_in_time("dictionary {} belongs to cluster {}: {}", quote_name(options_.dictionary), options_.cluster, objection);
@@ -233,12 +234,12 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   bool waited = false;
   for (;;) {
     int code = attempt(wait);
-    // In a cluster, the agent may hold it on behalf of this attempt: it has just got the lock.
+    // In a cluster, the agent itself may be the holder, because it has just got the lock for this attempt.
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) {
-      // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by
-      // hand, it cannot be marked again; what enter() got still identifies it.
+      // While we waited, the dictionary may have been removed and created again in another file. If its file was
+      // deleted by hand, its use cannot be marked again, but the mark from enter() still identifies the file.
       if (waited) use_dictionary();
       return std::nullopt;
     }
@@ -278,7 +279,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
 }
 
 double LockTaker::exptime() const noexcept {
-  constexpr double kKillSeconds = 1;  // for the processes to end after KILL
+  constexpr double kKillSeconds = 1;  // that the processes have to end after KILL
   const bool ends_job = options_.exptime > 0 && options_.fd < 0;
   return ends_job ? options_.exptime + options_.grace() + kKillSeconds : options_.exptime;
 }
@@ -287,7 +288,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (tries_here()) {
-    // Between attempts, while a process that is stopped inside the dictionary blocks them.
+    // The pause between attempts while a process that is stopped inside the dictionary blocks them.
     constexpr double kTrySleepSeconds = 0.01;
     wait.sleep = kTrySleepSeconds;
     return try_once();
@@ -313,7 +314,7 @@ LockTaker::Permits LockTaker::wanted_permits() const {
 }
 
 int LockTaker::refuse() {
-  // A lock of a process of this machine stays held while the session lasts.
+  // A lock that a process of this machine holds stays held as long as the session lasts.
   holdfast_cluster state{};
   if (in_cluster() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))
@@ -323,14 +324,14 @@ int LockTaker::refuse() {
   return options_.conflict;
 }
 
-// For attempts without waiting, reports that another machine has the lock (HOLDFAST_ELSEWHERE); waits request the lock.
-// Without an answer of the store, nothing is known.
+// Reports that another machine has the lock (HOLDFAST_ELSEWHERE) after an attempt without waiting. If the store does
+// not answer, the holder is unknown.
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
     return fail_unavailable(
         fmt::format("the store of cluster {} did not answer within {:g} s", options_.cluster, kAskSeconds));
   }
-  // The wait is over; give a slow store a part of that time again.
+  // The wait is over, but a slow store gets some more time, in proportion to the timeout.
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
@@ -341,7 +342,7 @@ int LockTaker::refuse_elsewhere() const {
   return options_.conflict;
 }
 
-// An agent records a store error after it has refused a lock for it, and before it answers the next question.
+// If the agent refuses a lock because of a store error, it records the error before it answers the next question.
 std::string LockTaker::trouble_of_agent() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_STATUS, "", 0, kAskAgentSeconds);
   if (!answer && answer.status().code == Code::timeout) return answer.status().message;
@@ -366,12 +367,12 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
-  // The cluster has the reason; the attempt itself has none.
+  // The state of the cluster contains the reason, which the result of the attempt does not.
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
   say_in_time("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
-  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // then nobody can open a dictionary
+  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // so nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
@@ -381,7 +382,7 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
   return lock_status::kUnavailable;
 }
 
-// The agent knows how long a key may be: the store prefixes it with the namespace and the dictionary's name.
+// Only the agent knows how long a key may be, because in the store, the namespace and the dictionary's name precede it.
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;
@@ -396,7 +397,8 @@ std::vector<Part> LockTaker::obstacle() const {
   return {key_part(options_), {fmt::format(" of cluster {}", options_.cluster)}};
 }
 
-// A wait for an unreachable cluster continues, because it may be reached later; but it is reported.
+// A wait for a cluster that cannot be reached continues, because the cluster may become reachable; but the user is
+// told.
 bool LockTaker::is_cluster_missing(double waited) {
   if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0) return false;
   if (waited < kComplainAfterSeconds) return false;

@@ -1,4 +1,4 @@
-// Takes the lock of `holdfast lock`, in a way that lets other processes and other programs keep it.
+// Takes the lock of `holdfast lock`, so that other processes, and programs that they execute, can continue to hold it.
 #pragma once
 
 #include <sys/types.h>
@@ -15,28 +15,30 @@ namespace holdfast::cli {
 
 class LockTaker {
  public:
-  /// Sleeps until the parker, if there is one, reports the waiter, or until the seconds have passed. Returns false if
-  /// the wait must end.
+  /// Sleeps until the parker (null: none) reports the waiter, or until the seconds have passed. Returns false if the
+  /// wait must end.
   using Pause = std::function<bool(holdfast_parker* parker, double seconds)>;
   /// Does the same as take_flock(), with the options' file. Returns ECANCELED if the wait must end.
   using TakeFile = std::function<int(double deadline, const std::function<void()>& waiting)>;
   explicit LockTaker(LockOptions options, Pause pause = sleep, TakeFile take_file = nullptr)
       : options_(std::move(options)), pause_(std::move(pause)), take_flock_(std::move(take_file)) {}
 
-  /// Enters the world, and opens the dictionary. Returns the exit status, 0 on success; messages have been printed.
+  /// Enters the world, and opens the dictionary. Returns the exit status, which is 0 on success. On failure, it has
+  /// printed a message.
   int enter();
-  /// Waits for the lock, after enter() if necessary. Returns nothing if the lock is held, otherwise the exit status,
-  /// which -E may have made 0; messages have been printed, unless a pause has ended the wait. Call it once.
+  /// Takes the lock, and waits for it if necessary. Calls enter() first if nobody has. Returns nothing if the lock is
+  /// held, otherwise the exit status, which may be 0 because of -E. On failure, it has printed a message, unless a
+  /// pause has ended the wait. Can be called only once.
   std::optional<int> take();
   void give_back();
   /// Releases only the visible lock, if it is held. Returns the code of holdfast_unlock.
   int release();
   /// Returns the dictionary; null if it is not open.
   holdfast_dict* dictionary() const noexcept { return dict_; }
-  /// Returns whether the lock is visible: `holdfast flock` does without it where the dictionary cannot be used.
+  /// Returns whether the visible lock is held. `holdfast flock` works without it if the dictionary cannot be used.
   bool is_visible() const noexcept { return lease_.sequence != 0; }
 
-  /// Checks the lock again later. Returns the exit status; 0 if the lock is still held.
+  /// Checks whether the lock is still held. Returns 0 if it is, otherwise the exit status.
   int confirm() const;
 
   /// Returns the current grant.
@@ -48,8 +50,8 @@ class LockTaker {
   /// Returns whether the dictionary belongs to a cluster.
   bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   std::optional<int> take_visible();
-  /// Tries to take the flock(2), for a process whose visible lock is refused: somebody may show a lock that has ended,
-  /// or a lock of another file with the same path.
+  /// Tries to take the flock(2) if the visible lock is refused. The visible lock may belong to a process that has
+  /// already released its flock(2), or to another file with the same path.
   bool try_file() noexcept;
   /// Takes the flock(2) of the file.
   std::optional<int> take_file();
@@ -58,13 +60,14 @@ class LockTaker {
   int open();
   int use_dictionary();
   std::optional<int> wait_for_lock(holdfast_wait& wait);
-  /// Tries without waiting. In a cluster a try must wait, because the agent asks the store.
+  /// Returns whether attempts do not wait at all. In a cluster, even an attempt must wait, because the agent asks the
+  /// store.
   bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
-  /// Returns the exptime of the lock, which outlasts the time in which the wrapper ends the job.
+  /// Returns the exptime of the lock. It is long enough for the wrapper to end the job first.
   double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();
-  /// Returns the arguments of a call for permits: what of, how many, and of how many.
+  /// The arguments of a call that takes permits: the kind, how many, and how many there are.
   struct Permits {
     int kind;
     std::uint32_t want;
@@ -74,7 +77,7 @@ class LockTaker {
   bool wants_permits() const noexcept { return options_.shared || options_.permits != 0; }
   int refuse();
   int refuse_elsewhere() const;
-  /// Returns why the agent or its store grants no lock now; empty: unknown.
+  /// Returns why the agent or its store does not grant locks now; empty if the reason is unknown.
   std::string trouble_of_agent() const;
   std::string waited_in_words() const;
   bool is_held_here() const;
@@ -82,7 +85,7 @@ class LockTaker {
   /// `otherwise`: the reason if the agent gives none.
   int fail_unavailable(const std::string& otherwise) const;
   int fail_for_length() const;
-  /// Says what the wait is for.
+  /// Describes what the wait is for.
   std::vector<Part> obstacle() const;
   /// Returns true once, when the wait has taken a while and no agent or store can grant the lock.
   bool is_cluster_missing(double waited);
@@ -94,9 +97,9 @@ class LockTaker {
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};
   Hold hold_;
-  off_t table_bytes_ = 0;  // of the process table
-  bool has_file_ = false;  // its flock(2)
-  double start_ = 0;       // of the wait: holdfast_now()
+  off_t table_bytes_ = 0;  // the size of the process table
+  bool has_file_ = false;  // the flock(2) is held
+  double start_ = 0;       // in holdfast_now() time: when the wait began
 };
 
 }  // namespace holdfast::cli

@@ -1,5 +1,6 @@
 // The program `holdfast`. It runs `lock`, `flock` and `unlock`, and executes `holdfast-tools` for all other commands.
-// Crontabs start these three often, so this program links nothing that only other commands need, and loads nothing.
+// Crontabs start these three often, so this program is not linked with anything that only other commands need, and does
+// not load other libraries.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace holdfast::cli {
 
 namespace {
 
-char** arguments = nullptr;  // of this process
+char** arguments = nullptr;  // the arguments of this process
 
 int become_tools() {
   const std::string program = program_beside("holdfast-tools");
@@ -32,7 +33,7 @@ int become_tools() {
 int run(int count, char** values) {
   arguments = values;
   Words words(values + std::min(count, 1), values + count);
-  // A link named flock takes the place of flock(1).
+  // A link named flock replaces flock(1).
   const std::string name = count > 0 ? values[0] : "";
   if (name.substr(name.rfind('/') + 1) == "flock") words.insert(words.begin(), "flock");
   for (const Subcommand* const command : {&kLock, &kFlock, &kUnlock}) {
@@ -45,7 +46,7 @@ int run(int count, char** values) {
 
 }  // namespace
 
-// For cli/user.h: to look up a user, the C library loads modules.
+// Replaces the function of cli/user.h, because the C library loads modules to look up a user.
 std::string check_user(const std::string& /*name*/) { std::exit(become_tools()); }
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& /*before*/) {
   return check_user(name);

@@ -45,16 +45,16 @@ bool is_ignored(int signal) {
 PassedSignals::PassedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  // A blocked signal is kept even if it is ignored.
+  // Do not block ignored signals, because a blocked signal becomes pending even if it is ignored.
   for (const int signal : kPassed)
     if (!is_ignored(signal)) sigaddset(&set, signal);
   sigaddset(&set, SIGCHLD);
-  // If CHLD is ignored, the kernel reaps the child.
+  // If CHLD were ignored, the kernel itself would reap the child.
   struct sigaction reap {};
   reap.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &reap, nullptr);
   sigprocmask(SIG_BLOCK, &set, &before_);
-  // A message that nobody reads must not end this process before its work is done.
+  // Ignore PIPE: a message that nobody reads must not end this process before its work is done.
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &pipe_);
@@ -74,18 +74,18 @@ void PassedSignals::restore() const noexcept {
 }
 
 // A stop signal discards a pending CONT, and CONT discards a pending stop signal. So CONT is delivered and recorded
-// before TSTP is raised. So an early CONT is not lost, for example from a program that stops this process and continues
-// it at once.
+// before TSTP is raised. Otherwise, an early CONT could get lost, for example from a program that stops this process
+// and immediately continues it.
 bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};
   note.sa_handler = [](int) { is_continued = 1; };
-  sigaction(SIGCONT, &note, nullptr);  // for good: restoring the default would discard a CONT, too
+  sigaction(SIGCONT, &note, nullptr);  // permanent, because restoring the default would also discard a CONT
   sigset_t before;
   change_mask(SIG_UNBLOCK, SIGCONT, &before);
   raise(SIGTSTP);  // blocked
   if (is_continued == 0)
-    change_mask(SIG_UNBLOCK, SIGTSTP);  // it stops here, unless CONT has arrived by now
+    change_mask(SIG_UNBLOCK, SIGTSTP);  // stops this process, unless CONT has arrived by now
   else
     discard(SIGTSTP);
   sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -12,20 +12,20 @@ namespace holdfast::cli {
 
 class PassedSignals {
  public:
-  /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on. Signals that were ignored
-  /// (nohup) stay ignored, except CHLD. Ignores PIPE. Throws std::system_error.
+  /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on. Signals that were ignored when
+  /// the program started (nohup) stay ignored, except CHLD. Ignores PIPE. Throws std::system_error.
   PassedSignals();
 
   /// Returns a descriptor that is readable when next() has something.
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next() const;
 
-  /// For a forked child: restores the signals.
+  /// Restores the signal mask and PIPE in a forked child.
   void restore() const noexcept;
 
-  /// Stops this process as a terminal would, until it is continued. Consumes that CONT; if it arrived before the stop,
-  /// the process does not stop. Returns false if there was none, for example because the kernel lets no terminal stop
-  /// this process.
+  /// Stops this process as a terminal would, until CONT arrives, and consumes the CONT. If CONT arrives before the
+  /// stop, the process does not stop. Returns false if there was no CONT, for example because the kernel does not let
+  /// terminals stop this process.
   static bool stop_here() noexcept;
 
  private:

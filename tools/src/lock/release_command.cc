@@ -1,4 +1,4 @@
-// `holdfast release`: releases a lock that its holder does not release.
+// `holdfast release`: releases a lock on behalf of its holder.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ struct ReleaseOptions {
   bool yes = false;
 };
 
-/// Releases the grants that were wanted. Returns the exit status.
+/// Releases the requested grants. Returns the exit status.
 class Release {
  public:
   Release(holdfast_dict* dict, std::string key, inspect::Processes& processes)

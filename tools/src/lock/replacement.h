@@ -1,4 +1,4 @@
-// Ends the jobs that hold a lock, for `holdfast lock --replace`: TERM, and KILL after the time of grace.
+// Ends the jobs that hold a lock, for `holdfast lock --replace`: sends TERM, and KILL after the time of grace.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace holdfast::cli {
 
 class Replacement {
  public:
-  /// Adds what it does to `reports`.
+  /// Reports what was done are added to `reports`.
   Replacement(const LockOptions& options, std::vector<std::string>& reports) : options_(options), reports_(reports) {}
 
-  /// Ends the jobs that hold the lock now, except the process `own`. Call it again and again until the lock is free:
-  /// another waiter may get the lock first. Returns why a holder cannot be ended, before it has signalled any;
-  /// otherwise an empty string.
+  /// Ends the jobs that hold the lock now, except the process `own`. Call this repeatedly until the lock is free,
+  /// because another waiter may get the lock first. If a holder cannot be ended, signals none and returns why;
+  /// otherwise returns an empty string.
   std::string end_holders(holdfast_dict* dict, pid_t own);
 
  private:

@@ -33,7 +33,7 @@ class Upgrade {
   explicit Upgrade(const LockOptions& options) : options_(options) {}
 
   int run() {
-    const std::string& program = options_.command.front();  // waits under the caller's name
+    const std::string& program = options_.command.front();  // the upgrade waits under the caller's name
     holdfast_name_program(program.data(), program.size());
     const int code = holdfast_attach(options_.dictionary.data(), options_.dictionary.size(), &dict_);
     if (code == HOLDFAST_NOT_FOUND) return refuse_stranger();
@@ -68,7 +68,7 @@ class Upgrade {
     holders.resize(code == HOLDFAST_OK ? std::min<std::size_t>(count, holders.size()) : 0);
     const std::set<pid_t> keepers = options_.fd >= 0 ? keepers_of_descriptor(options_.fd) : std::set<pid_t>();
     const char* const token = std::getenv("HOLDFAST_TOKEN");
-    // Another directory has locks with the same token.
+    // The token alone is not enough, because a lock in another directory may have the same one.
     const std::uint64_t sequence = inspect::whole_number_of(token != nullptr ? token : "").value_or(0);
     const pid_t command = command_of_this_job();
     std::erase_if(holders, [&](const holdfast_holder& holder) {
@@ -127,7 +127,7 @@ class Upgrade {
     return refuse(lock_status::kSystem, *error != '\0' ? error : holdfast_code_text(code));
   }
 
-  /// The holder may have died, and nobody has taken its lock yet.
+  /// Checks that the holder still has the lock, because it may have died during the upgrade.
   int confirm() {
     const std::vector<holdfast_holder> own = own_grants();
     const bool stands = std::any_of(own.begin(), own.end(), [&](const holdfast_holder& holder) {

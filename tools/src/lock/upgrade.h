@@ -1,6 +1,6 @@
 // `holdfast lock --upgrade`: makes a shared lock of the caller exclusive. The lock belongs to the keeper of a
-// descriptor, or to the command of the job in which this process runs. This process waits on behalf of that holder, and
-// leaves nothing behind if it is killed.
+// descriptor, or to the command of the job in which this process runs. This process waits on behalf of the lock's
+// holder, and leaves nothing behind if it is killed.
 #pragma once
 
 #include "lock/lock_options.h"

@@ -1,5 +1,5 @@
-// The line with which `holdfast lock` says on a terminal that it waits, and for whom. Every second it is written again
-// in its place. A terminal that accepts no output does not delay the wait.
+// The line on a terminal that says that `holdfast lock` waits, and for whom. It is rewritten in place every second. A
+// terminal that accepts no output does not delay the wait.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@
 
 namespace holdfast::cli {
 
-/// Returns whether a message on that output does not block, at the latest after that time.
+/// Returns whether the output accepts a message without blocking, now or within `wait_ms`.
 bool accepts_messages(int output, int wait_ms) noexcept;
 
 /// Prints a message, unless nobody reads for a second: otherwise a process that has a lock, or collects its signals,
@@ -26,12 +26,12 @@ void say_in_time(fmt::format_string<Arguments...> format, Arguments&&... argumen
   if (accepts_messages(STDERR_FILENO, kMessageMs)) say(format, std::forward<Arguments>(arguments)...);
 }
 
-/// Prints what --verbose prints.
+/// Prints the message if --verbose was given.
 void report(const LockOptions& options, const std::string& what);
 
 class WaitNotice {
  public:
-  /// `wanted`: false shows nothing. Neither does a standard error that is no terminal.
+  /// Shows nothing if `wanted` is false, or if standard error is not a terminal.
   explicit WaitNotice(bool wanted);
   ~WaitNotice() { clear(); }
   WaitNotice(const WaitNotice&) = delete;
@@ -40,11 +40,11 @@ class WaitNotice {
   /// Returns the seconds until the line is due, given the seconds that the wait has taken; infinity: never.
   double due_in(double waited) const noexcept;
   /// Shows the line, elided to the width of the terminal. If INT, TERM, HUP or QUIT ends the process while the line is
-  /// visible, what follows begins on a new line.
+  /// visible, later output begins on a new line.
   void show(double waited, const std::vector<Part>& what);
   /// Removes the line.
   void clear() { end(kClearLine); }
-  /// Leaves the line; what follows begins on a new line.
+  /// Leaves the line visible. Later output begins on a new line.
   void leave() { end("\n"); }
 
  private:
@@ -53,7 +53,7 @@ class WaitNotice {
 
   bool enabled_;
   bool visible_ = false;
-  double next_ = 1;  // seconds of waiting after which the line is due
+  double next_ = 1;  // the line is due after this many seconds of waiting
 };
 
 }  // namespace holdfast::cli

@@ -46,16 +46,16 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to check that the lock is still held, if it can be lost.
 constexpr double kCheckSeconds = 0.2;
-/// How often to check whether processes that the command left behind have ended, if no signal tells.
+/// How often to check whether processes that the command left behind have ended, in case no signal reports it.
 constexpr double kCheckJobSeconds = 0.5;
 /// How long to try to print the last messages.
 constexpr int kLastReportsMs = 1000;
 /// How often to look for holders that --replace has to end.
 constexpr double kReplaceSeconds = 0.05;
 
-/// The parent: takes the lock for its child, which then becomes the command, passes signals on, notices if the lock is
-/// lost, and ends the hold with the job.
-// There is one process with the lock, and one attachment: others see the command as the holder (holdfast_show_as), and
+/// The parent of the command. It takes the lock for its child, which then becomes the command. It passes signals on,
+/// notices if the lock is lost, and ends the hold with the job.
+// Only this process enters the world and takes the lock. Others see the command as the holder (holdfast_show_as), and
 // the hold outlives this process, because the command and the guard have its descriptors.
 class Wrapper {
  public:
@@ -80,20 +80,20 @@ class Wrapper {
   }
 
  private:
-  // The child is forked before this process attaches, so there is little to copy.
+  // Forks the child before this process enters the world, while there is little to copy.
   void start() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
     channel_ = Descriptor(ends[0]);
     Descriptor other(ends[1]);
-    if (has_children()) children_before_ = children_of_this();  // a shell may have become holdfast
+    if (has_children()) children_before_ = children_of_this();  // a shell with children may have executed holdfast
     had_children_ = !children_before_.empty();
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ == 0) {
-      // A child that waits for the lock ends with this process; a running command does not.
+      // As long as the child waits for the lock, it ends with this process. A running command does not.
       follow_parent(self, SIGKILL);
       signals_.restore();
       channel_.reset();
@@ -109,12 +109,12 @@ class Wrapper {
     int status = taker_.enter();
     if (status == 0) status = agent_.ensure_and_wait(taker_.dictionary());
     if (status != 0) return status;
-    // Check from now on: the agent that we found may end while this process still waits for the lock.
+    // Start checking now: the agent that was found may end while this process still waits for the lock.
     look_at_ = holdfast_now() + kCheckSeconds;
     return taker_.take();
   }
 
-  /// Ends without a lock.
+  /// Ends the run without the lock.
   int refuse(int status) {
     const bool is_stopped = ended_ || is_refused_;
     if (!ended_) ::kill(command_, SIGKILL);
@@ -125,7 +125,7 @@ class Wrapper {
     return is_stopped ? end_as_command() : status;
   }
 
-  /// Has the hold guarded, and lets the child become the command.
+  /// Starts the guard of the hold, and lets the child become the command.
   void hand_over() {
     grant_ = taker_.grant();
     is_held_ = taker_.is_visible();
@@ -146,7 +146,7 @@ class Wrapper {
     channel_.reset();
   }
 
-  /// Waits up to `seconds` for something to do, also for the descriptor, and does it.
+  /// Waits up to `seconds` until there is something to do or the descriptor is readable, and does what is due.
   void attend(int descriptor, double seconds) {
     wait(descriptor, seconds);
     pass_signals();
@@ -166,11 +166,11 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// For the taker, which waits for the lock: see LockTaker::Pause.
+  /// The LockTaker::Pause of the taker while it waits for the lock.
   bool pause(holdfast_parker* parker, double seconds) {
     waits_ = true;
     const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
-    constexpr double kBlindSeconds = 0.05;  // without a descriptor, which the process may not get
+    constexpr double kBlindSeconds = 0.05;  // if there is no descriptor, because the process could not get one
     if (parker != nullptr && descriptor < 0) seconds = std::min(seconds, kBlindSeconds);
     const double end = holdfast_now() + seconds;
     std::uint32_t woken = 0;
@@ -214,7 +214,7 @@ class Wrapper {
     return all;
   }
 
-  /// Returns the processes of the job, without those that left the group; the command always belongs to it.
+  /// Returns the processes of the job. Processes that left the group do not belong to it, but the command always does.
   std::vector<pid_t> members() const {
     std::vector<pid_t> all;
     if (!ended_ || !had_children_)
@@ -222,15 +222,15 @@ class Wrapper {
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
-    if (had_children_) {  // their orphans are children of this process, too
+    if (had_children_) {  // their orphans are also children of this process
       FoundJob job = guard_.job();
       if (is_held_) job.file = name_of_file(taker_.hold().descriptors().front());
       std::ranges::for_each(marked_members(job), add);
       if (!ended_) add(command_);
       return all;
     }
-    // After the search: if a member has started another one and ended, the search may have found neither, but the new
-    // one is now a child of this process. Nor may /proc show the processes of other users.
+    // Do this after the search. If a member has started another one and ended, the search may have found neither, but
+    // the new one is now a child of this process. Also, /proc may hide the processes of other users.
     for (const pid_t child : own_children())
       if (const pid_t group = ::getpgid(child); group == group_ || group == command_) add(child);
     if (!ended_) add(command_);
@@ -252,8 +252,8 @@ class Wrapper {
     for (const pid_t member : members()) ::kill(member, signal);
   }
 
-  // The kernel sends terminal signals to the whole process group, so to the job as well. Only the session leader gets a
-  // hang-up.
+  // Returns whether the job has got the signal, too: the kernel sends the signals of a terminal to the whole process
+  // group, except that only the session leader gets a hang-up.
   bool has_come_to_job(const signalfd_siginfo& info) const {
     if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
     return info.ssi_code == SI_KERNEL && group_ == ::getpgrp() && (ended_ || ::getpgid(command_) == group_);
@@ -274,7 +274,7 @@ class Wrapper {
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
   }
 
-  // USR1, USR2 and WINCH have a meaning only for the command; USR1 and USR2 would kill its helpers.
+  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill its helpers.
   void pass(int signal, const signalfd_siginfo& info) {
     const bool is_for_all = ends_a_job(signal) || signal == SIGTSTP || signal == SIGCONT;
     if (!has_come_to_job(info)) {
@@ -283,7 +283,7 @@ class Wrapper {
       else if (!ended_)
         ::kill(command_, signal);
     }
-    // A command that has ended reports no stop.
+    // A command that has ended cannot report a stop.
     if (signal == SIGTSTP && ended_ && PassedSignals::stop_here()) signal_job(SIGCONT);
   }
 
@@ -293,22 +293,22 @@ class Wrapper {
       const bool is_stopped = WIFSTOPPED(status);
       if (child != command_) {
         if (is_stopped) continue;
-        std::erase(children_before_, child);  // another process may get its number
+        std::erase(children_before_, child);  // another process may get its pid
         if (!guard_.note_end(child)) agent_.note_end(child, status);
         continue;
       }
       if (!is_stopped) {
         ended_ = true;
         status_ = status;
-        // A shell that waits for this process as its job expects it to stop and continue with the command.
+        // A shell whose job is this process expects it to stop and continue together with the command.
       } else if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) {
         signal_job(SIGCONT);
       }
     }
   }
 
-  // STOP is meant for the command alone, and only the command is continued, unless the terminal's foreground job stops
-  // itself this way.
+  // STOP is usually meant for the command alone, which is then also continued alone. But the foreground job of a
+  // terminal may stop itself this way.
   static bool is_stop_of_job(int signal) {
     if (signal != SIGSTOP) return true;
     const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
@@ -330,7 +330,7 @@ class Wrapper {
     end_job(*ending);
   }
 
-  /// Returns whether others' jobs must end so that the command gets the lock.
+  /// Returns whether the jobs of other processes must end so that the command gets the lock.
   bool replaces() const { return options_.replace && waits_ && !is_held_ && !ended_ && !is_refused_; }
 
   void replace() {
@@ -341,7 +341,7 @@ class Wrapper {
     is_refused_ = true;
   }
 
-  /// Ends the job: TERM, and KILL after the time of grace.
+  /// Ends the job: sends TERM, and KILL after the time of grace.
   void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
     signal_job(SIGTERM);
@@ -349,7 +349,7 @@ class Wrapper {
     reports_.push_back(fmt::format("{}; sending TERM to the job, and KILL after {:g} s", ending.reason, ending.grace));
   }
 
-  // Repeats it until nothing is left, because members may start others.
+  // Repeats KILL until no member is left, because members may start other processes.
   void kill_job(double now) {
     signal_job(SIGKILL);
     if (!is_killed_) reports_.push_back(quote_key(options_.key) + ": the job has not ended; sending KILL");
@@ -357,7 +357,7 @@ class Wrapper {
     kill_at_ = now + kCheckSeconds;
   }
 
-  /// Prints the messages that do not block, because the job must end in time although nobody reads them.
+  /// Prints messages as long as this does not block, because the job must end in time even if nobody reads them.
   void print_reports(int wait_ms) {
     for (; !reports_.empty() && accepts_messages(STDERR_FILENO, wait_ms); reports_.erase(reports_.begin()))
       say("{}", reports_.front());
@@ -367,7 +367,7 @@ class Wrapper {
     const std::string key = quote_key(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
-    // If the dictionary is gone, its cluster is unknown, too.
+    // If the dictionary is gone, its cluster is unknown.
     if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dictionary(), &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} was lost: {}", key, holdfast_error());
@@ -377,8 +377,8 @@ class Wrapper {
     return key + " was taken away: another process ended its grant";
   }
 
-  // Gives the lock back, so that a waiter is notified and nobody finds a dead holder. Then ends the hold also for
-  // processes that the command left behind.
+  // Gives the lock back, so that a waiter is notified and nobody finds a dead holder. Then ends the hold for all
+  // processes, including those that the command left behind.
   void end_hold() {
     if (!is_held_) return;
     if (options_.is_flock()) ::close(options_.file);  // the next holder of the visible lock wants it at once
@@ -387,11 +387,11 @@ class Wrapper {
     guard_.end();
   }
 
-  // Others may have released the lock in the meantime, or removed its dictionary.
+  // Gives the lock back. Another process may have released it in the meantime, or removed its dictionary.
   void give_back() {
     const int code = taker_.release();
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED;
-    lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a file's flock(2) is held all the same
+    lost_ = is_gone && !guard_.has_acted() && !options_.is_flock();  // a flock(2) is still held
     if (lost_)
       reports_.push_back((code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed()) + " while the command ran");
   }
@@ -412,7 +412,7 @@ class Wrapper {
     if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
-    // A signal meant for this process has ended the command instead.
+    // The command was ended by a signal that was sent to this process.
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);
@@ -429,13 +429,13 @@ class Wrapper {
   LockTaker taker_;
   LockGuard guard_;
   pid_t command_ = 0;
-  pid_t group_ = ::getpgrp();  // of the job
+  pid_t group_ = ::getpgrp();  // the process group of the job
   std::vector<pid_t> children_before_;
   bool had_children_ = false;
   Descriptor channel_;  // to the child, until it becomes the command
   Grant grant_{};
-  bool is_held_ = false;             // the visible lock
-  std::optional<LockEnd> lock_end_;  // with a hold
+  bool is_held_ = false;             // the visible lock is held
+  std::optional<LockEnd> lock_end_;  // set while there is a hold
   bool waits_ = false;               // the lock was held
   double look_at_ = kNever;
   double kill_at_ = kNever;
@@ -448,7 +448,7 @@ class Wrapper {
   sigset_t received_{};
 };
 
-/// Takes the lock and becomes the command, in this process.
+/// Takes the lock, and becomes the command in the same process.
 int run_in_place(const LockOptions& options) {
   LockTaker taker(options);
   if (const auto refused = taker.take()) return *refused;

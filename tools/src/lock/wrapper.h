@@ -1,5 +1,5 @@
 // The process of `holdfast lock` that waits for the command. It passes signals on, notices if the lock is lost, ends
-// the job when it must, and ends the hold with the job.
+// the job when the job must end, and ends the hold with the job.
 #pragma once
 
 #include "lock/lock_options.h"

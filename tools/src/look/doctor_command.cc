@@ -51,8 +51,7 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Reports agents that refuse a store. No other check asks an agent; the others notice at most that there is no
-/// session.
+/// Reports agents that refuse a store. Other checks do not ask agents, so at best they notice that there is no session.
 void report_refused_stores(Findings& findings) {
   constexpr double kTimeout = 1;
   for (const std::string& cluster : listening_agents()) {
@@ -76,7 +75,7 @@ void report_refused_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process can only read. So a child repairs: `holdfast prune`, as the user that this process has become.
+// This process can only read, so it starts `holdfast prune` in a child, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -120,7 +119,7 @@ std::vector<Cell> row_of(const Finding& finding) {
           Cell(finding.advice, Style::plain, finding.advice.empty() ? "-" : "")};
 }
 
-/// Adds the finding to what is shown, as one that concerns no single dictionary.
+/// Shows a finding that does not concern a single dictionary.
 void add(const Finding& finding, Shown& shown) {
   shown.rows.push_back(row_of(finding));
   shown.items.push_back(inspect::to_json(finding));
@@ -134,7 +133,8 @@ Shown show(const WorldSnapshot& snapshot, const Findings& findings) {
   return shown;
 }
 
-/// Adds findings that are not about the content of one directory. The first directory belongs to the user who looks.
+/// Adds findings that are not about the content of one directory. The first directory belongs to the user who runs the
+/// command.
 void add_findings_about_directories(const WorldOptions& world, std::vector<Shown>& all) {
   for (Shown& one : all)
     if (!one.trouble.empty() && one.rows.empty()) add(inspect::finding_of(Severity::error, "", one.trouble), one);
@@ -189,7 +189,8 @@ const char* status_in_words(int status) {
              : inspect::severity_in_words(status == exit_status::kNo ? Severity::warning : Severity::error);
 }
 
-/// Omits that nobody uses the directory. Commands that another user's directory needs have to name the user.
+/// Adapts the findings about another user's directory: omits the note that nobody uses it, and adds --user to advice
+/// that contains commands.
 void fit_among_others(Findings& findings) {
   std::erase_if(findings, [](const Finding& one) {
     return one.severity == Severity::note && one.sentence.starts_with(inspect::kUnusedYet);

@@ -27,7 +27,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// People cannot read more, and programs can ask for more.
+/// How many locks are shown by default. People cannot read more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
@@ -39,11 +39,11 @@ struct Wanted {
 
 struct SeenLocks {
   std::string directory;
-  bool is_used = true;             // the directory, by any program
-  std::vector<std::string> names;  // of those that were asked for
+  bool is_used = true;             // whether any program has used the directory
+  std::vector<std::string> names;  // the dictionaries that were asked for and exist
   std::vector<Lock> locks;
   Processes processes;
-  inspect::Ancestors ancestors;       // of the waiters
+  inspect::Ancestors ancestors;       // the ancestors of the waiters
   std::set<std::string> in_clusters;  // dictionaries whose locks other machines may hold
   bool in_trouble = false;
 };
@@ -152,7 +152,7 @@ void print_table(std::vector<Shown> all, const WorldOptions& world, const Output
 
 // --- the tree of waits ---
 
-/// Returns what is before the line, or before its continuation on the next line of the terminal.
+/// Returns the branches of the tree to the left of a line, or of its continuation on the next line of the terminal.
 std::string branches(const inspect::WaitLine& line, const Output& output, bool continues = false) {
   std::string text;
   for (std::size_t i = 1; i <= line.depth; ++i) {

@@ -12,6 +12,7 @@
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "inspect/uses.h"
 #include "inspect/world.h"
 #include "look/cells.h"
 #include "world/world_file.h"
@@ -24,8 +25,8 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// Time limits for finding the processes that have the dictionaries open, and again for finding the processes that hold
-/// or wait for locks in them: without --processes, and with it.
+/// Time limits without and with --processes. They apply to finding the processes that have the dictionaries open, and
+/// again to finding the processes that hold or wait for locks in them.
 constexpr double kShortSearch = 0.01;
 constexpr double kLongSearch = 30;
 
@@ -87,8 +88,8 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 
 struct SeenDictionaries {
   std::string directory;
-  bool is_used = true;             // the directory, by any program
-  std::vector<std::string> names;  // of those that were asked for
+  bool is_used = true;             // whether any program has used the directory
+  std::vector<std::string> names;  // the dictionaries that were asked for and exist
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
@@ -159,6 +160,27 @@ const char* persists(const inspect::WorldFile& file) {
 
 using Line = std::pair<const char*, std::string>;
 
+/// Adds the counts of the queue and of the caches in the dictionary, if there are any.
+void add_uses(const Dictionary& dictionary, std::vector<Line>& lines) {
+  if (const auto queue = inspect::queue_in(dictionary.name, dictionary.handle)) {
+    const auto in_words = [&](std::uint64_t count) { return queue->is_counted ? std::to_string(count) : "-"; };
+    lines.emplace_back("queue waiting", std::to_string(queue->waiting));
+    lines.emplace_back("queue oldest", fmt::format("{:.1f}", queue->oldest));
+    lines.emplace_back("queue ready", in_words(queue->ready));
+    lines.emplace_back("queue delayed", in_words(queue->delayed));
+    lines.emplace_back("queue taken", in_words(queue->taken));
+    lines.emplace_back("queue dead", in_words(queue->dead));
+  }
+  static const std::pair<std::string_view, const char*> kTitles[] = {{"l1_hits", "cache hits, level 1"},
+                                                                     {"l2_hits", "cache hits, level 2"},
+                                                                     {"stale", "cache hits, stale"},
+                                                                     {"loads", "cache loads"},
+                                                                     {"load_errors", "cache load errors"}};
+  for (const auto& [name, sum] : inspect::cache_counts_in(dictionary.handle))
+    for (const auto& [known, title] : kTitles)
+      if (known == name) lines.emplace_back(title, std::to_string(sum));
+}
+
 std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary) {
   const holdfast_stats& counts = dictionary.counts;
   const auto amount = [](std::uint64_t bytes) { return fmt::format("{} ({})", bytes, inspect::bytes_in_words(bytes)); };
@@ -187,6 +209,7 @@ std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary)
       {"mode", fmt::format("{:04o}", dictionary.file.mode)},
       {"cluster", dictionary.cluster.empty() ? "-" : dictionary.cluster},
   };
+  add_uses(dictionary, lines);
   std::string openers;
   const Users users = seen.users_of(dictionary);
   for (const Opener& opener : users.seen) {

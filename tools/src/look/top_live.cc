@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 
-/// Reads signals like keys, so that none interrupts drawing.
+/// Reads signals in the same way as keys, so that no signal interrupts drawing.
 class Signals {
  public:
   Signals() {
@@ -54,7 +54,7 @@ class Signals {
   inspect::Descriptor file_;
 };
 
-/// Lets the signal have its default effect.
+/// Lets the signal have its default effect on this process.
 void suffer(int number) {
   sigset_t one;
   sigset_t before;
@@ -86,7 +86,7 @@ class Live {
   bool terminal_is_gone() const noexcept { return gone_; }
 
  private:
-  // The first two refreshes follow each other quickly, so that rates appear soon.
+  // The second refresh follows quickly, so that rates appear soon.
   void refresh() {
     constexpr double kFirstInterval = 0.25;
     auto seen = take_();
@@ -116,7 +116,7 @@ class Live {
     end_request(request.signal == TopRequest::kNoSignal ? release_.start(request) : send_signal(request));
   }
 
-  /// Shows what happened. Empty: it has not happened yet.
+  /// Shows the result of a request, unless it is empty because the request is still running.
   void end_request(const std::string& what) {
     if (what.empty()) return;
     view_.set_remark(what);
@@ -131,7 +131,7 @@ class Live {
       over_ = !view_.press(press.key, press.text, screen_.page());
       if (const auto request = view_.take_confirmed()) begin_request(*request);
     }
-    // Input without a key is end of file or a part of a key. End of file is permanent.
+    // Input that does not contain a key is a part of a key, or end of file, which then repeats.
     constexpr int kMost = 100;
     empty_ = has_keys_ && !any ? empty_ + 1 : 0;
     if (empty_ > kMost) over_ = gone_ = true;

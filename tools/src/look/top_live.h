@@ -11,8 +11,8 @@ namespace holdfast::cli {
 
 using TakeSnapshot = std::function<Expected<inspect::Snapshot>()>;
 
-/// Runs until the user quits. Returns the exit status. After TERM, HUP or QUIT, the process is terminated by that
-/// signal instead.
+/// Runs until the user quits. Returns the exit status. If TERM, HUP or QUIT ends the loop, does not return but ends the
+/// process by this signal.
 int run_top_live(TopView& view, const TakeSnapshot& take, bool colours);
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// Decides how often `holdfast top` refreshes: as often as the user chose, or so that it takes at most 1 % of a
+// Decides how often `holdfast top` refreshes: as often as the user chose, or else so that it takes at most 1 % of a
 // processor.
 #pragma once
 
@@ -31,7 +31,7 @@ class TopPace {
  private:
   std::optional<double> chosen_;
   double used_ = 0;
-  double last_cost_ = 0;  // of a refresh, and of everything since the previous one
+  double last_cost_ = 0;  // of a refresh and everything since the previous refresh
 };
 
 }  // namespace holdfast::cli

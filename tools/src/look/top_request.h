@@ -1,4 +1,5 @@
-// Implements the keys r and k of `holdfast top`: once the user has confirmed it, releases a lock or signals its holder.
+// Implements the keys r and k of `holdfast top`, which release a lock or signal its holder after the user has confirmed
+// this.
 #pragma once
 
 #include <sys/types.h>
@@ -12,14 +13,14 @@
 
 namespace holdfast::cli {
 
-/// A grant as the user saw it, and what to do about it.
+/// A grant as the user saw it, and what to do with it.
 struct TopRequest {
   std::string dictionary;
   std::string key;
   holdfast_lease grant{};
   inspect::Process holder;
   std::uint32_t holder_count = 1;  // of the key
-  int signal = kNoSignal;          // for the holder; kNoSignal: release the grant
+  int signal = kNoSignal;          // the signal for the holder; kNoSignal: release the grant
 
   static constexpr int kNoSignal = 0;
 };
@@ -29,17 +30,19 @@ const char* name_of_signal(int signal) noexcept;
 /// Returns the signal that the next press of k offers.
 int signal_after(int signal) noexcept;
 
-/// Sends the signal if the process still holds the grant. Returns what happened, for the user.
+/// Sends the signal if the process still holds the grant. Returns a message for the user about what happened.
 std::string send_signal(const TopRequest& request);
 
 /// Runs `holdfast release` in a child, because this process only observes.
 class TopRelease {
  public:
-  /// Starts to release exactly this grant. Returns why that is impossible; empty if it has started.
+  /// Starts to release exactly this grant. Returns why the release cannot start; empty if it has started.
   std::string start(const TopRequest& request);
-  /// Returns a descriptor that is readable when the release has ended or printed something; -1: none is running.
+  /// Returns a descriptor that is readable when the release has ended or printed something; -1 if no release is
+  /// running.
   int output() const noexcept { return output_.get(); }
-  /// Reads what has been printed. Returns what happened, for the user, once the release has ended; empty until then.
+  /// Reads what the release has printed. Once it has ended, returns a message for the user about what happened; empty
+  /// until then.
   std::string read();
 
  private:

@@ -50,7 +50,8 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
 
 // --- locks ---
 
-/// Returns "4711 backup.sh", followed by anything unusual about the process. If this is elided, the pid remains.
+/// Returns "4711 backup.sh", followed by anything unusual about the process. Begins with the pid, which remains if the
+/// text is elided.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", process.shown_pid(), or_dash(inspect::escaped(process.program)));
@@ -60,7 +61,7 @@ std::string holder_in_words(const Process& process, std::uint32_t count) {
   return text;
 }
 
-/// Returns pid, program and state for programs.
+/// Returns the holder's pid, program and state, as programs get them.
 std::string holder_for_programs(const Process& process) {
   return fmt::format("{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                      inspect::life_in_words(process.life));
@@ -119,6 +120,7 @@ std::vector<TopCell> cells_of(const DictionaryRates& rates) {
           rate_cell(rates.waits),
           time_cell(rates.median_wait),
           time_cell(rates.p99_wait),
+          look.jobs < 0 ? TopCell{"-", -1} : count_cell(static_cast<std::uint64_t>(look.jobs)),
           {inspect::escaped(look.user)}};
 }
 
@@ -126,8 +128,8 @@ bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
   return is_number ? one.number > other.number : one.text < other.text;
 }
 
-/// Sorts the rows. Rows that are equal in the column are sorted by the default columns: locks by waiters, wait, hold,
-/// contention.
+/// Sorts the rows. Rows that are equal in the chosen column are sorted by the default columns, for locks by waiters,
+/// wait, hold and contention.
 void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   const std::vector<TopColumn>& columns = columns_of(pane);
   std::vector<std::size_t> then{order.column, 5, 6, 4, 7, 0, 1};
@@ -144,7 +146,7 @@ void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   });
 }
 
-/// Returns whether the dictionary belongs to a cluster. Then another machine may hold its locks.
+/// Returns whether the lock's dictionary belongs to a cluster, so that another machine may hold the lock.
 bool is_in_cluster(const Snapshot& snapshot, const LockRates& lock) {
   return std::any_of(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                      [&](const inspect::DictionaryLook& look) {
@@ -171,13 +173,19 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
                                             {"contention", "CONT", 6, 1, true, false},
                                             {"why", "WHY", 12, 6, false, true},
                                             kUserColumn};
-  static const std::vector<TopColumn> dictionaries{
-      {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
-      {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},
-      {"hits", "HITS", 6, 5, true, false},     {"reads", "READS", 6, 8, true, false},
-      {"grants", "~LOCKS", 7, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
-      {"waits", "WAITS", 6, 3, true, false},   {"p50", "P50", 8, 1, true, false},
-      {"p99", "P99", 8, 2, true, false},       kUserColumn};
+  static const std::vector<TopColumn> dictionaries{{"name", "NAME", 16, 9, false, true},
+                                                   {"size", "SIZE", 5, 4, true, false},
+                                                   {"used", "USED", 5, 7, true, false},
+                                                   {"entries", "ENTRIES", 8, 6, true, false},
+                                                   {"hits", "HITS", 6, 5, true, false},
+                                                   {"reads", "READS", 6, 8, true, false},
+                                                   {"grants", "~LOCKS", 7, 3, true, false},
+                                                   {"evictions", "EVICT", 6, 2, true, false},
+                                                   {"waits", "WAITS", 6, 3, true, false},
+                                                   {"p50", "P50", 8, 1, true, false},
+                                                   {"p99", "P99", 8, 2, true, false},
+                                                   {"jobs", "JOBS", 6, 4, true, false},
+                                                   kUserColumn};
   return pane == TopPane::locks ? locks : dictionaries;
 }
 

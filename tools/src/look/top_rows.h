@@ -1,4 +1,5 @@
-// The two tables of `holdfast top`, locks and dictionaries: rows of texts that are safe to print, with their sort keys.
+// Makes the two tables of `holdfast top`, locks and dictionaries: rows of texts that are safe to print, with their sort
+// keys.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,17 @@ enum class TopPane { locks, dictionaries };
 struct TopColumn {
   const char* name;  // for --sort
   const char* title;
-  std::size_t width;   // the most, unless all columns fit with room to spare
+  std::size_t width;   // the largest width, unless all columns fit with room to spare
   int importance;      // the least important columns are left out on a narrow screen
   bool right = false;  // a number; sorted from the largest
-  bool grows = false;  // gets the rest of the line, up to its need, before other columns get more than `width`
+  bool grows = false;  // before other columns get more than `width`, it gets the rest of the line, as far as needed
 };
 
 struct TopCell {
   std::string text;
   double number = 0;  // sort key in a column of numbers
   Style style = Style::plain;
-  std::string plain{};  // for programs; empty if it equals `text`
+  std::string plain{};  // what programs get; empty: the same as `text`
 };
 
 struct TopRow {
@@ -35,7 +36,7 @@ struct TopRow {
 };
 
 const std::vector<TopColumn>& columns_of(TopPane pane);
-/// Returns whether the column is shown. The last column, the user, is shown only for the directories of all users.
+/// Returns whether the column is shown. The last column, the user, is shown only if the directories of all users are.
 bool is_shown(const TopColumn& column, const inspect::Snapshot& snapshot) noexcept;
 
 struct TopOrder {
@@ -56,7 +57,7 @@ std::vector<TopRow> rows_of(TopPane pane, const inspect::Snapshot& snapshot, con
 /// Returns whether one of the row's texts contains `text`, ignoring case.
 bool has_text(TopPane pane, const TopRow& row, const std::string& text);
 
-/// Returns the lines of the head.
+/// Returns the lines above the tables.
 std::vector<std::string> head_of(const inspect::Snapshot& snapshot, const inspect::Rates& rates);
 /// Returns everything that is known about one lock, line by line.
 std::vector<std::string> details_of(const inspect::Snapshot& snapshot, const inspect::LockRates& lock);

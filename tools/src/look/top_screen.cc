@@ -52,11 +52,12 @@ const char* const kHelp[] = {
     "F10 q Ctrl-C                 quit",
     "",
     "CONT: waits and refusals of a key per second.",
+    "JOBS: jobs of a queue that no worker has seen yet.",
     "~LOCKS: locks released per second, an estimate.",
     "P50, P99: median and 99th percentile of the waits that ended in the last interval.",
 };
 
-/// A text of escaped() as the locale can display it, elided to a number of terminal columns.
+/// A text of escaped(), converted for the locale, and elided to a number of terminal columns.
 struct Shown {
   std::wstring text;
   std::size_t width = 0;
@@ -124,8 +125,9 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to columns that are elided: first to growing columns, the narrowest first, then to
-/// others. Width that no column needs goes to the first growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to columns that would be elided: first to the growing columns, beginning with the
+/// narrowest, then to the others. Width that no column needs goes to the first growing column, so that numbers are at
+/// the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto narrowest = [&](bool grows) {
@@ -171,11 +173,11 @@ struct TopScreen::Parts {
   SCREEN* screen = nullptr;
   bool colours = false;
   int ended_by = 0;
-  std::vector<std::string> messages;  // in the lines before the titles
+  std::vector<std::string> messages;  // shown in the lines above the titles
 
   static std::size_t width() { return static_cast<std::size_t>(std::max(COLS, 1)); }
   static int height() { return std::max(LINES, 1); }
-  /// Returns the rows above the titles.
+  /// Returns the number of rows above the titles.
   std::size_t head() const { return (height() < kLowScreen ? 0 : kHead) + messages.size(); }
 
   attr_t attribute(Style style) const {
@@ -223,7 +225,7 @@ struct TopScreen::Parts {
 
 /// Shows the first message in full on a high screen, and in one line otherwise.
 void TopScreen::Parts::choose_lines(const std::vector<std::string>& wanted) {
-  constexpr std::size_t kShare = 6;  // of the screen
+  constexpr std::size_t kShare = 6;  // the messages get at most a sixth of the screen
   messages.clear();
   if (wanted.empty()) return;
   const std::size_t more = wanted.size() - 1;
@@ -332,7 +334,7 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   ::set_escdelay(kEscapeMilliseconds);
 }
 
-// A terminal that accepts no output, stopped by Ctrl-S or gone, would block endwin forever.
+// If the terminal is gone or was stopped by Ctrl-S, it accepts no output and would block endwin forever.
 TopScreen::~TopScreen() {
   const StuckTerminal stuck(parts_->before, parts_->ended_by);
   if (terminal_takes_output()) ::endwin();

@@ -1,4 +1,4 @@
-// The terminal of `holdfast top`, using ncurses: draws the view, reads keys, and restores the terminal.
+// Controls the terminal of `holdfast top`, with ncurses: draws the view, reads keys, and restores the terminal.
 #pragma once
 
 #include <termios.h>
@@ -25,8 +25,8 @@ class TopScreen {
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  /// The last line has the user's prompt, a remark or, if there is none of these, the keys. The messages have a line of
-  /// their own.
+  /// Draws the view. The last line shows the prompt, a remark or, if there is neither, the keys. Messages have separate
+  /// lines.
   void draw(TopView& view, const std::vector<std::string>& messages);
   /// Reads the next key. Returns false if there is none.
   bool read(TopPress& press);
@@ -37,7 +37,7 @@ class TopScreen {
   /// Restores the terminal while the process is stopped, then takes it over again.
   void leave();
   void come_back();
-  /// Announces that this signal will end the process.
+  /// Notes that this signal will end the process.
   void end_by(int signal) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// The choices of the user of `holdfast top`, and how keys change them. Independent of the terminal.
+// The state of `holdfast top` that the user has chosen, and how keys change it. Does not depend on the terminal.
 #pragma once
 
 #include <array>
@@ -50,12 +50,12 @@ class TopView {
 
   /// Takes a new snapshot, and computes rows from this snapshot and the previous one.
   void show(inspect::Snapshot now);
-  /// `typed` has the characters of TopKey::text, in UTF-8. `page` is the number of rows that fit. Returns false to
-  /// quit.
+  /// Handles a key. `typed`: the characters of TopKey::text, in UTF-8. `page`: the number of rows that fit. Returns
+  /// false to quit.
   bool press(TopKey key, const std::string& typed, std::size_t page);
   /// Scrolls so that `page` rows are visible, including the chosen row.
   void fit(std::size_t page);
-  /// Scrolls so that `page` of the lines of a text are visible. Returns the first of them.
+  /// Scrolls a text of which `page` lines are visible. Returns the number of the first visible line.
   std::size_t fit_text(std::size_t lines, std::size_t page);
 
   const inspect::Snapshot& snapshot() const noexcept { return now_; }
@@ -67,11 +67,11 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
-  /// Returns what Prompt::request asks, in at most `width` columns.
+  /// Returns the question of Prompt::request, in at most `width` columns.
   std::string question(std::size_t width) const;
   /// Returns the request that the user has confirmed since the last call.
   std::optional<TopRequest> take_confirmed() { return std::exchange(confirmed_, std::nullopt); }
-  /// A message for the user, which remains until the next key.
+  /// Returns a message for the user, which remains until the next key.
   const std::string& remark() const noexcept { return remark_; }
   void set_remark(std::string remark) { remark_ = std::move(remark); }
   /// Returns the details of the chosen lock, or a sentence if the lock is gone.

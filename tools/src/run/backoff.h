@@ -12,7 +12,7 @@ class Backoff {
 
   static constexpr Duration kFirst{100};
   static constexpr Duration kLongest{5000};
-  /// After a life of this length, the next wait is the shortest again.
+  /// After a worker has lived this long, the next wait is the shortest again.
   static constexpr Duration kSoundLife{10000};
 
   template <class Lived>

@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 
-// Ignored unless handled, so that programs that the script executes do not notice it.
+// The default action of SIGURG is to do nothing, so programs that the script executes do not notice the signal.
 constexpr int kNudge = SIGURG;
 constexpr int kFirstSleepMs = 1;
 constexpr int kLongestSleepMs = 1000;
 
-// Globals, because the thread outlives every scope: exit() may run while the thread reads. The flags publish no other
-// data, so every access is relaxed.
+// These are globals because the thread outlives every scope: exit() may run while the thread reads. The flags do not
+// publish other data, so every access is relaxed.
 std::atomic<bool> requested{false};  // set by the thread
 std::atomic<bool> expected{false};   // set by the script
 std::atomic<bool> noticed{false};    // set by the script
@@ -47,8 +47,8 @@ bool must_nudge() noexcept {
          !noticed.load(std::memory_order_relaxed);
 }
 
-/// Reads commands and interrupts sleeps. A signal between the script's check and its sleep has no effect, so it is
-/// repeated.
+/// Reads commands and interrupts sleeps. A signal that arrives between the script's check and its sleep has no effect,
+/// so the thread repeats the signal.
 void* listen_loop(void* /*unused*/) {
   int sleep_ms = kFirstSleepMs;
   for (;;) {

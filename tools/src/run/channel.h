@@ -30,13 +30,13 @@ class ExitRequest {
  public:
   /// Returns whether Command::quit has arrived.
   bool ask() noexcept;
-  /// Call it when the script begins to check. From then on, Command::quit interrupts sleeps of the main thread until
-  /// the next check.
+  /// Call this when the script first asks. From then on, Command::quit interrupts sleeps of the main thread until the
+  /// next check.
   void expect_question() noexcept;
 };
 
 /// Starts the thread that reads the channel while the process lives. The thread blocks every signal and does not use
-/// the script's state. It ends the process immediately when the master is gone. Call it once, from the main thread.
+/// the script's state. It ends the process immediately when the master is gone. Call this once, from the main thread.
 /// Throws std::system_error.
 ExitRequest listen_to_master(Descriptor worker_end);
 

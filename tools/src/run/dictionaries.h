@@ -10,14 +10,14 @@
 
 namespace holdfast::cli {
 
-/// Parses a declaration; its size must be one that a dictionary can have.
+/// Parses a declaration, and checks that a dictionary can have its size.
 Expected<Declaration> read_declaration(std::string_view text);
 
 /// Parses $HOLDFAST_DICTS; empty if it is not set.
 Expected<std::vector<Declaration>> environment_declarations();
 
-/// Merges the lists. If a name is in both, `options` takes precedence. If a name occurs twice in one list, both
-/// declarations must have the same size and largest value.
+/// Merges the lists. If a name is in both lists, `options` takes precedence. If a name occurs twice in the same list,
+/// both declarations must have the same size and largest value.
 Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
                                                       const std::vector<Declaration>& options);
 

@@ -53,7 +53,7 @@ int Master::run() {
   return failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-// Compiles in a child: a process that has used Lua would pass its state on when it forks.
+// Compiles the script in a child, because a master that has used Lua would pass the Lua state on to its workers.
 bool Master::script_compiles() {
   const pid_t child = ::fork();
   if (child < 0) {

@@ -7,7 +7,7 @@
 //   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL immediately
 //   CHLD        | a worker that failed may be started again   | reap               | reap
 //
-// A HUP that was caused by the loss of the terminal counts as TERM.
+// A HUP that the loss of the terminal causes counts as TERM.
 #pragma once
 
 #include <sys/types.h>
@@ -47,7 +47,7 @@ class Master {
     bool discarded = false;  // ended by the master, so its end is not reported
   };
 
-  /// The state of one worker number, over several processes.
+  /// The state of one worker number, which outlives the processes with that number.
   struct Place {
     Backoff backoff;
     std::optional<Time> respawn_at;

@@ -11,7 +11,7 @@
 
 namespace holdfast::cli {
 
-/// The most processes in a runtime directory, less the command itself.
+/// The largest number of processes in a runtime directory, minus the command itself.
 inline constexpr int kWorkersMax = 1023;
 inline constexpr double kGraceMax = 86400;
 

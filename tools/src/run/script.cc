@@ -52,7 +52,7 @@ void set_search_paths(lua_State* state) {
                     join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
 }
 
-/// Ignores the paths of the environment, so that the package library has only its defaults.
+/// Opens the Lua libraries without the paths in the environment, so that the package library has only its defaults.
 bool open_libraries_without_paths(lua_State* state) {
   lua_pushboolean(state, 1);
   lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -62,8 +62,8 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-// The module resty.holdfast.channel, which resty.holdfast.worker requires: {exiting = function}. It is a C function,
-// because LuaJIT may hoist the load of an FFI pointer, volatile or not, out of a loop.
+// The only function of the module resty.holdfast.channel, which resty.holdfast.worker requires. It is a C function,
+// because LuaJIT may hoist a load through an FFI pointer out of a loop, even if the pointer is volatile.
 
 int exiting(lua_State* state) {
   auto* request = static_cast<ExitRequest*>(lua_touserdata(state, lua_upvalueindex(1)));
@@ -122,8 +122,8 @@ std::string pop_message(lua_State* state) {
   return message;
 }
 
-/// Calls the function below its `count` arguments on the stack, and leaves `results` values there. Returns whether the
-/// call succeeded.
+/// Calls the function that lies on the stack below its `count` arguments, and leaves `results` values there. Returns
+/// whether the call succeeded.
 bool call(lua_State* state, int count, int results, const std::string& speaker) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
@@ -154,15 +154,15 @@ bool run_chunk(lua_State* state, const Script& script, const std::string& speake
   return call(state, count, 0, speaker);
 }
 
-/// Reads the result of the scheduler's run(): true, or nil and the number of failed tasks. Each failure was already
-/// reported.
+/// Reads the result of the scheduler's run(): true, or nil and the number of failed tasks. The scheduler has already
+/// reported each failure.
 bool scheduler_succeeded(lua_State* state, const std::string& speaker) {
   const bool ok = lua_toboolean(state, -2) != 0;
   if (!ok) say("{}: {}", speaker, pop_message(state));
   return ok;
 }
 
-/// Runs the tasks that the script has left. Does nothing if it has not loaded the scheduler.
+/// Runs the tasks that the script left in the scheduler. Does nothing if the script has not loaded the scheduler.
 bool run_scheduler(lua_State* state, const std::string& speaker) {
   lua_getfield(state, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(state, -1, "resty.holdfast.scheduler");

@@ -12,8 +12,8 @@ namespace holdfast::cli {
 
 namespace {
 
-// The memory of the command line and, after it, the environment. The kernel shows the content up to the end of the
-// command line. If that is no longer a zero byte, it shows the content up to the first zero byte.
+// The memory of the command line and, after it, the environment. The kernel shows this memory up to the end of the
+// command line. If the last byte of the command line is no longer zero, it shows the memory up to the first zero byte.
 std::span<char> room;
 
 /// Returns whether `text` starts at `end`; if so, moves `end` past it.

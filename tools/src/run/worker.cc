@@ -18,12 +18,13 @@ namespace {
 void set_environment(const WorkerPlace& place) {
   ::setenv("HOLDFAST_WORKER", std::to_string(place.number).c_str(), 1);
   ::setenv("HOLDFAST_WORKERS", std::to_string(place.count).c_str(), 1);
-  // Use the library that this process has loaded, because a second copy would be a second member of the world.
+  // Use the library that this process has loaded, because a second copy would enter the world as a second process.
   const std::string library = loaded_library();
   if (!library.empty()) ::setenv("HOLDFAST_LIB", library.c_str(), 0);
 }
 
-// Uses the script's name as the name of the program, for `ps -C`, `top` and the holder of a lock.
+// Makes the script's name the name of the program, which `ps -C` and `top` use, and by which the holder of a lock is
+// shown.
 void show_name(const WorkerPlace& place, const Script& script) {
   set_title(fmt::format("holdfast: worker {}/{} {}", place.number, place.count, script.path));
   if (!script.code) ::prctl(PR_SET_NAME, script.path.substr(script.path.rfind('/') + 1).c_str());
@@ -37,7 +38,7 @@ void be_worker(const WorkerPlace& place, const Script& script, Descriptor channe
   try {
     set_environment(place);
     show_name(place, script);
-    // Buffer by line, even into a pipe, so that lines of the workers do not mix.
+    // Use line buffering even for a pipe, so that lines from different workers do not mix.
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     status = run_script(script, speaker, listen_to_master(std::move(channel)));
   } catch (const std::exception& error) {

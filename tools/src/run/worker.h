@@ -9,7 +9,7 @@
 namespace holdfast::cli {
 
 struct WorkerPlace {
-  int number;  // 0 to count - 1
+  int number;  // from 0 to count - 1
   int count;
   pid_t master;
 };

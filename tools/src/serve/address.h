@@ -17,11 +17,11 @@ class Address {
   /// name may resolve to a different address later. On failure returns an error with a message.
   static Expected<Address> parse(const std::string& text);
 
-  /// Returns whether only programs of this machine can reach it.
+  /// Returns whether only programs of this machine can reach the address.
   bool is_loopback() const noexcept;
   /// Returns "127.0.0.1:9145" or "[::1]:9145".
   std::string text() const;
-  /// Opens the listening socket. Sets the port to the chosen one.
+  /// Opens the listening socket. If the port was 0, sets it to the chosen one.
   Expected<inspect::Descriptor> listen();
 
  private:

@@ -1,4 +1,5 @@
-// Asks the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
+// Asks the agents of clusters. An agent that is stopped or busy delays the answer by a second, and its counts are
+// missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -45,7 +46,7 @@ std::vector<Question> ask_all(View& view) {
   return questions;
 }
 
-/// Returns true if there is nothing more to wait for.
+/// Reads the answer. Returns true if nothing more will arrive.
 bool read_answer(const Question& question, AgentView& agent) {
   std::array<char, HOLDFAST_ANSWER_MAX> text{};
   std::size_t size = text.size();

@@ -35,7 +35,7 @@ void add_dictionaries(View& view, Documents& documents) {
   Json start = head(view);
   start["note"] = view.is_used ? Json() : Json(inspect::kUnusedYet);
   ListDocument all(start, "dictionaries");
-  std::size_t size = 0;  // of the entries of one dictionary
+  std::size_t size = 0;  // the size of the entries of one dictionary
   for (const DictionaryView& one : view.dictionaries) {
     const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
     const Json json = inspect::to_json(one.dictionary, users);
@@ -130,7 +130,7 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the number of dictionaries that cannot be opened, for an alert, if nothing else can be read.
+/// Adds the number of dictionaries that cannot be opened, so that there is an alert even if nothing else can be read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();
@@ -157,7 +157,7 @@ Documents look_at_world(std::uint32_t keys) {
   add_locks(*view, documents);
   add_histograms(*view, documents);
   add_contention(*view, documents);
-  add_metrics(*view, keys, documents);  // last, because it may drop data that others need
+  add_metrics(*view, keys, documents);  // last, because it may drop data that other documents need
   return documents;
 }
 

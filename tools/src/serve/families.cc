@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kTotal = "_total";
 
-/// Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and non-ASCII bytes
-/// become %XX.
+/// Returns the text of a label. Keys and names may contain any bytes, but labels must be UTF-8, so '%' and non-ASCII
+/// bytes become %XX.
 std::string label_value(std::string_view text) {
   std::string value;
   for (const char c : text) {
@@ -57,7 +57,7 @@ std::string histogram(const std::string& name, const std::string& labels, const 
 }  // namespace
 
 void Metrics::add(const std::string& family, const Labels& labels, double value) {
-  numbers_[family][in_text(labels)] += value;  // long keys are truncated, and may then be equal
+  numbers_[family][in_text(labels)] += value;  // long keys are truncated, which may make them equal
 }
 
 void Metrics::add(const std::string& family, const Labels& labels, Folded value) {

@@ -17,10 +17,10 @@ struct Family {
   const char* help;
 };
 
-/// Names and values.
+/// Labels with their values.
 using Labels = std::vector<std::pair<const char*, std::string>>;
 
-/// The counts up to each bound in seconds, and in total.
+/// The number of values up to each bound in seconds, and the total.
 struct Folded {
   std::vector<std::pair<double, std::uint64_t>> within;
   std::uint64_t count = 0;
@@ -31,7 +31,7 @@ class Metrics {
  public:
   void add(const std::string& family, const Labels& labels, double value);
   void add(const std::string& family, const Labels& labels, Folded value);
-  /// Returns the families in this order, without families that have no sample.
+  /// Returns the text of the families in this order. Omits families without samples.
   std::string text(const std::vector<Family>& families, MetricsFormat format) const;
 
  private:

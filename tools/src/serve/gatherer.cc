@@ -22,7 +22,7 @@ namespace holdfast::serve {
 
 namespace {
 
-/// Takes the next text from `from`. Returns false if the text is incomplete.
+/// Moves the next text from `from` to `text`. Returns false if it is incomplete.
 bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
   if (from.size() < sizeof size) return false;
@@ -60,7 +60,7 @@ double seconds_of(const timeval& time) {
 [[noreturn]] void gather_in_child(const Gatherer::Gather& gather, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // Only the parent may have the port and the connections.
+  // Only the parent may have the listening socket and the connections.
   inspect::close_between(STDERR_FILENO + 1, static_cast<unsigned>(pipe) - 1);
   inspect::close_between(static_cast<unsigned>(pipe) + 1, ~0U);
   Documents documents;
@@ -138,7 +138,7 @@ void Gatherer::finish() {
   while (::wait4(child_, nullptr, 0, &used) < 0 && errno == EINTR) continue;
   child_ = 0;
   pipe_.reset();
-  // A process that was ended early sends nothing, or a part.
+  // A process that was ended early has sent nothing, or only a part.
   const bool whole = !coming_.empty() && received_.empty();
   latest_ = std::make_shared<Texts>(whole ? std::move(coming_)
                                           : failure("reading the runtime directory took too long or failed"));

@@ -12,13 +12,13 @@ namespace holdfast::serve {
 
 namespace {
 
-/// The most bytes of an open chunk, so that dropping a chunk does not drop much of the hour.
+/// The most bytes of an open chunk. The limit prevents that dropping one chunk drops much of the hour.
 constexpr std::size_t kChunkMax = std::size_t{1} << 20;
 
 double tenths(double seconds) { return std::floor(seconds * 10) / 10; }
 
-/// Returns when a wait or a hold began that has lasted for `lasted` seconds. Returns `known` for the same wait or hold,
-/// although two measurements differ a little.
+/// Returns when a wait or a hold began that has now lasted for `lasted` seconds. Returns `known` if this is the same
+/// wait or hold, because two measurements differ a little.
 double since(double known, double lasted, double time) {
   constexpr double kSame = 0.2;
   const double began = time - lasted;
@@ -27,7 +27,7 @@ double since(double known, double lasted, double time) {
 
 std::string or_null(bool is_known, double value) { return is_known ? fmt::format("{}", value) : "null"; }
 
-/// Returns whether the counts go on from those of `last`.
+/// Returns whether the counts continue those of `last`.
 bool continues(const SampledDictionary& last, const SampledDictionary& now) {
   bool grows = now.file == last.file && now.hits >= last.hits && now.misses >= last.misses;
   for (std::size_t row = 0; row < kWaitRows; ++row) grows = grows && now.waits[row] >= last.waits[row];
@@ -59,7 +59,7 @@ std::string History::locks_of(Known& known, double time) {
 std::string History::changes_of(const SampledDictionary& now, double time) {
   const std::string name(now.name.data());
   Known& known = known_.try_emplace(name, Known{now}).first->second;
-  // Another dictionary by this name starts to count at its first sample.
+  // A new dictionary with the same name starts to count at its first sample.
   if (!continues(known.last, now)) known.last = now;
   const std::uint64_t hits = now.hits - known.last.hits;
   const std::uint64_t misses = now.misses - known.last.misses;

@@ -1,7 +1,7 @@
-// The last hour of a world, for people who open the page after something happened. Samples are kept as the text that
-// clients get. About 60 samples form a chunk that can be read without earlier chunks; the oldest chunks are dropped. A
-// sample has only what changed, so that an idle dictionary costs nothing. Times come from CLOCK_BOOTTIME and count from
-// the server's start, so that steps of the wall clock change nothing.
+// Keeps the last hour of a world, for people who open the page after something has happened. Samples are kept as the
+// text that clients get. About 60 samples form a chunk, which can be read without earlier chunks; the oldest chunks are
+// dropped. A sample contains only what has changed, so that an idle dictionary costs nothing. Times are those of
+// CLOCK_BOOTTIME since the server's start, so that steps of the wall clock do not matter.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace holdfast::serve {
 
-/// The most bytes of samples. With what else the history keeps, they are less than 8 MB.
+/// The most bytes of samples. The whole history takes less than 8 MB.
 inline constexpr std::size_t kHistoryMax = std::size_t{6} << 20;
 inline constexpr double kHistorySeconds = 3600;
 inline constexpr std::size_t kHistorySamples = 3600;
@@ -24,20 +24,20 @@ inline constexpr std::size_t kChunkSamples = 60;
 
 class History {
  public:
-  /// `now` is the time of CLOCK_BOOTTIME in seconds, `time` the seconds since 1970.
+  /// `now`: CLOCK_BOOTTIME in seconds. `time`: the seconds since 1970.
   History(double now, double time) : start_(now), started_(time) {}
 
   void add(double now, const Sample& sample);
   /// Adds a sample that says that the world could not be read.
   void add_unknown(double now);
-  /// Says that nothing is known since the last sample, because the machine or the server slept.
+  /// Records that nothing is known about the time since the last sample, because the machine or the server slept.
   void add_gap();
-  /// Returns whether the next sample should be thorough: it begins a chunk.
+  /// Returns whether the next sample should be thorough, because it begins a chunk.
   bool wants_thorough() const noexcept { return open_samples_ == 0; }
-  /// Returns the seconds to the next sample: one, or more if an hour of such samples would be too long.
+  /// Returns the seconds until the next sample: one, or more if an hour of such samples would be too large.
   double pause() const noexcept;
 
-  /// Returns the chunks that have the sample with this number or a later one, as the parts of a JSON text.
+  /// Returns the chunks with samples from this number on, as the parts of a JSON text.
   std::vector<Text> texts_from(std::uint64_t number, double now, double time);
   /// Returns whether the text belongs to the samples that are kept.
   bool has(const Text& text) const noexcept;
@@ -52,9 +52,9 @@ class History {
   struct Known {
     SampledDictionary last;
     Since since{};
-    std::string locks{};  // as text; empty if unread so far
+    std::string locks{};  // as text; empty if they have not been read yet
     std::string state{};
-    int id = -1;  // in the open chunk; negative if the chunk does not have the dictionary yet
+    int id = -1;  // in the open chunk; negative if the dictionary is not in the chunk yet
     std::uint64_t seen = 0;
   };
   struct Chunk {
@@ -75,7 +75,7 @@ class History {
   double started_;
   std::deque<Chunk> chunks_;
   std::size_t size_ = 0;  // of all texts in chunks_
-  std::string open_;      // the samples of the chunk to which samples are added
+  std::string open_;      // the samples of the open chunk
   std::size_t open_samples_ = 0;
   Text open_text_;  // null until a client asks
   std::map<std::string, Known> known_;

@@ -8,8 +8,8 @@
 
 namespace holdfast::serve {
 
-/// The most bytes of a document. A server keeps at most two generations of eight documents, and older ones that slow
-/// readers have not finished reading.
+/// The most bytes of a document. A server keeps at most two generations of eight documents, and older documents that
+/// clients are still receiving.
 inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
 /// The most bytes of a key in a document.
 inline constexpr std::size_t kKeyShown = 1024;

@@ -106,6 +106,33 @@ void add_keys(const DictionaryView& view, std::uint32_t keys, Metrics& metrics) 
   }
 }
 
+void add_cache(const DictionaryView& view, Metrics& metrics) {
+  for (const auto& [count, sum] : view.cache_counts) {
+    const std::string name = count;
+    const bool is_stale = name == "stale";
+    if (is_stale || name.ends_with("_hits"))
+      metrics.add("holdfast_cache_hits_total",
+                  {{"dictionary", view.dictionary.name}, {"level", is_stale ? name : name.substr(1, 1)}},
+                  as_double(sum));
+    else
+      metrics.add("holdfast_cache_" + name + "_total", {{"dictionary", view.dictionary.name}}, as_double(sum));
+  }
+}
+
+void add_queue(const DictionaryView& view, Metrics& metrics) {
+  if (!view.queue) return;
+  const std::string& name = view.dictionary.name;
+  metrics.add("holdfast_queue_waiting", {{"dictionary", name}}, as_double(view.queue->waiting));
+  metrics.add("holdfast_queue_oldest_seconds", {{"dictionary", name}}, view.queue->oldest);
+  if (!view.queue->is_counted) return;
+  const std::pair<const char*, std::uint64_t> counts[] = {{"ready", view.queue->ready},
+                                                          {"delayed", view.queue->delayed},
+                                                          {"taken", view.queue->taken},
+                                                          {"dead", view.queue->dead}};
+  for (const auto& [state, count] : counts)
+    metrics.add("holdfast_queue_jobs", {{"dictionary", name}, {"state", state}}, as_double(count));
+}
+
 void add_cluster(const DictionaryView& view, Metrics& metrics) {
   if (!view.in_cluster) return;
   const Labels labels{{"dictionary", view.dictionary.name}, {"cluster", static_cast<const char*>(view.cluster.name)}};
@@ -160,6 +187,8 @@ std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat forma
     add_locks(one, metrics);
     add_kinds(one, metrics);
     add_keys(one, keys, metrics);
+    add_cache(one, metrics);
+    add_queue(one, metrics);
     add_cluster(one, metrics);
   }
   for (const auto& [cluster, agent] : view.agents) add_agent(cluster, agent, metrics);

@@ -11,7 +11,7 @@ struct PageFile {
   std::string_view text;
 };
 
-/// Returns null if there is no such file.
+/// Returns the file with this path; null if there is none.
 const PageFile* find_page(std::string_view path) noexcept;
 
 }  // namespace holdfast::serve

@@ -1,4 +1,4 @@
-// Makes replies to requests, and finds the source of their documents.
+// Makes replies to requests, and finds the sources of their documents.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace holdfast::serve {
 
 enum class Source { none, page, world, doctor, history };
-/// The source of the document for a path, and the document's name there. none: the path does not exist.
+/// Where the document for a path comes from, and its name there. Source::none: the path does not exist.
 struct Place {
   Source source = Source::none;
   std::string document{};
@@ -20,7 +20,7 @@ struct Place {
 };
 Place find(const Request& request);
 
-/// Returns why the request is refused; status 200 if it is not.
+/// Returns the reply that refuses the request; its status is 200 if the request is not refused.
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);

@@ -21,14 +21,14 @@ struct Request {
 
 /// Returns whether the empty line has arrived.
 bool is_complete(std::string_view received) noexcept;
-/// Returns nothing for an invalid or ambiguous request, such as a request with two Host fields.
+/// Parses a request. Returns nothing if it is invalid or ambiguous, for example because it has two Host fields.
 std::optional<Request> parse_request(std::string_view received);
 
-/// Returns whether a Host field names the loopback: localhost, 127.x.x.x or [::1], with any port. Prevents DNS
-/// rebinding: a page with a different name that resolves to 127.0.0.1 cannot read our data.
+/// Returns whether a Host field names the loopback: localhost, 127.x.x.x or [::1], with any port. This prevents DNS
+/// rebinding: a page under a different name that resolves to 127.0.0.1 cannot read our data.
 bool names_loopback(std::string_view host) noexcept;
 
-/// Returns whether an Authorization field has this token. The time does not depend on how much of it is right.
+/// Returns whether an Authorization field contains this token. Takes the same time however much of the token is right.
 bool is_authorized(std::string_view authorization, std::string_view token) noexcept;
 
 }  // namespace holdfast::serve

@@ -34,8 +34,8 @@ struct WaitHead {
 static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 &&
               std::is_trivially_copyable_v<SampledDictionary>);
 
-/// Returns the row of kWaitBounds for each bucket of a histogram. A bucket that spans a bound by less than 5 % belongs
-/// to the lower row.
+/// Returns the row of kWaitBounds for each bucket of a histogram. A bucket that exceeds a bound by less than 5 %
+/// belongs to the lower row.
 std::array<std::size_t, HOLDFAST_BUCKETS> rows_of_buckets() {
   constexpr double kSlack = 1.05;
   std::array<std::size_t, HOLDFAST_BUCKETS> rows{};
@@ -151,7 +151,7 @@ Documents gather_sample(bool is_thorough) {
   auto names = view->is_used ? inspect::named_dictionaries(view->directory) : std::vector<std::string>();
   if (!names) return {{"error", names.status().message}};
   Sample sample;
-  const auto one = std::make_unique<DictionaryView>();  // one for all, because a view takes 35 KB
+  const auto one = std::make_unique<DictionaryView>();  // one object for all, because a view takes 35 KB
   for (const std::string& name : *names) {
     if (sample.dictionaries.size() == kDictionariesSampled) {
       ++sample.left_out;

@@ -1,4 +1,4 @@
-// One sample of a world for the history. The gatherer's process makes the sample and sends it as bytes.
+// One sample of a world for the history. The gatherer's process takes the sample, and sends it as bytes.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kWaitRows = 12;
 inline constexpr std::array<double, kWaitRows> kWaitBounds{
     1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, std::numeric_limits<double>::infinity()};
 
-/// Whether a sample knows the locks of a dictionary. unread: it did not look at them.
+/// Whether a sample contains the locks of a dictionary. unread: the locks were not read.
 enum class Locks : std::uint32_t { unread, incomplete, known };
 
 /// The state of a dictionary, as bytes without padding. Counts are since the dictionary was created.
@@ -47,7 +47,7 @@ struct LongWait {
   std::string lock{};  // JSON: its dictionary, key and holder
 };
 inline constexpr double kLongWait = 1;
-/// The most long waits in a sample, the longest first.
+/// The most long waits in a sample, which contains the longest ones.
 inline constexpr std::size_t kLongWaits = 5;
 
 struct Sample {
@@ -56,13 +56,13 @@ struct Sample {
   std::uint64_t left_out = 0;
 };
 
-/// The most dictionaries in a sample, the first by name.
+/// The most dictionaries in a sample: the first ones in the order of their names.
 inline constexpr std::size_t kDictionariesSampled = 1000;
-/// In a dictionary with more entries, locks are read only by thorough samples, because that reads all entries.
+/// In a dictionary with more entries, only thorough samples read the locks, because this means reading all entries.
 inline constexpr std::uint64_t kEntriesRead = 10000;
 
 std::string to_bytes(const Sample& sample);
-/// Returns nothing if the bytes are incomplete.
+/// Unpacks a sample. Returns nothing if the bytes are incomplete.
 std::optional<Sample> parse_sample(std::string_view bytes);
 
 /// Gathers a sample as the document kSample, or "error".

@@ -23,18 +23,18 @@ namespace holdfast::serve {
 namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
-// Seconds for a request to arrive, for the client to receive a reply, and for the client to close.
+// Time limits in seconds: for a request to arrive, for the client to receive the reply, and for the client to close.
 constexpr double kReadTimeout = 5;
 constexpr double kWriteTimeout = 30;
 constexpr double kCloseTimeout = 1;
-// Seconds for reading the world, and for the doctor, which reads all memory.
+// Time limits in seconds for reading the world, and for the doctor, which reads all memory.
 constexpr double kWorldTimeout = 10;
 constexpr double kDoctorTimeout = 120;
 // The parts of a core that gathering may use. Together with answering requests, they are less than 1 %.
 constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
 constexpr double kHistoryPart = 0.003;
-/// If a sample is this much later than it should be, in seconds, the machine or the server slept.
+/// If a sample is late by more seconds than this, the machine or the server slept.
 constexpr double kSlept = 5;
 /// Pause before the next accept if there are no descriptors left, in seconds.
 constexpr double kPause = 0.1;
@@ -67,8 +67,8 @@ Server::Server(Settings settings, inspect::Descriptor listener)
       sampler_([this] { return gather_sample(history_.wants_thorough()); }, kWorldTimeout, 1),
       history_(boot_time(), unix_time()) {
 #ifdef __GLIBC__
-  // Return the memory of large texts to the system immediately. By default, malloc raises this limit when large texts
-  // are freed.
+  // Return the memory of large texts to the system immediately. By default, malloc raises this threshold when large
+  // texts are freed.
   constexpr int kLargeText = 1 << 17;
   ::mallopt(M_MMAP_THRESHOLD, kLargeText);
 #endif
@@ -113,7 +113,7 @@ int Server::milliseconds_left(double now) const {
 void Server::start_sample() {
   if (sampler_.deadline() != 0 || holdfast_now() < sample_at_) return;
   if (sample_due_ != 0 && boot_time() > sample_due_ + kSlept) history_.add_gap();
-  if (sampler_.documents() != nullptr) keep_sample();  // no process could be started
+  if (sampler_.documents() != nullptr) keep_sample();  // a process could not be started
 }
 
 void Server::keep_sample() {
@@ -148,7 +148,7 @@ void Server::accept_all() {
   }
 }
 
-/// Closes the connection that has been silent longest, or that receives its reply most slowly.
+/// Closes the connection that has been silent longest, or whose client receives its reply most slowly.
 void Server::make_room() {
   auto found = std::find_if(connections_.begin(), connections_.end(),
                             [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });
@@ -284,7 +284,7 @@ void Server::write(Connection& connection) {
     if (sent < 0) return connection.socket.reset();
     connection.written += static_cast<std::size_t>(sent);
   }
-  // Read the rest of the input before closing, because closing earlier would discard the reply.
+  // Read the rest of the input before closing. Otherwise, the kernel would discard the reply.
   ::shutdown(connection.socket.get(), SHUT_WR);
   connection.head = {};
   connection.body = {};

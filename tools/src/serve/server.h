@@ -1,6 +1,6 @@
-// The server: one thread with one poll. Connections, their input and their time are limited, and no connection waits
-// for another. A silent connection keeps its slot until its time is over or the slot is needed. All connections send
-// from one copy of a text.
+// The server: one thread with one poll. The number of connections, their input and their time are limited, and no
+// connection waits for another. A silent connection keeps its slot until its time is over or the slot is needed. All
+// connections share one copy of each text.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace holdfast::serve {
 
 struct Settings {
   bool is_loopback = true;
-  std::string token;       // empty if none is required
-  std::uint32_t keys = 0;  // how many contended keys of each dictionary are in the metrics
+  std::string token;       // empty: no token is required
+  std::uint32_t keys = 0;  // how many of the most contended keys of each dictionary are in the metrics
 };
 
-/// The texts of a reply, one after another. Connections share them.
+/// The texts of a reply, in order. Connections share them.
 using Body = std::vector<Text>;
 
 struct Reply {
@@ -32,11 +32,11 @@ struct Reply {
   Body body;
 };
 
-/// The limit for old texts that connections still send. Without a limit, slow readers would keep one text for each
+/// The most bytes of old texts that connections still send. Without a limit, slow clients would keep a text for each
 /// second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Takes the bodies that connections still have to send, in the order in which they connected. Returns how many
-/// connections, counted from the first, must be closed so that texts for which `is_new` is false stay within the limit.
+/// Returns how many of the oldest connections must be closed so that texts for which `is_new` is false stay within the
+/// limit. `bodies`: what each connection still has to send, the oldest connection first.
 std::size_t count_to_drop(const std::vector<Body>& bodies, const std::function<bool(const Text&)>& is_new);
 
 class Server {
@@ -53,11 +53,11 @@ class Server {
     Step step = Step::reads;
     std::string received{};
     Request request{};
-    Gatherer* source = nullptr;  // while it waits for documents
+    Gatherer* source = nullptr;  // set while it waits for documents
     std::string document{};
     std::string head{};
     Body body{};
-    std::size_t part = 0;     // of the body that is being sent; the head comes first
+    std::size_t part = 0;     // index of the part of the body that is being sent, after the head
     std::size_t written = 0;  // of the head or the part
   };
   using Connections = std::list<Connection>;
@@ -86,7 +86,7 @@ class Server {
   History history_;
   double sample_at_ = 0;     // in holdfast_now() time
   double sample_due_ = 0;    // the same in CLOCK_BOOTTIME; 0 before the first sample
-  std::size_t samples_ = 0;  // in the average; at most kChunkSamples
+  std::size_t samples_ = 0;  // how many samples are in the average; at most kChunkSamples
   double sample_cost_ = 0;   // seconds of processor time, on average
   Connections connections_;  // the oldest first
   double accepts_after_ = 0;

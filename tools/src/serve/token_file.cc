@@ -40,7 +40,7 @@ Expected<std::string> read_token(const std::string& path) {
   if (token.size() < kLeast || token.size() > kMost || !is_printable)
     return Status{Code::invalid, fmt::format("{}: expected one line of {} to {} printable characters without blanks",
                                              file, kLeast, kMost)};
-  // Check the mode after the content, so that no message suggests chmod for a file without a token.
+  // Check the mode after the content, so that no message suggests chmod for a file that is not a token file.
   if ((info.st_mode & kOfOthers) != 0)
     return Status{Code::permission, fmt::format("{} is open to other users (mode {:04o}); run chmod 600 on it", file,
                                                 static_cast<unsigned>(info.st_mode & 07777U))};

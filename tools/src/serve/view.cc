@@ -28,7 +28,7 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
-/// Keeps the locks with the most waiters, then those that have been held longest.
+/// Keeps the locks with the most waiters or, among equals, those that have been held longest.
 void keep_some(View& view) {
   const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
   std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
@@ -92,7 +92,7 @@ Expected<View> gather_view() {
   auto dictionaries = inspect::look_at_dictionaries(view.directory, {});
   if (!dictionaries) return dictionaries.status();
   view.openers = inspect::Openers::read(view.directory, view.processes.pids(), kLookAtProcesses);
-  view.dictionaries.reserve(dictionaries->size());  // a view takes 35 KB
+  view.dictionaries.reserve(dictionaries->size());  // avoids copies, because a view takes 35 KB
   for (inspect::Dictionary& dictionary : *dictionaries) {
     DictionaryView& one = view.dictionaries.emplace_back();
     one.dictionary = std::move(dictionary);
@@ -101,6 +101,8 @@ Expected<View> gather_view() {
     read_times(one, HOLDFAST_TIME_HELD, one.held);
     read_contention(one);
     read_cluster(one);
+    one.queue = inspect::queue_in(one.dictionary.name, one.dictionary.handle);
+    one.cache_counts = inspect::cache_counts_in(one.dictionary.handle);
     if (!read_locks(one, view)) view.dictionaries.pop_back();
   }
   keep_some(view);

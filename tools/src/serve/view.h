@@ -1,10 +1,12 @@
-// The data about a world, gathered once for all documents.
+// The data about a world from which all documents are made.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -13,6 +15,7 @@
 #include "inspect/locks.h"
 #include "inspect/openers.h"
 #include "inspect/processes.h"
+#include "inspect/uses.h"
 
 namespace holdfast::serve {
 
@@ -21,23 +24,25 @@ inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "s
 /// The most locks to describe; further locks are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// The data about one dictionary, including data that `holdfast stat` does not have.
+/// The data about one dictionary, including data that `holdfast stat` does not show.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};
   std::array<holdfast_histogram, kKinds> held{};
   std::vector<holdfast_contended> contended;  // the worst first
   bool locks_listed = false;                  // the next four are complete
-  std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
+  std::array<std::uint64_t, kKinds> holds{};  // number of held keys, by kind
   std::uint64_t waiters = 0;
-  double longest_wait = 0;               // of those that wait now, in seconds
-  std::array<double, 2> longest_hold{};  // of locks that nobody waits for, and of those with waiters
+  double longest_wait = 0;               // of the present waits, in seconds
+  std::array<double, 2> longest_hold{};  // of locks without waiters, and of locks with waiters
+  std::optional<inspect::Queue> queue;   // if its jobs are in the dictionary
+  std::vector<std::pair<const char*, std::uint64_t>> cache_counts;
   bool in_cluster = false;
   bool is_available = false;  // the cluster grants new locks
   holdfast_cluster cluster{};
 };
 
-/// The counts of a cluster's agent, by name. They are empty if the agent did not answer.
+/// The counts of a cluster's agent, by name. There are none if the agent did not answer.
 struct AgentView {
   bool answered = false;
   std::map<std::string, std::string> fields;
@@ -53,14 +58,14 @@ struct View {
   std::vector<inspect::Lock> locks;  // at most kLocksShown
   std::uint64_t lock_count = 0;      // number of all locks
   std::map<std::string, AgentView> agents;
-  std::size_t unreadable = 0;  // dictionaries that new programs cannot open
+  std::size_t unreadable = 0;  // number of dictionaries that new programs cannot open
 };
 
 Expected<View> gather_view();
 
 /// Returns a view without dictionaries. `is_used` is false if no program has used the directory yet.
 Expected<View> begin_view();
-/// Reads the histograms of the times that locks were waited for or held.
+/// Reads the histograms of the times for which locks were waited for or held.
 void read_times(DictionaryView& view, holdfast_time time, std::array<holdfast_histogram, kKinds>& histograms);
 /// Counts the dictionary's locks, without waiters that have died, and adds them to the view. Returns false if the
 /// dictionary was removed in the meantime.

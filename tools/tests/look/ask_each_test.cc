@@ -1,5 +1,5 @@
-// Tests that a process which reads a runtime directory can neither crash nor delay the process that started it, and
-// that the directory's user has no access to it.
+// Tests that a process that reads a runtime directory can neither crash nor delay the process that started it. Also
+// tests that the directory's user has no access to the reading process.
 #include "inspect/ask_each.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr uid_t kOther = 65534;
 
-/// Directories of this user, which nothing opens here.
+/// Returns directories of this user, which no test opens.
 std::vector<UserDirectory> some(std::size_t count) {
   std::vector<UserDirectory> directories;
   for (std::size_t i = 0; i < count; ++i) directories.push_back({std::to_string(i), ::geteuid()});
@@ -78,7 +78,7 @@ TEST(AskEach, ReportsHowAProcessFailed) {
 
 TEST(AskEach, LimitsTheMemoryOfEachProcess) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer ends a process without memory";
+  GTEST_SKIP() << "a sanitizer ends a process that lacks memory";
 #endif
   const auto answers = ask_each(
       some(1), 30, [](const UserDirectory&) { return std::to_string(std::vector<char>(std::size_t{2} << 30).size()); });
@@ -98,7 +98,7 @@ TEST(AskEach, GivesEachProcessOnlyTheAccessOfItsUser) {
   EXPECT_EQ(answers[0].text, "65534 /somewhere unset closed") << answers[0].trouble;
 }
 
-/// Runs as the other user what a hostile user would do to the process. Returns what succeeded.
+/// Does, as the other user, what a hostile user would do to the process. Returns the actions that succeeded.
 std::string attack(pid_t process) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";

@@ -1,4 +1,4 @@
-// Tests reading dictionaries that are removed or damaged during the read.
+// Tests how the command reads dictionaries that are removed or damaged during the read.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ class Gone : public ::testing::Test {
     for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
   }
 
-  /// Creates the dictionary, with a lock in it.
+  /// Creates the dictionary and takes a lock in it.
   static void open(const std::string& name) {
     const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_dict* dict = nullptr;
@@ -83,7 +83,7 @@ TEST_F(Gone, IsNotReportedForATruncatedDictionary) {
   EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
 }
 
-TEST_F(Gone, IsNotNamedAmongTheExistingOnes) {
+TEST_F(Gone, IsNotListedAmongTheExistingDictionaries) {
   EXPECT_TRUE(no_such_dictionary("c").message.ends_with(": it contains \"a\", \"b\""));
   EXPECT_TRUE(no_such_dictionary("a").message.ends_with(": it contains \"b\""));
   remove("b");

@@ -1,4 +1,4 @@
-// Tests processes that start and end between the reading of processes and of locks.
+// Tests processes that start or end between the moments when the command reads the processes and the locks.
 #include "inspect/processes.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Holder : public test::Started {
   std::uint32_t pid() const { return static_cast<std::uint32_t>(Child::pid()); }
 };
 
-/// All tests share one world, because a process can enter only one.
+/// All tests share one world, because a process can enter only one world.
 class ProcessesThatComeAndGo : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -36,7 +36,7 @@ Snapshot snapshot(double time, std::uint64_t hits_of_one, std::uint64_t waits_of
   return snapshot;
 }
 
-TEST(Rates, KeepUsersApartWhoseDictionariesAndKeysHaveTheSameNames) {
+TEST(Rates, DistinguishUsersWhoseDictionariesAndKeysHaveTheSameNames) {
   const Snapshot before = snapshot(10, 1000, 300);
   const Snapshot now = snapshot(20, 1200, 350);
   const Rates rates = rates_of(before, now);

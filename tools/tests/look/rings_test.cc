@@ -1,4 +1,4 @@
-// Tests which waits are rings: those in which no process can go on.
+// Tests which waits count as rings, in which no process can continue.
 #include "inspect/rings.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace holdfast::inspect {
 namespace {
 
-/// Returns a lock with that key, these holders, and waiters that have waited for a second.
+/// Returns a lock with this key, these holders, and waiters that have waited for a second.
 Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders, const std::vector<std::uint64_t>& waiters,
           std::uint32_t kind = HOLDFAST_HELD_LOCK) {
   Lock made;
@@ -27,7 +27,7 @@ Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders, con
   return made;
 }
 
-/// Returns the rings as "1>b 2>a": process 1 waits for b.
+/// Returns each ring as text such as "1>b 2>a", in which process 1 waits for the lock b.
 std::vector<std::string> drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {}, double long_wait = 1) {
   std::vector<std::string> texts;
   for (const Ring& ring : find_rings(locks, ancestors, long_wait)) {
@@ -41,19 +41,20 @@ std::vector<std::string> drawn(const std::vector<Lock>& locks, const Ancestors& 
 
 using Texts = std::vector<std::string>;
 
-TEST(Rings, AreOfProcessesThatWaitForEachOther) {
+TEST(Rings, ConsistOfProcessesThatWaitForEachOther) {
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
   EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {2}), lock("b", {2}, {3})})) << "a chain has an end";
 }
 
-TEST(Rings, AreOfParentsWhoseChildrenWait) {
+TEST(Rings, ConsistOfParentsWhoseChildrenWait) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_EQ((Texts{}), drawn(locks));
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn(locks, {{10, {1}}, {20, {2}}}));
-  EXPECT_EQ((Texts{"1>a"}), drawn({lock("a", {1}, {10})}, {{10, {1}}})) << "of a child and its own parent";
+  EXPECT_EQ((Texts{"1>a"}), drawn({lock("a", {1}, {10})}, {{10, {1}}}))
+      << "a child that waits for its own parent is in a ring";
 }
 
-TEST(Rings, CountOnceHoweverManyWait) {
+TEST(Rings, CountOnceHoweverManyProcessesWait) {
   std::vector<Lock> locks;
   for (std::uint64_t i = 1; i <= 51; ++i) locks.push_back(lock(std::to_string(i), {i}, {i % 51 + 1, 100, 101}));
   ASSERT_EQ(1U, find_rings(locks, {}, 1).size());
@@ -71,9 +72,9 @@ TEST(Rings, AreFoundBehindAChain) {
 }
 
 TEST(Rings, DoNotCountTasksThatMayGoOn) {
-  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {1}), lock("b", {1}, {1})})) << "tasks of one process";
+  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {1}), lock("b", {1}, {1})})) << "the waits are of tasks of one process";
   const std::vector<Lock> locks{lock("a", {1}, {2}), lock("b", {2}, {1})};
-  EXPECT_EQ((Texts{}), drawn(locks, {}, 1.5)) << "short waits, perhaps of two tasks each";
+  EXPECT_EQ((Texts{}), drawn(locks, {}, 1.5)) << "the waits are short, and may be of different tasks";
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {20}), lock("b", {2}, {10})}, {{10, {1}}, {20, {2}}}, 1.5))
       << "commands wait for the end of their children, so the time does not matter";
 }
@@ -81,14 +82,15 @@ TEST(Rings, DoNotCountTasksThatMayGoOn) {
 TEST(Rings, OfPermitsNeedAllHolders) {
   const Ancestors ancestors{{10, {1}}, {20, {2}}};
   const auto with = [](std::uint32_t kind) { return lock("a", {1, 3}, {20}, kind); };
-  EXPECT_EQ((Texts{}), drawn({with(HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10})}, ancestors)) << "3 may post";
+  EXPECT_EQ((Texts{}), drawn({with(HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10})}, ancestors))
+      << "3 may return its permit";
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({with(HOLDFAST_HELD_RWLOCK), lock("b", {2}, {10})}, ancestors));
   EXPECT_EQ((Texts{"1>b 2>a"}),
             drawn({with(HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10, 30})}, {{10, {1}}, {20, {2}}, {30, {3}}}));
   std::vector<Lock> cut{lock("a", {1}, {20}, HOLDFAST_HELD_SEMAPHORE), lock("b", {2}, {10})};
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn(cut, ancestors));
   cut[0].holder_count = 2;
-  EXPECT_EQ((Texts{}), drawn(cut, ancestors)) << "a holder that was not read may post";
+  EXPECT_EQ((Texts{}), drawn(cut, ancestors)) << "a holder that was not read may return its permit";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests the history of `holdfast serve`: what it keeps, in which form, and what it drops.
+// Tests the history of `holdfast serve`: what the history keeps, in which form, and what it drops.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -40,7 +40,7 @@ std::vector<Json> samples(History& history, std::uint64_t number = 0) {
 
 Json last_sample(History& history) { return samples(history).back(); }
 
-TEST(History, HasOnlyWhatChanged) {
+TEST(History, ContainsOnlyChanges) {
   History history(kStart, kTime);
   Sample sample;
   sample.dictionaries = {dictionary_of("a"), dictionary_of("b")};
@@ -49,7 +49,7 @@ TEST(History, HasOnlyWhatChanged) {
   history.add(kStart, sample);
   EXPECT_EQ(Json::parse(R"([1,0,[],[{"name":"a"},0,0,0,0,0,null,null],[{"name":"b"},250,0,0,0,0,null,null]])"),
             last_sample(history))
-      << "the first sample has everything, but it cannot know what happened earlier";
+      << "the first sample is complete, but does not know what happened earlier";
   history.add(kStart + 1, sample);
   EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
   sample.dictionaries[0].hits += 3;
@@ -68,13 +68,14 @@ TEST(History, KeepsWhenAHoldBegan) {
   history.add(kStart, sample);
   sample.dictionaries[0].longest_hold = 51.02;
   history.add(kStart + 1, sample);
-  EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history)) << "the same hold, measured a little differently";
+  EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history))
+      << "this is the same hold, with a slightly different measured time";
   sample.dictionaries[0].longest_hold = 0.5;
   history.add(kStart + 2, sample);
   EXPECT_EQ(Json::parse("[3,2,0,[0,0,0,0,1,0,1.5,null]]"), last_sample(history));
 }
 
-TEST(History, SaysThatLocksAreUnknownAndRepeatsWhatWasNotRead) {
+TEST(History, ShowsThatLocksAreUnknownAndRepeatsValuesThatWereNotRead) {
   History history(kStart, kTime);
   Sample sample;
   sample.dictionaries = {dictionary_of("a")};
@@ -138,7 +139,7 @@ TEST(History, EscapesHostileNames) {
   EXPECT_EQ("</script>", found[5][0]["name"]);
 }
 
-TEST(History, SaysThatNothingIsKnown) {
+TEST(History, ShowsThatNothingIsKnown) {
   History history(kStart, kTime);
   history.add(kStart, {});
   history.add_unknown(kStart + 1);
@@ -147,7 +148,7 @@ TEST(History, SaysThatNothingIsKnown) {
   EXPECT_EQ(3U, samples(history).size());
   history.add_gap();
   history.add(kStart + 500, {});
-  EXPECT_EQ(Json::parse("[4,3]"), samples(history)[3]) << "unknown from the last sample on";
+  EXPECT_EQ(Json::parse("[4,3]"), samples(history)[3]) << "the values are unknown after the last sample";
   EXPECT_EQ(Json::parse("[5,500,0]"), samples(history)[4]);
 }
 
@@ -172,7 +173,7 @@ TEST(History, GivesWholeChunksFromANumber) {
   EXPECT_FALSE(history.has(texts.back()));
 }
 
-TEST(History, HasTheTimeOfDayWithoutRelyingOnIt) {
+TEST(History, ContainsTheTimeOfDayWithoutRelyingOnIt) {
   History history(kStart, kTime);
   history.add(kStart + 10, {});
   const Json json = Json::parse(text_from(history, 0, kStart + 12));
@@ -196,7 +197,7 @@ TEST(History, KeepsAnHour) {
   EXPECT_EQ(1U, samples(history).size()) << "older samples are dropped after a long time, too";
 }
 
-/// Returns the largest size of the texts in two hours in which all fields of the dictionaries change. `age` becomes the
+/// Returns the largest size of the texts in two hours in which all fields of the dictionaries change. Sets `age` to the
 /// age of the oldest sample.
 std::size_t largest_size(std::size_t dictionaries, const std::string& name, bool pauses, double& age) {
   History history(kStart, kTime);

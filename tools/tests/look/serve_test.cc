@@ -38,7 +38,7 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const std::vector<Body> within{{latest}, {half}, {nullptr}, {half}, {latest}, {other, half}, {}, {other}};
   EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new text does not";
   const std::vector<Body> beyond{{one}, {half}, {latest, other}, {half}};
-  EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest is dropped";
+  EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest text must be dropped";
   const std::vector<Body> longest{{half}, {latest, text_of_size(kOldTextsMax + 1)}, {one}};
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }

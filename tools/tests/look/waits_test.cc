@@ -1,4 +1,4 @@
-// Tests the lines that show which process waits for which: their number, and circles.
+// Tests the lines that show which process waits for which, with their number and with circles.
 #include "inspect/waits.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using What = WaitLine::What;
 
-/// Returns a lock with that key, these holders and these waiters.
+/// Returns a lock with this key, these holders and these waiters.
 Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders,
           const std::vector<std::uint64_t>& waiters) {
   Lock made;
@@ -24,10 +24,11 @@ Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders,
   return made;
 }
 
-/// No two processes are of one kind.
+/// Makes each process a kind of its own.
 std::string each_apart(const holdfast_waiter& waiter) { return std::to_string(waiter.owner); }
 
-/// Returns the lines as "a", "-3", "--b": a dash for each level; "!" follows a circle, and "x2" a line of two waiters.
+/// Returns the lines as "a", "-3", "--b", with a dash for each level. "!" marks a circle, and "x2" a line of two
+/// waiters.
 std::string drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {},
                   const KindOfWaiter& kind_of = each_apart) {
   std::string text;
@@ -51,24 +52,24 @@ TEST(Waits, ShowAChainBelowTheLockAtItsEnd) {
   EXPECT_EQ("b\n-1\n--a\n---3\n", drawn({lock("a", {1}, {3}), lock("b", {2}, {1})}));
 }
 
-TEST(Waits, ShowARingAsOne) {
+TEST(Waits, ShowARingAsAGroup) {
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n-b\n--1\n", drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n--4\n---c\n----5\n-b\n--1\nd\n-1\n",
             drawn({lock("a", {1}, {2, 4}), lock("b", {2}, {1}), lock("c", {4}, {5}), lock("d", {6}, {1})}))
-      << "with what waits for it below it, and other waits of its processes apart";
+      << "waits for the ring are below it, and other waits of its processes are separate";
 }
 
-TEST(Waits, ShowACircleThatIsNoRing) {
+TEST(Waits, ShowACircleThatIsNotARing) {
   std::vector<Lock> locks{lock("a", {1, 3}, {2}), lock("b", {2}, {1})};
   for (holdfast_holder& holder : locks[0].holders) holder.kind = HOLDFAST_HELD_SEMAPHORE;
   EXPECT_EQ("a\n-2\n--b\n---1\n----a!\n", drawn(locks)) << "process 3 may return its permit";
 }
 
-TEST(Waits, OfOneKindShareALine) {
+TEST(Waits, OfTheSameKindShareALine) {
   const auto parity = [](const holdfast_waiter& waiter) { return std::string(waiter.owner % 2 == 0 ? "even" : "odd"); };
   EXPECT_EQ("a\n-2x3\n-3x2\n", drawn({lock("a", {1}, {2, 3, 4, 5, 6})}, {}, parity));
   EXPECT_EQ("a\n-2x2\n-4\n--b\n---3\n-3\n", drawn({lock("a", {1}, {2, 4, 3, 6}), lock("b", {4}, {3})}, {}, parity))
-      << "one with a lock below it is apart";
+      << "a waiter with a lock below it has its own line";
   std::vector<Lock> locks{lock("a", {1}, {2, 4})};
   locks[0].waiter_count = 5;
   EXPECT_EQ("a\n-2x2\n-+3\n", drawn(locks, {}, parity));
@@ -81,12 +82,12 @@ TEST(Waits, BetweenTasksOfOneProcessAreNoCircle) {
   EXPECT_EQ("a\n-1\n--b\n---1\n-1\n", drawn({lock("a", {1}, {1, 1}), lock("b", {1}, {1})}));
 }
 
-TEST(Waits, OfARingAreShownBehindATaskOfTheSameProcess) {
+TEST(Waits, ForARingAreShownBelowATaskOfTheSameProcess) {
   EXPECT_EQ("perhaps a ring of 2\n-b\n--2\n-c\n--1\n---a\n----1\n",
             drawn({lock("a", {1}, {1}), lock("b", {1}, {2}), lock("c", {2}, {1})}));
 }
 
-TEST(Waits, OfAChildAreAlsoItsParents) {
+TEST(Waits, OfAChildCountAsWaitsOfItsParent) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_EQ("a\n-20\nb\n-10\n", drawn(locks));
   EXPECT_EQ("ring of 2\n-a\n--20\n-b\n--10\n", drawn(locks, {{10, {1}}, {20, {2}}}));

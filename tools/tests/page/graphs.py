@@ -1,4 +1,4 @@
-"""Programs whose wait graphs tools/tests/page/run checks, and the expressions that it evaluates in the page."""
+"""Programs whose wait graphs tools/tests/page/run checks, and expressions that it evaluates in the page."""
 
 LOCKS = """
 local lock = require "resty.lock"
@@ -39,7 +39,7 @@ end
 scheduler.run()
 """
 
-# Commands as in two lines of a crontab.
+# Two commands, as in two lines of a crontab.
 COMMANDS = ["sleep 1; exec '{0}' lock jobs mail -- true", "sleep 1; exec '{0}' lock jobs reports -- true"]
 
 # Each worker holds two keys, and its tasks wait for both keys of every other worker.

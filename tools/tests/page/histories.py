@@ -3,7 +3,7 @@
 CELLS = "document.querySelectorAll('#history rect.q1, #history rect.q2, #history rect.q3').length"
 LONG = "[...document.querySelectorAll('#long-rows td:not(.none)')].map(one => one.textContent).join(' | ')"
 LAST = "import('/history.js').then(it => it.history.last)"
-# Finds samples that are missing between others: the server takes one every second or two.
+# Finds gaps between samples; the server takes one every second or two.
 GAPS = """import('/history.js').then(({ history }) => {
   const times = history.all.points.map(point => point.time);
   return JSON.stringify(times.filter((time, i) => i > 0 && time - times[i - 1] > 6));
@@ -29,7 +29,7 @@ SMALL_TEXTS = """(() => {
   return JSON.stringify([...found].slice(0, 3));
 })()"""
 
-# Finds holders, locks and waiters in the tables that are not visible until somebody scrolls to the side.
+# Finds holders, locks and waiters in the tables that are visible only after scrolling to the side.
 OUTSIDE = """(() => {
   for (const one of document.querySelectorAll('details')) one.open = true;
   const found = [];
@@ -43,7 +43,7 @@ OUTSIDE = """(() => {
   return JSON.stringify(found.slice(0, 3));
 })()"""
 
-# Gives the page's module replies as the server makes them, and returns claims with their outcomes.
+# Gives the page's module replies like the server's, and returns claims with their outcomes.
 SAMPLES = """(async () => {
   const it = await import('/history.js?separate');
   const outcome = {};

@@ -30,7 +30,7 @@ TEST_F(output, elision_keeps_both_ends_and_never_exceeds_the_width) {
       EXPECT_LE(width_of(elide(text, width)), width) << text;
 }
 
-TEST_F(output, elision_divides_no_character_as_it_is_shown) {
+TEST_F(output, elision_never_divides_a_displayed_character) {
   const std::string escape = "\\x1B";
   EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 14), "ab" + escape + "cd" + escape + "ef");
   EXPECT_EQ(elide("ab" + escape + "cd" + escape + "ef", 13), "ab" + escape + "…" + escape + "ef");

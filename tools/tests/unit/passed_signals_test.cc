@@ -9,8 +9,8 @@
 namespace holdfast::cli {
 namespace {
 
-/// Forks a child in its own process group, like a shell's job, so that a terminal can stop it. The child exits with 0
-/// if stop_here() returns that it was continued.
+/// Forks a child in its own process group, like a job of a shell, so that a terminal can stop it. The child exits with
+/// 0 if stop_here() reports that the child was continued.
 pid_t fork_job(void (*before)()) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,12 +1,13 @@
--- Several lookups at once, in the tables of mlcache: a bulk has four elements for each lookup (key, options, loader,
--- its argument), the results three (value, error, hit level).
+-- Several lookups in one call, with the tables that mlcache uses: a bulk has four elements for each lookup (key,
+-- options, loader, the loader's argument), and the results have three (value, error, hit level).
 
 local core = require "resty.holdfast.core"
 local options = require "resty.holdfast.cache.options"
 local program = require "resty.holdfast.program"
 local scheduler = require "resty.holdfast.scheduler"
 
-local error, ipairs, min, pcall, setmetatable, type = error, ipairs, math.min, pcall, setmetatable, type
+local error, format, ipairs, min, pcall = error, string.format, ipairs, math.min, pcall
+local setmetatable, type = setmetatable, type
 
 local ngx = program.is_nginx and require "ngx"
 
@@ -45,7 +46,8 @@ function _M.each_bulk_res(results)
 end
 
 
--- Calls fn() `count` times: in light threads of nginx or tasks of the scheduler, elsewhere one after the other.
+-- Calls fn() `count` times: concurrently in light threads of nginx or in tasks of the scheduler, elsewhere one call
+-- after another.
 local function run(fn, count)
     local in_task = not ngx and scheduler.running()
     local started = {}
@@ -64,12 +66,30 @@ local function run(fn, count)
 end
 
 
--- Returns the results. Up to `concurrency` (3) loaders run at the same time.
+-- Raises an error for a wrong argument of a lookup, before any loader is called.
+local function check_lookups(bulk)
+    for row = 0, bulk.n - 1 do
+        local key, opts, loader = bulk[4 * row + 1], bulk[4 * row + 2], bulk[4 * row + 3]
+        if type(key) ~= "string" then
+            error(format("bad key to lookup %d of get_bulk: expected a string, got %s", row + 1, core.describe(key)),
+                  3)
+        elseif loader ~= nil and type(loader) ~= "function" then
+            error(format("bad loader to lookup %d of get_bulk: expected a function, got %s", row + 1,
+                         core.describe(loader)), 3)
+        elseif opts ~= nil then
+            options.check(opts, format("lookup %d of get_bulk", row + 1), options.GET, 3)
+        end
+    end
+end
+
+
+-- Returns the results. At most `concurrency` (default 3) loaders run at the same time.
 function _M.get_bulk(cache, bulk, opts)
     if type(bulk) ~= "table" or type(bulk.n) ~= "number" then
         error("bad bulk to get_bulk: expected a table with a field n, got " .. core.describe(bulk), 2)
     end
     options.check(opts, "get_bulk", options.BULK, 2)
+    check_lookups(bulk)
     local results, missing, last = { n = 3 * bulk.n }, {}, 0
     local function get(row, loader)
         local at, to = 4 * row, 3 * row

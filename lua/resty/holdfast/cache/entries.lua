@@ -1,10 +1,10 @@
 -- Level 2 of a cache: its entries in the dictionary. The value of KEY in the cache NAME has the key "NAME:KEY". The
 -- lock of its load is "!NAME:KEY", the error of its last load "?NAME:KEY", and the generation of a tag "#NAME:TAG".
 --
--- The flags of a value contain its kind (2 bits), how long it may be served after it became stale, and how long its
--- load took (15 bits each). So a value without tags is stored as it is. A value with tags is stored in a table, with
--- each tag and the generation that the tag had before the load. A tag that is purged or evicted gets a generation that
--- it never had, because a version only grows, by 2 with each change.
+-- The flags of a value contain its kind (2 bits), how long it may be served after it becomes stale, and how long its
+-- load took (15 bits each). So a value without tags needs no wrapping. A value with tags is stored in a table, together
+-- with each tag and the generation that the tag had before the load. When a tag is purged or evicted, its next
+-- generation is one that the tag never had, because versions only grow, by 2 with each change.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -22,21 +22,23 @@ local tonumber, type = tonumber, type
 local BUFFER, DIFFERS, NO_MEMORY, NOT_FOUND = core.BUFFER, core.DIFFERS, core.NO_MEMORY, core.NOT_FOUND
 local OK, TABLE, TOO_LARGE = core.OK, core.TABLE, core.TOO_LARGE
 
--- The elements of an entry of level 1. An array takes less time to read than a table with fields.
-local ENDS, STALE, EARLY = 4, 6, 7
+-- The elements of an entry of level 1. An array is faster to read than a table with named fields.
+local ENDS, STALE, EARLY, WORD = 4, 6, 7, 8
 
 local PLAIN, NIL, TAGGED, GONE = 0, 1, 2, 3
 
--- How long a deleted value that was being loaded has an entry, in seconds; see break_load().
+-- How long the dictionary keeps an entry for a value that is deleted during a load, in seconds; see delete().
 local GONE_FOR = 0.001
 
 -- The version for the current call. No other Lua code runs before it is read.
 local version = ffi.new("holdfast_version_of_key[1]")
 
-local _M = { VALUE = 1, NUMBER = 2, STRIPE = 3, ENDS = ENDS, GUARDS = 5, STALE = STALE, EARLY = EARLY }
+local _M = { VALUE = 1, NUMBER = 2, STRIPE = 3, ENDS = ENDS, GUARDS = 5, STALE = STALE, EARLY = EARLY,
+             WORD = WORD }
 
 
--- Packs a time of at most 12 days into 15 bits: 10 of a fraction, 5 of an exponent. It becomes at most 0.2 % shorter.
+-- Packs a time of at most 12 days into 15 bits: a fraction of 10 bits and an exponent of 5. This shortens the time by
+-- at most 0.2 %.
 local function pack(ms)
     local fraction, exponent = frexp(min(ms, 2 ^ 30))
     return exponent > 0 and floor(fraction * 1024) * 32 + exponent or 0
@@ -48,13 +50,14 @@ local function unpack_ms(bits)
 end
 
 
--- Returns the kind of a value, and two times in milliseconds: how long it may be stale, how long its load took.
+-- Returns the kind of a value, and two times in milliseconds: how long it may be served stale, and how long its load
+-- took.
 local function parts_of(flags)
     return flags % 4, unpack_ms(floor(flags / 4) % 2 ^ 15), unpack_ms(floor(flags / 2 ^ 17))
 end
 
 
--- Returns the time by which values end, in milliseconds.
+-- Returns the time on the clock by which values expire, in milliseconds.
 local function now()
     return loop_ms and tonumber(loop_ms[0]) or C.holdfast_now() * 1000
 end
@@ -74,7 +77,8 @@ local function read(handle, key)
 end
 
 
--- Counts as a use of the value. Otherwise the dictionary would evict what is read most, because only level 1 reads it.
+-- Marks the value as used. Otherwise, the dictionary would evict the most-read values, because their reads end in level
+-- 1.
 function _M.touch(cache, key)
     key = cache.prefix .. key
     version[0].number = 0
@@ -95,8 +99,8 @@ local function generation(cache, tag)
 end
 
 
--- Returns a table with the tags (nil, a string or an array) and their generations; nil and the reason. Gives
--- generations to tags that have none.
+-- Returns a table with the tags (nil, a string or an array) and their generations; nil and the reason. Gives a
+-- generation to each tag that has none.
 function _M.read_tags(cache, tags)
     if not tags then
         return nil
@@ -120,12 +124,19 @@ function _M.read_tags(cache, tags)
 end
 
 
--- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged.
+-- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged, or if another program has
+-- stored something else.
 local function check_tags(cache, list)
+    if type(list) ~= "table" then
+        return nil
+    end
     local guards = {}
     for i = 1, #list, 2 do
-        local answer, number, stripe = generation(cache, list[i])
-        if answer ~= list[i + 1] then
+        local tag, answer, number, stripe = list[i], nil, nil, nil
+        if type(tag) == "string" then
+            answer, number, stripe = generation(cache, tag)
+        end
+        if not answer or answer ~= list[i + 1] then
             return nil
         end
         guards[i], guards[i + 1] = number, stripe
@@ -145,7 +156,7 @@ end
 local function decode(cache, kind, value)
     if kind == TAGGED then
         local guards = check_tags(cache, value)
-        return guards ~= nil, value.value, guards
+        return guards ~= nil, guards and value.value, guards
     end
     if kind == NIL then
         return true, nil
@@ -155,12 +166,14 @@ end
 
 
 -- Returns an entry for level 1, which is a copy of the value. `ends` is when the dictionary's value ends. The entry
--- also says whether the value is stale, or is to be loaded early.
+-- also records whether the value is stale or should be loaded early; and where the word of its version is, if Lua can
+-- decide whether it is current (copies.lua). An odd version, of a stopped writer, never is.
 --
--- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). The draw is made once for each
--- copy and decides when the copy ends, so a hit needs no draw.
+-- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number is drawn once for
+-- each copy and decides when the copy ends, so a hit needs no random number.
 local function make_entry(value, number, stripe, ends, guards, flags, early)
-    local entry = { value, number, stripe, ends, guards, false, false }
+    local has_word = number % 2 == 0 and (ends == 0 or loop_ms)
+    local entry = { value, number, stripe, ends, guards, false, false, has_word and 2 * stripe }
     local _, stale, load = parts_of(flags)
     if ends > 0 and stale + load > 0 then
         local time = now()
@@ -218,7 +231,15 @@ function _M.peek(cache, key)
 end
 
 
--- Ends a load that is under way, so that it does not store an older value than the caller's: it no longer has the lock.
+-- Returns an array with the value if it has expired but is still in memory; otherwise nil.
+function _M.expired(cache, key)
+    local left = cache.dict:ttl(cache.prefix .. key)
+    local known, _, value = _M.peek(cache, key)
+    return known and left and left < 0 and { value } or nil
+end
+
+
+-- Takes the lock away from a load that is under way, so that the load cannot store a value older than the caller's.
 -- Returns whether there was a load.
 local function break_load(cache, key)
     key = cache.lock_prefix .. key
@@ -227,15 +248,17 @@ end
 
 
 -- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
--- a ttl of 0 means that the value never expires. Returns an entry for level 1, without a version if the value has
--- changed since; nil if the load has lost its lock; nil and why it can never be stored. If it cannot be stored now, the
--- reason follows the entry. If the value does not fit into the dictionary, the entry is valid until the next change.
+-- a ttl of 0 means that the value never expires, and a negative ttl that the value became stale that many seconds ago.
+--
+-- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
+-- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
+-- If it does not fit into the dictionary, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
                   + 2 ^ 17 * pack(load * 1000)
     local _, stale = parts_of(flags)
-    local exptime = ttl > 0 and ttl + stale / 1000 or 0
+    local exptime = ttl > 0 and ttl + stale / 1000 or ttl < 0 and ttl + stale_ttl or 0
     local kept = value
     if list then
         list.value = value
@@ -268,13 +291,13 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
         leave()
     until code ~= DIFFERS
     if not holder then
-        break_load(cache, key)  -- one that began in the meantime
+        break_load(cache, key)  -- a load that began in the meantime
     end
     known = tonumber(version[0].number)
     local stripe, ends, err = version[0].stripe, tonumber(version[0]["end"]), nil
     if code == NO_MEMORY or code == TOO_LARGE then
         err = reason(code)
-        ends = ttl > 0 and now() + exptime * 1000 or 0
+        ends = exptime > 0 and now() + exptime * 1000 or 0
     elseif code ~= OK then
         return { value }, reason(code)
     end
@@ -282,12 +305,16 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     if list and not guards then
         return { value }, err
     end
-    return make_entry(value, known, stripe, ends, guards, flags, 0), err
+    local entry = make_entry(value, known, stripe, ends, guards, flags, 0)
+    if err then
+        entry[WORD] = false  -- the word of a shard that was never used must not be read, because it has no memory yet
+    end
+    return entry, err
 end
 
 
--- Deletes the value. A load that is under way compares versions, and the version of a value that does not exist does
--- not change when it is deleted. So such a value is stored before it expires.
+-- Deletes the value. A load that is under way compares versions, but deleting a missing value does not change the
+-- version of its key. So if there is no value, this function stores one that soon expires.
 function _M.delete(cache, key)
     local was_loading = break_load(cache, key)
     local full = cache.prefix .. key
@@ -309,7 +336,10 @@ local FOR_WAITERS = 5
 -- Returns the message and the flags; nil and 0.
 function _M.read_error(cache, key)
     local text, flags = cache.dict:get(cache.error_prefix .. key)
-    return text, text and flags or 0
+    if type(text) ~= "string" then
+        return nil, 0
+    end
+    return text, flags or 0
 end
 
 

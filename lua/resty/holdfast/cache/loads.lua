@@ -1,6 +1,6 @@
 -- Level 3 of a cache: loads, each with the lock of its key. Waiters watch the grant of the lock, so all of them
--- continue when it ends, however it ends. They then find the value, or the error if the load ended with one. Otherwise
--- one of them loads.
+-- continue when the grant ends, for whatever reason. They then find the value, or the error if the load failed. If they
+-- find neither, one of them loads the value.
 
 local copies = require "resty.holdfast.cache.copies"
 local core = require "resty.holdfast.core"
@@ -21,14 +21,13 @@ local unpack, xpcall = unpack, xpcall
 local VALUE, NUMBER, STALE = entries.VALUE, entries.NUMBER, entries.STALE
 
 local NO_WAIT = { timeout = 0 }
--- A refresh that has not ended after this many seconds may be started again by the same Lua state. No benchmark covers
--- it.
+-- If a refresh has not ended after this many seconds, the same Lua state may start another. No benchmark covers it.
 local REFRESH_AGAIN = 1
 
 local ngx = program.is_nginx and require "ngx"
 
--- The loads of this Lua state, by dictionary and lock. A load whose coroutine is gone has lost its lock, and is
--- collected.
+-- The loads of this Lua state, by dictionary and lock. If the coroutine of a load is gone, the load has lost its lock
+-- and is collected.
 local loading = setmetatable({}, { __mode = "v" })
 
 local _M = {}
@@ -40,7 +39,7 @@ local function is_own_load(id)
 end
 
 
--- Returns value, err, ttl. An error is a string.
+-- Returns value, err, ttl. An error is a string; the third result is then true if the loader returned this error.
 local function call(cache, loader, ...)
     cache.counts.loads = cache.counts.loads + 1
     local ok, value, err, ttl = xpcall(loader, traceback, ...)
@@ -49,9 +48,28 @@ local function call(cache, loader, ...)
     end
     if err ~= nil then
         cache.counts.load_errors = cache.counts.load_errors + 1
-        return value, tostring(err)
+        return value, tostring(err), ok
     end
     return value, nil, type(ttl) == "number" and ttl or nil
+end
+
+
+-- Stores the error of a load. If the loader returned this error and there is an expired value, serves the value again.
+-- Returns value, err, hit level.
+local function fail(cache, key, opts, lock, list, value, err, is_returned)
+    local again = is_returned and option(cache, opts, "resurrect_ttl") or 0
+    local old = again > 0 and entries.expired(cache, key)
+    entries.store_error(cache, key, err, lock, max(option(cache, opts, "error_ttl"), old and again or 0))
+    local entry = old and entries.store(cache, key, old[VALUE], lock, -again, 2 * again, 0, list)
+    if not entry then
+        return value, err
+    end
+    cache.counts.stale = cache.counts.stale + 1
+    err = keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry[VALUE], nil, 4
 end
 
 
@@ -78,8 +96,8 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
         err = err and "cannot store the value: " .. err
     end
     if err and not entry then
-        entries.store_error(cache, key, err, lock, option(cache, opts, "error_ttl"))
-        return entry == false and value or nil, err
+        local is_loaders = entry == false
+        return fail(cache, key, opts, lock, list, is_loaders and value or nil, err, is_loaders and ttl)
     elseif err then
         cache.counts.not_stored = cache.counts.not_stored + 1
     elseif not entry then  -- the lock was lost
@@ -97,8 +115,8 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
 end
 
 
--- Runs with the lock. `number`: the version of the value that is to be replaced, or 0. Returns true, value, err, hit
--- level.
+-- Loads the value while the caller holds the lock. `number`: the version of the value to replace, or 0. Returns true,
+-- value, err, hit level.
 local function load_locked(cache, key, opts, number, lock, loader, ...)
     local entry, err = look(cache, key, opts)
     if err then
@@ -110,26 +128,37 @@ local function load_locked(cache, key, opts, number, lock, loader, ...)
 end
 
 
--- Returns value, err, hit level for a caller that cannot wait for the load, or no longer.
+-- Returns value, err, hit level for a caller that cannot wait for the load, or has waited long enough.
 local function give_up(cache, key, opts, why, loader, ...)
     cache.counts.timeouts = cache.counts.timeouts + 1
     local way = option(cache, opts, "on_timeout")
+    local value, level, err, left, _
     if way == "load" then
-        local value, err = call(cache, loader, ...)
-        return value, err, not err and 3 or nil
-    elseif way == "stale" then
-        local left, _, value = entries.peek(cache, key)
-        if left then
-            cache.counts.stale = cache.counts.stale + 1
-            return value, nil, 4
+        value, err = call(cache, loader, ...)
+        if err then
+            return value, err
         end
+        level = 3
+    elseif way == "stale" or option(cache, opts, "resurrect_ttl") > 0 then
+        left, _, value = entries.peek(cache, key)
+        level = left and 4
     end
-    return nil, "could not acquire callback lock: " .. why
+    if not level then
+        return nil, "could not acquire callback lock: " .. why
+    elseif level == 4 then
+        cache.counts.stale = cache.counts.stale + 1
+    end
+    local entry = { value }
+    err = keep(cache, key, opts, entry)
+    if err then
+        return nil, err
+    end
+    return entry[VALUE], nil, level
 end
 
 
--- Waits until the holder no longer has the lock. Returns whether it has; false and the reason. nginx wants an error
--- where a phase cannot wait, but on_timeout decides here.
+-- Waits until the holder no longer has the lock. Returns the seconds waited; nil or false and the reason. In a phase of
+-- nginx that cannot wait, a wait may raise an error; here, on_timeout decides instead.
 local function wait(cache, lock, lock_key, deadline)
     local asked, host, refusal = pcall(hosts.current, lock.settings.block)
     if not asked or not host then
@@ -171,7 +200,11 @@ function _M.load(cache, key, opts, loader, ...)
         end
         local flags
         text, flags = entries.read_error(cache, key)
-        if err or text and flags ~= seen then
+        local is_new = text and flags ~= seen
+        if entry and is_new then
+            cache.counts.stale = cache.counts.stale + 1
+            return entry[VALUE], nil, 4
+        elseif err or is_new then
             return nil, err or text
         end
     end
@@ -192,8 +225,9 @@ local function spawn(fn)
 end
 
 
--- Lets one caller replace the value with that version, which is stale or soon will be. Returns value, err, hit level,
--- or nothing if somebody else does it, it runs in the background, or it has failed within error_ttl.
+-- Lets one caller replace the value that has this version and is stale or soon will be. Returns value, err, hit level.
+-- Returns nothing if another caller replaces the value, if the load runs in the background, or if a load has failed
+-- within error_ttl.
 function _M.refresh(cache, key, opts, number, loader, ...)
     local now = C.holdfast_now()
     local _, seen = entries.read_error(cache, key)

@@ -1,4 +1,4 @@
--- The options of caches. Errors blame the line that called the method.
+-- Reads the options of caches. Errors blame the line that called the method.
 
 local core = require "resty.holdfast.core"
 
@@ -34,7 +34,8 @@ local SECONDS = { is_duration, "a number of seconds, 0 or more" }
 local IGNORED = { function () return true end }  -- an option of mlcache that is not needed here
 
 _M.GET = {
-    ttl = SECONDS, neg_ttl = SECONDS, error_ttl = SECONDS, stale_ttl = SECONDS, shm_set_tries = IGNORED,
+    ttl = SECONDS, neg_ttl = SECONDS, error_ttl = SECONDS, stale_ttl = SECONDS, resurrect_ttl = SECONDS,
+    shm_set_tries = IGNORED,
     early_refresh = { is_duration, "a number, 0 or more" },
     on_timeout = { function (given) return given == "error" or given == "load" or given == "stale" end,
                    '"error", "load" or "stale"' },
@@ -48,11 +49,11 @@ _M.NEW = setmetatable({
 }, { __index = _M.GET })
 _M.BULK = { concurrency = COUNT }
 
-local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, early_refresh = 0, on_timeout = "error",
-                   lru_size = 1000 }
+local DEFAULTS = { ttl = 30, neg_ttl = 5, error_ttl = 0, stale_ttl = 0, resurrect_ttl = 0, early_refresh = 0,
+                   on_timeout = "error", lru_size = 1000 }
 
 
--- Raises for a bad option. `level` selects the line to blame, as in error().
+-- Raises an error for a bad option. `level` selects the line to blame, as in error().
 function _M.check(opts, method, known, level)
     if opts == nil then
         return
@@ -63,8 +64,7 @@ function _M.check(opts, method, known, level)
     while name ~= nil do
         local row = known[name]
         if not row then
-            local hint = name == "resurrect_ttl" and "; use stale_ttl" or ""
-            error("unknown option " .. quote(tostring(name)) .. " to " .. method .. hint, level + 1)
+            error("unknown option " .. quote(tostring(name)) .. " to " .. method, level + 1)
         elseif not row[1](given) then
             error(('bad option "%s" to %s: expected %s, got %s'):format(name, method, row[2], describe(given)),
                   level + 1)
@@ -74,7 +74,7 @@ function _M.check(opts, method, known, level)
 end
 
 
--- Returns the options of a cache, completed.
+-- Returns the options of a cache, with defaults for those that were not given.
 function _M.complete(opts)
     local settings = setmetatable({}, { __index = DEFAULTS })
     for name, given in next, opts or _M.NONE do

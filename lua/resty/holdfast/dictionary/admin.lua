@@ -1,7 +1,7 @@
 -- Methods for a whole dictionary: its keys, the holders and waiters of its locks, its counts. Manual:
 -- docs/resty.shdict.md.
 --
--- The methods do not yield, except holder() in a cluster. They delay no other process unless the comment says
+-- The methods do not yield, except holder() in a cluster. They do not delay other processes unless the comment says
 -- otherwise. On failure they return nil and a string; "dictionary not found" means that the dictionary was removed. A
 -- wrong argument raises an error at the line of the call.
 
@@ -41,14 +41,15 @@ local TIMES = { [0] = "waited", "held" }
 local methods = {}
 
 
--- Expires all entries at the same instant, including held locks. Returns true. The memory is reclaimed later.
+-- Makes all entries expire at the same instant, including held locks. Returns true. The memory is reclaimed later.
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     return answer(code, true)
 end
 
 
--- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns how many it freed.
+-- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns the number of freed
+-- values.
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
@@ -131,7 +132,8 @@ local function is_cursor(number)
 end
 
 
--- Returns some of the keys, read by holdfast_scan or holdfast_scan_locks; nil and the reason.
+-- Returns the next cursor and an array of keys, which the function `call` reads (holdfast_scan or holdfast_scan_locks);
+-- nil and the reason.
 local function scan(call, handle, cursor, count, prefix)
     local frame = enter()
     local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
@@ -175,8 +177,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds a description of each key to `locks`. Returns true, or nil and the reason at the first key that cannot be read:
--- the remaining keys of its shard would take as long.
+-- Adds a description of each key to `locks`. Returns true. Stops at the first key that cannot be read, and returns nil
+-- and the reason: each further key of its shard would take as long.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -234,7 +236,7 @@ function methods.waiters(zone, key)
 end
 
 
--- --- how long locks and permits were waited for and held; which keys had contention ---
+-- --- wait and hold times of locks and permits; the keys with the most contention ---
 
 -- Describes a histogram: its nonempty buckets, and their statistics.
 local function describe(counts)

@@ -16,7 +16,7 @@ local handle_type = ffi.typeof("holdfast_dict *")
 
 -- From this number on, a Lua number cannot represent every integer.
 local FIRST_INEXACT = 2 ^ 53
--- The processor's result for NaN and for a number that does not fit into 32 bits.
+-- The result of the processor's conversion for NaN and for a number that does not fit into 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- Returns the results of a method that stored nothing. If the value can never fit, they include a message.
+-- Returns the results of a method that stored nothing. If the value can never fit, the results include a message.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)
@@ -95,7 +95,7 @@ function _M.not_stored(code, forcible)
 end
 
 
--- The next functions read times, flags and counts that ngx.shared accepts although they are not plain numbers. They
+-- The next functions also read times, flags and counts that are not plain numbers but that ngx.shared accepts. They
 -- return nil for values that ngx.shared refuses.
 
 -- Reads a time. Infinity and NaN mean never.
@@ -140,8 +140,8 @@ function _M.is_whole(number)
 end
 
 
--- Raises for a bad argument. `accepted` says what is expected. `level` selects the line to blame if the caller is not
--- the method itself.
+-- Raises an error for a bad argument. `accepted` describes the values that the method accepts. `level` selects the line
+-- to blame if the caller is not the method itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: expected ' .. accepted .. ", got " .. describe(given), level or 3)
 end
@@ -157,7 +157,7 @@ function _M.bad_whole(name, given)
 end
 
 
--- Reads a maximum. Raises at the line that called the method.
+-- Reads a maximum. Raises an error at the line that called the method.
 function _M.read_max(max_count, default)
     if max_count == nil then
         return default

@@ -1,8 +1,8 @@
--- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may also
--- want; see src/dict/gate.h.
+-- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may want too;
+-- see src/dict/gate.h.
 --
--- A plain dictionary has no gate and pays nothing for gates. The only gate belongs to cluster/. Its module is loaded
--- when the first dictionary with a gate is opened. The module has these fields:
+-- A plain dictionary has no gate, and gates cost it nothing. Only cluster dictionaries have gates. The module of gates
+-- is loaded when the first dictionary with a gate is opened, and has these fields:
 --
 --   NO_HOLDER                       log text: why a lock without a holder on this machine may be held
 --   FAMILIES                        families of metrics, as in prometheus.lua

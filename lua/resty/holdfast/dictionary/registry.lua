@@ -1,5 +1,5 @@
--- The dictionaries that this Lua state has opened, by name. Also contains the metatable of all dictionaries, and finds
--- the dictionary of a lock.
+-- Keeps the dictionaries that this Lua state has opened, by name. Has the metatable of all dictionaries, and finds the
+-- dictionary of a lock object.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -19,9 +19,9 @@ local handle_ptr = ffi_new("holdfast_dict *[1]")
 
 local _M = {}
 
--- In nginx, values expire by the clock of the event loop, like those of ngx.shared and like timers; elsewhere by the
--- system's clock. The symbol does not exist outside nginx. Before nginx 1.13.10 it is a different clock, which the
--- library refuses. `loop_ms` is the clock of the event loop in milliseconds, or nil.
+-- `loop_ms` is the clock of nginx's event loop in milliseconds, or nil. In nginx, values expire by this clock, like
+-- those of ngx.shared and like timers; elsewhere by the system's clock. The symbol below exists only in nginx. Before
+-- nginx 1.13.10 it is a different clock, which the library refuses.
 pcall(function ()
     if C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec) == OK then
         _M.loop_ms = ffi.cast("const volatile int64_t *", ffi.C.holdfast_nginx_msec)
@@ -57,8 +57,8 @@ function _M.fill()
 end
 
 
--- A lock in a Lua state that lasts for one request calls no dictionary methods, so there they are added at their first
--- use.
+-- In a Lua state that lasts for one request, a program that uses only locks calls no dictionary methods, so they are
+-- added at their first use.
 if not later.call(_M.fill) then
     setmetatable(methods, { __index = function (_, name)
         _M.fill()
@@ -67,7 +67,7 @@ if not later.call(_M.fill) then
 end
 
 
--- --- the zones that lua_shared_dict declares in nginx.conf, for a lock that names one ---
+-- --- the zones that lua_shared_dict declares in nginx.conf, for a lock that uses the name of one ---
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096

@@ -1,7 +1,7 @@
--- Tables as values: converts them to bytes and back by LuaJIT's string.buffer.
+-- Tables as values: converts them to bytes and back with LuaJIT's string.buffer.
 --
--- The decoder trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. The bytes come from other
--- processes, so they are checked before they are decoded.
+-- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. Because
+-- the bytes come from other processes, this file checks them before it decodes them.
 
 local bit = require "bit"
 local core = require "resty.holdfast.core"
@@ -27,10 +27,10 @@ local _M = {}
 _M.missing = not known and "table values need LuaJIT's string.buffer, which this LuaJIT lacks" or nil
 
 
--- Makes a pcall of fn that never runs in compiled code. In compiled code, an error of string.buffer overwrites the
--- frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar). gsub is never
--- compiled: its caller is compiled up to the call, and again after it. A finaliser may call this function during
--- another call, so each frame has a slot.
+-- Returns a function that calls fn as pcall does, but never in compiled code. In compiled code, an error of
+-- string.buffer overwrites the frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is
+-- similar). LuaJIT never compiles a call of gsub: it compiles the caller up to this call, and again after it. A
+-- finaliser may call the function during another call, so each frame has a slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 
@@ -61,7 +61,7 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- The format is documented with LuaJIT's string.buffer. An object is a tag and its data.
+-- LuaJIT's manual of string.buffer documents the format. An object is a tag and its data.
 local NULL_TAG = 0x03  -- this tag and smaller ones (nil, false, true) have no data
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
@@ -103,7 +103,8 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Returns whether the bytes are one object, in which no part claims to have more parts than there are bytes left.
+-- Returns whether the bytes are exactly one object, and no part of it claims to have more parts than there are bytes
+-- left.
 local function is_sound(data, size)
     local at, missing = 0, 1  -- missing: the number of objects still to come, each of at least one byte
     while missing > 0 and missing <= size - at do

@@ -1,10 +1,10 @@
 -- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
 --
--- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never. flags
--- default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other methods
+-- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never.
+-- flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the others
 -- return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not
--- found". Changes may also fail with "timeout": a stopped process was in the middle of a change for a second, and
--- nothing was changed. A wrong receiver, exptime or flags raise an error at the line of the call.
+-- found". A change fails with "timeout", and changes nothing, if a stopped process has been in the middle of a change
+-- for a second. A wrong receiver, exptime or flags argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -71,9 +71,9 @@ end
 
 
 -- set, add, replace, safe_set, safe_add (key, value [, exptime [, flags]]) store a value; set with nil deletes the key.
--- add fails with "exists", replace with "not found". If there is no room, set, add and replace evict values, and the
--- safe methods fail with "no memory". Returns true, nil and whether unexpired values were evicted. On failure returns
--- false, the error, the same flag, and a message if the value is too large.
+-- add fails with "exists" if there is a value, and replace with "not found" if there is none. If there is no room, set,
+-- add and replace evict values, while the safe methods fail with "no memory". Returns true, nil and whether unexpired
+-- values were evicted. On failure returns false, the error, the same flag, and a message if the value is too large.
 for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SAFE_SET, safe_add = SAFE_ADD } do
     methods[method] = function (zone, key, value, exptime, flags)
         return store(zone, op, method, key, value, exptime, flags)
@@ -81,7 +81,7 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
--- Removes the key, and so releases a lock. Returns true, even if the key did not exist.
+-- Removes the key. If the key has a lock, this releases it. Returns true, even if the key did not exist.
 methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
@@ -159,7 +159,7 @@ methods.get = getter("get", false)
 methods.get_stale = getter("get_stale", true)
 
 
--- Converts an argument of incr. Raises at the line that called the method.
+-- Converts an argument of incr. Raises an error at the line that called the method.
 local function to_number(name, given)
     local number = tonumber(given)
     if not number then
@@ -171,7 +171,7 @@ end
 
 -- Adds `value` to the number under the key and returns the sum. If there is no value but `init` is given, stores init +
 -- value for init_ttl seconds (default 0: forever), and returns the sum, nil and forcible. Without init returns nil and
--- "not found". Other errors: "not a number", "no memory". Raises for arguments that are not numbers.
+-- "not found". Other errors: "not a number", "no memory". Raises an error for arguments that are not numbers.
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -322,7 +322,7 @@ end
 
 -- Compares and swaps: stores `new` if the value of the key is `old`. nil as `old` means no value; nil as `new` deletes
 -- the key. Flags and times are not compared. Returns true, nil and forcible. Otherwise returns false and "not found",
--- "exists", "value differs" or an error of set. Raises for a bad exptime or bad flags.
+-- "exists", "value differs" or an error of set. Raises an error for a bad exptime or bad flags.
 function methods.cas(zone, key, old, new, exptime, flags)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then
@@ -367,8 +367,8 @@ local function push(handle, key, side, value)
 end
 
 -- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create the list if the key
--- has no value. They return the length; nil and "value not a list", "bad value type" or "no memory". They evict no
--- value.
+-- has no value. They return the length of the list; nil and "value not a list", "bad value type" or "no memory". They
+-- do not evict values.
 methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
 methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 

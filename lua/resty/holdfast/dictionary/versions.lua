@@ -1,8 +1,8 @@
 -- Methods of a dictionary that was opened with versions. Manual: docs/resty.shdict.md.
 --
--- Only wait yields. The methods return nil and a string on failure; common errors are those of the other methods for
--- one key, and "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line
--- of the call.
+-- Only wait yields. On failure, the methods return nil and a string: an error that the other methods for one key also
+-- have, or "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line of
+-- the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -23,7 +23,7 @@ local wait_for_change = later.fn("resty.holdfast.lock.contended", "wait_for_chan
 local BUFFER, DIFFERS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.NOT_FOUND, core.OK
 local TABLE, UNCHANGED, UNSUPPORTED = core.TABLE, core.UNCHANGED, core.UNSUPPORTED
 
--- How long wait() waits, in seconds, as resty.lock does.
+-- The default timeout of wait(), in seconds, as in resty.lock.
 local TIMEOUT = 5
 
 -- The version for the current call. No other Lua code runs before it is read.
@@ -40,7 +40,7 @@ local function why(code)
 end
 
 
--- Raises unless the argument is a version. 0 stands for an unknown version.
+-- Raises an error unless the argument is a version. 0 stands for an unknown version.
 local function check_version(given)
     if type(given) ~= "number" or not (given >= 0 and given < 2 ^ 53) then
         bad_argument("version", "a number from dict:version()", given, 4)
@@ -59,8 +59,8 @@ end)
 
 
 -- get_changed(key [, version]) returns value, flags and version, as get and version do, but if the version is still
--- `version`, it returns nil, "unchanged" and the version. The value belongs to the version, or is newer. After any
--- other error there is no third result.
+-- `version`, it returns nil, "unchanged" and the version. The returned value belongs to the returned version or to a
+-- newer one. After any other error there is no third result.
 function methods.get_changed(zone, key, known)
     local handle
     handle, key = locate(zone, key, "get_changed")

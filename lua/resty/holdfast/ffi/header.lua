@@ -1,4 +1,4 @@
--- The declarations and constants of holdfast.h, by scripts/make-cdef: change the header, then run the script.
+-- The declarations and constants of holdfast.h. scripts/make-cdef generates this file; change the header, then run it.
 
 return {
     declarations = [[
@@ -68,6 +68,14 @@ int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length
 int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length, holdfast_version_of_key *version,
                          holdfast_value *value);
 int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
+typedef struct holdfast_versions {
+  const volatile int64_t *words;
+  const volatile int32_t *flushes;
+  const volatile int32_t *retired;
+  int64_t base;
+} holdfast_versions;
+holdfast_versions *holdfast_keep_versions(holdfast_dict *dict);
+void holdfast_release_versions(holdfast_versions *versions);
 int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                   holdfast_version_of_key *version, int type, const char *data, size_t length,
                                   double number, double exptime, uint32_t flags, int *forcible);

@@ -1,4 +1,4 @@
--- Finds and loads libholdfast, checks that it matches these Lua files, and declares it to the FFI.
+-- Finds and loads libholdfast, checks that it matches these Lua files, and declares its functions to the FFI.
 
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.program").getenv
@@ -10,7 +10,7 @@ local getinfo = debug and debug.getinfo
 
 local ABI = header.constants.ABI
 
--- Declarations of libc, and of nginx's clock. The names are ours, so they conflict with no other declaration.
+-- Declarations of libc, and of nginx's clock. The names are ours, so they do not conflict with other declarations.
 local OTHERS = [[
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };
@@ -109,7 +109,7 @@ local function search()
         end
     end
 
-    -- The system finds a library of the same ABI, and one that this process has loaded already.
+    -- With this name, the dynamic loader finds a library of the same ABI, or one that this process has already loaded.
     local name = "libholdfast.so." .. ABI
     local loaded, library = pcall(ffi_load, name)
     if loaded then

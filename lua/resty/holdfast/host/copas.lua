@@ -1,12 +1,12 @@
 -- The host of coroutines of copas 4 or newer: only the coroutine waits. For copas 1.x this module returns copas1.lua.
 --
 -- A wait is a pause that wakeup() ends. copas polls only the descriptors of sockets. So while there are waiters or
--- locks to renew, its select includes the post: an object that looks like a listening socket and has the parker's
--- descriptor. copas calls accept() of the post when that descriptor is readable; the parker's timer makes it readable
+-- locks to renew, copas also polls the post: an object that looks like a listening socket and has the parker's
+-- descriptor. copas calls the post's accept() when that descriptor is readable; the parker's timer makes it readable
 -- every STEP.
 --
--- copas.loop() returns when it has nothing to do, and we must not prevent that. By the time accept() is called, all
--- work is in the lists of copas, so finished() then says whether anything but the post is left.
+-- copas.loop() returns when it has nothing to do, and we must not prevent that. When accept() is called, all work is in
+-- the lists of copas, so finished() then shows whether anything but the post is left.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
@@ -20,8 +20,8 @@ local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.r
 local ipairs, max, min, next, require = ipairs, math.max, math.min, next, require
 local setmetatable, tostring, type = setmetatable, tostring, type
 
--- Functions that this file uses. Before copas 4.0, which introduced addnamedthread, coroutines that had started before
--- the loop could not be distinguished from others.
+-- The functions of copas that this file uses. addnamedthread came with copas 4.0; before, coroutines that had started
+-- before the loop could not be distinguished from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "this version of copas")
@@ -58,8 +58,8 @@ local INFINITY = math.huge
 -- The largest descriptor for select(2).
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
--- How often accept() is called at least, and how soon after a wake-up, in seconds. Benchmarks of copas: 100 coroutines
--- wait for one lock, and nothing happens; From release to resume.
+-- The longest time between two calls of accept(), and the time from a wake-up to the next call, in seconds. Benchmarks,
+-- in the rows of copas: "100 coroutines wait for one lock, and nothing happens" and "From release to resume".
 local STEP = 0.1
 local SOON = 0.001
 -- A waiter that has not returned this many seconds after its deadline will never be resumed.
@@ -72,11 +72,11 @@ local has_select = package.loaded.socket ~= nil
 
 -- Waits by coroutine: { waiter, due, called }.
 local waiting = {}
--- Coroutines that the program has removed, which are never resumed.
+-- Coroutines that the program has removed from copas. They are never resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- The number of calls of accept(), and the latest time of the next call.
+-- The number of calls of accept() so far, and the time by which the next call comes.
 local accepts, next_accept = 0, 0
 local is_up = false
 
@@ -158,8 +158,8 @@ local function drop(co)
 end
 
 
--- Returns whether a waiter is gone. If a waiter was woken two calls of accept() ago, it would have run by now. If its
--- deadline has passed, it would have been resumed.
+-- Returns whether the coroutine of a waiter will never be resumed. Otherwise a waiter that was woken two calls of
+-- accept() ago would have run by now, and so would a waiter whose deadline has passed.
 local function is_gone(me, time)
     return me.called and accepts >= me.called + 2 or time > me.due + GRACE
 end
@@ -183,8 +183,8 @@ local function drop_gone(all)
 end
 
 
--- Returns whether copas has nothing left to do. First starts copas' exit, as copas.loop() does, for the coroutines that
--- wait for the exit.
+-- Returns whether copas has nothing left to do. First announces the exit of copas, as copas.loop() does, for the
+-- coroutines that wait for the exit.
 local function is_over()
     if not copas.finished() then
         return false

@@ -1,9 +1,9 @@
 -- The host of coroutines of copas 1.x: only the coroutine waits.
 --
--- This version of copas can neither sleep nor wake coroutines; it only reads from sockets. So each wait reads from an
--- object that looks like a socket. The object has no descriptor. When the wait may end, the object is "dirty", which
--- LuaSocket's select treats as readable. Only the first object, the leader, has the parker's descriptor. The parker's
--- timer makes this descriptor readable at the first deadline.
+-- This version of copas can neither suspend coroutines for a time nor wake them; it only reads from sockets. So each
+-- wait reads from an object that looks like a socket but has no descriptor. When the wait may end, the object is
+-- "dirty", which LuaSocket's select treats as readable. Only one object, the leader, has the parker's descriptor. The
+-- parker's timer makes this descriptor readable at the first deadline.
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"
@@ -30,7 +30,8 @@ Sleeper.__index = Sleeper
 local deadlines = queues.timers.new()
 local leader, leader_fd
 local timer_at
--- The parker that owns the leader's descriptor. A forked child has a different parker, and the descriptor is closed.
+-- The parker that owns the leader's descriptor. In a forked child, the parker is a different one, and the descriptor is
+-- closed.
 local armed_parker
 
 

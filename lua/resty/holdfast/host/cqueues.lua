@@ -1,9 +1,9 @@
 -- The host of coroutines of a cqueues controller: only the coroutine waits.
 --
 -- One waiter of a controller, the leader, polls the parker's descriptor; the other waiters poll only conditions of
--- their own. Whoever finds wake-ups wakes the other waiters. When the leader leaves, it makes a different waiter the
--- leader, so nothing stays in a controller without waiters. Each controller has its own leader, because the program may
--- stop running any controller.
+-- their own. A waiter that finds wake-ups delivers them to the others. When the leader leaves, it makes another waiter
+-- the leader, so that nothing stays in a controller without waiters. Each controller has its own leader, because the
+-- program may stop running any one controller.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -119,8 +119,8 @@ local function spawn(fn, ...)
 end
 
 
--- Runs jobs. A controller ends without notice when its coroutines have ended, so this coroutine checks every STEP
--- whether it is the last one.
+-- Runs jobs. A controller ends when all its coroutines have ended, and this one must not prevent that, so it checks
+-- every STEP whether it is the last.
 local function run_jobs(runner)
     local controller = cqueues.running()
     local jobs = runner.jobs

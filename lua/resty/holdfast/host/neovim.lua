@@ -1,7 +1,7 @@
--- The host of Neovim. In a coroutine, only the coroutine waits. A wait that begins in the main loop, where all of
--- Neovim's functions may be called, is resumed there. Outside of coroutines, vim.wait() keeps the user interface,
--- timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(), which then ends
--- the editor in some versions.
+-- The host of Neovim. In a coroutine, only the coroutine waits. A coroutine that begins its wait in the main loop,
+-- where all of Neovim's functions may be called, is resumed there. Outside of coroutines, vim.wait() keeps the user
+-- interface, timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(), which
+-- then ends the editor in some versions.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -26,8 +26,8 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
--- Starts a function. The timer runs in a fast event, where locks can be renewed. on_lost may call functions of the
--- editor, so it is scheduled.
+-- Starts a function in the main loop. The timer runs in a fast event, where locks can be renewed, but on_lost may call
+-- functions of the editor.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
@@ -44,7 +44,7 @@ function _M.is_yieldable()
 end
 
 
--- Returns a job runner everywhere. Outside of coroutines, locks are renewed while their objects live.
+-- Returns a job runner for any caller. Outside of coroutines, locks are renewed while their objects live.
 function _M.job_runner()
     return runner
 end
@@ -85,7 +85,7 @@ function _M.sleep(seconds)
 end
 
 
--- Waits in the main loop, outside of coroutines. Cleans up before it raises an error of vim.wait().
+-- Waits in the main loop, outside of coroutines. Cleans up before it re-raises an error of vim.wait().
 local function wait_in_main_loop(waiter, seconds)
     local me = parker.new_listener()
     local function is_woken()

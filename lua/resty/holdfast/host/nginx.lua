@@ -1,10 +1,10 @@
--- The host of an nginx worker. Only the light thread waits, for its own semaphore. The wake timer posts the semaphore;
--- without the wake timer, the waiter polls.
+-- The host of an nginx worker. Each light thread waits for a semaphore of its own, and other light threads run. The
+-- wake timer posts the semaphore; without the wake timer, the waiter polls.
 --
 -- The wake timer is a timer of nginx that reads from a connection to the wake thread, which sends a byte when there are
 -- wake-ups to deliver. The timer ends soon after the last waiter has left, because a running timer would keep the
--- worker from exiting. No wait may rely on the timer: nginx may drop it, and an error may end it. So each wait is
--- short, and the next wait starts the timer again.
+-- worker from exiting. No wait may rely on the timer alone, because nginx may drop it and an error may end it. So each
+-- wait is short, and the next wait starts the timer again if necessary.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -40,8 +40,8 @@ local idle, idle_count = {}, 0
 local probe
 
 
--- Returns whether the current phase can wait, and nginx's reason if it cannot. ngx.sleep(0) would log an error in an
--- nginx without OpenResty's patch.
+-- Returns whether the current phase can wait, and nginx's reason if it cannot. Does not try ngx.sleep(0), which would
+-- log an error in an nginx without OpenResty's patch.
 local function can_phase_wait()
     probe = probe or semaphore.new(0)
     local _, err = probe:wait(0)
@@ -74,26 +74,26 @@ end
 
 -- --- the wake timer ---
 
--- The longest wait that relies on the wake timer, in seconds. Benchmark: nginx, of 100 coroutines wait for one lock,
--- and nothing happens.
+-- The longest wait that relies on the wake timer, in seconds. Benchmark: the row of nginx in "100 coroutines wait for
+-- one lock, and nothing happens".
 local LONGEST = 1
--- How long the timer stays without waiters, in seconds (benchmark: nginx, held for longer), and how often it checks for
--- waiters in a worker that is about to exit (no benchmark covers it).
+-- How long the timer stays without waiters, in seconds (benchmark: the rows of nginx for locks that are held longer),
+-- and how often it checks for waiters in a worker that is about to exit (no benchmark covers it).
 local LINGER = 0.25
 local EXITING_STEP = 0.05
 -- How late the wake timer and a waiter may notice a deadline, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
 -- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a timer that
--- has not started by then was dropped. No other timer is requested for REST seconds, because nginx logs an alert for
--- each dropped timer.
+-- has not started by then was dropped. After that, no timer is requested for REST seconds, because nginx logs an alert
+-- for each dropped timer.
 local START_TIMEOUT = 0.05
 local REST = 1
--- Expires only if the wake thread is gone, because nginx logs an error for each expiry.
+-- The read timeout, which expires only if the wake thread is gone: nginx logs an error for each expiry.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Whether the wake timer runs, whether it was requested, and until when it is not requested again.
+-- Whether the wake timer runs, whether it was requested, and when it may be requested again.
 local armed = false
 local coming = false
 local rest_until = 0
@@ -132,7 +132,7 @@ local function forget_visit(waiter)
 end
 
 
--- Removes a waiter without a light thread from its queue. If the light thread returns after all, it queues again.
+-- Removes a waiter whose light thread is gone from its queue. If the light thread returns after all, it queues again.
 local function drop(waiter)
     if visits[waiter] then
         forget_visit(waiter)
@@ -143,8 +143,8 @@ local function drop(waiter)
 end
 
 
--- Sets waiting.drop_gone. Delivering a wake-up to a waiter that is gone drops the waiter; see wake(). The waiter's
--- grant then passes to the next waiter, which may be gone too.
+-- For wait.lua, drops waiters that are gone. Delivering a wake-up to such a waiter drops it; see wake(). Its grant then
+-- passes to the next waiter, which may be gone too.
 function waiting.drop_gone()
     local before = dropped
     local last
@@ -264,7 +264,7 @@ local function enter(waiter, seconds)
     end
     local longest = min(seconds, armed and LONGEST or START_TIMEOUT)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter with this number
+    if not visits[waiter] then  -- false: the collector has closed an earlier waiter with this number
         count = count + 1
     end
     visits[waiter] = visit
@@ -348,9 +348,9 @@ end
 local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 
--- Creates the host for phases that cannot yield. It serves programs that have replaced ngx.sleep by a function that
--- works there: Kong's ngx.sleep works in init_worker_by_lua, where its workers wait for each other. lua-resty-lock
--- calls that function, so this host does too. A wait blocks the whole worker. `sleep_there` is ngx.sleep.
+-- Creates the host for phases that cannot yield. It serves programs that have replaced ngx.sleep with a function that
+-- works there: Kong's ngx.sleep works in init_worker_by_lua, where Kong's workers wait for each other. lua-resty-lock
+-- calls this function, so this host does too. A wait blocks the whole worker. `sleep_there` is ngx.sleep.
 function _M.new_sleeping_host(sleep_there)
     local host = { name = "nginx", now = none.now, stops_all = true }
     local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is a C function

@@ -18,8 +18,8 @@ local EXITING_STEP = 0.2
 -- line each time.
 local LEAST_SLEEP = 0.005
 
--- nginx's timers run up to this much early, in seconds. Without the margin, a timer would be set repeatedly until the
--- job is due.
+-- nginx's timers may run this much too early, in seconds. Without the margin, a timer that runs early would be set
+-- again and again until the job is due.
 local TICK = 0.001
 
 local _M = {
@@ -45,7 +45,7 @@ local function run()
 end
 
 
--- Runs jobs in an exiting worker, where nginx refuses timers.
+-- Runs jobs in an exiting worker, where nginx refuses new timers.
 local function run_until_exit()
     background_jobs.drop_over()
     while next_job() < INFINITY do

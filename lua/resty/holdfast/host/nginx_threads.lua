@@ -1,4 +1,5 @@
--- Inspects the coroutines of nginx's light threads. nginx reuses them, and only LuaJIT's C functions can inspect them.
+-- Inspects the coroutines of nginx's light threads. nginx reuses these coroutines, and only LuaJIT's C functions can
+-- inspect them.
 
 local ffi = require "ffi"
 
@@ -24,8 +25,8 @@ for _, declaration in ipairs(DECLARATIONS) do
 end
 
 
--- Makes a function that calls LuaJIT's C function `name` for a coroutine. It returns `otherwise` if LuaJIT lacks the C
--- function.
+-- Makes a function that calls LuaJIT's C function `name` for a coroutine. If LuaJIT lacks the C function, the new
+-- function returns `otherwise`.
 local function ask(name, otherwise)
     local known = pcall(function () return ffi.C[name] end)
     return function (co)
@@ -42,18 +43,18 @@ local status = ask("lua_status", SUSPENDED)
 local request = ask("lua_getexdata", nil)
 
 
--- Returns whether a yield of the caller reaches nginx, which hides coroutine.isyieldable.
+-- Returns whether a yield of the caller reaches nginx. nginx hides coroutine.isyieldable.
 function _M.can_yield()
     return is_yieldable(co_running()) ~= 0
 end
 
 
--- A module that returns nginx's context of the running coroutine without leaving compiled code.
+-- A module of OpenResty that returns nginx's context of the running coroutine without leaving compiled code.
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. A coroutine and its address may be used again; the table of the request
--- distinguishes the uses.
+-- Identifies the caller for task_ids.lua. nginx may use a coroutine, and its address, again; the table of the request
+-- distinguishes these uses.
 function _M.identify()
     local context
     if has_context then
@@ -112,8 +113,8 @@ function _M.is_alive(co, use)
 end
 
 
--- Returns whether a coroutine will never run again for the same use. The running coroutine may now serve a different
--- request. A coroutine that has resumed the running one has frames but no status.
+-- Returns whether a coroutine will never run again for the same use. The coroutine may be the running one, which may
+-- now serve a different request. A coroutine that has resumed the running one has stack frames but no status.
 function _M.is_gone(co, use)
     if co == co_running() then
         return use.context ~= ngx.ctx

@@ -27,9 +27,9 @@ local function resume(co)
 end
 
 
--- Creates the job runner. Its one timer does not keep the loop from ending. If the program closes all handles of its
--- loop, the next lock creates a new timer. The timer is never closed here, because luv crashes the process if a Lua
--- state is closed before the loop has run once more.
+-- Creates the job runner. It has one timer, which does not keep the loop from ending. If the program closes all handles
+-- of its loop, the next lock creates a new timer. The timer is never closed here, because luv crashes the process if a
+-- Lua state is closed before the loop has run once more.
 local function new_job_runner(uv, spawn)
     local jobs, timer
     local due = INFINITY  -- the time of the timer
@@ -73,9 +73,9 @@ local function new_job_runner(uv, spawn)
 end
 
 
--- Returns a host for `uv`, the module of libuv's functions, and its job runner. The host has no name and no
--- is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may resume coroutines.
--- spawn(fn, ...) starts a coroutine.
+-- Returns a host for `uv`, the module of libuv's functions, and its job runner. The caller adds the host's fields name
+-- and is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may resume
+-- coroutines. spawn(fn, ...) starts a coroutine.
 return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd
@@ -124,7 +124,7 @@ return function (uv, defer, spawn)
         sleeper.timer:start(ceil(max(seconds, 0) * 1000), 0, sleeper.on_timer)
     end
 
-    -- Yields until the timer or wake() resumes the coroutine. Any other resume ends the wait too.
+    -- Yields until the timer or wake() resumes the coroutine. If anything else resumes it, the wait ends too.
     local function suspend(sleeper, seconds)
         local co = co_running()
         local later = defer()

@@ -1,4 +1,4 @@
--- Takes locks and permits: makes one attempt, and passes anything that is not free to lock/contended.lua.
+-- Takes locks and permits: makes one attempt, and leaves everything else to lock/contended.lua.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -33,9 +33,9 @@ local function try(handle, key, want, exptime, task_id, how, lease)
 end
 
 
--- Takes the lock of the key, or `want` permits of its rwlock, for an object that holds one thing at a time. Does not
--- wait without a timeout. `certain`: the caller will release the lock. Returns the seconds waited; nil, the reason and,
--- after a deadlock, the keys.
+-- Takes the lock of the key, or `want` permits of its rwlock, for an object that holds one lock at a time. Waits only
+-- if a timeout is given. `certain`: the caller is sure to release the lock. Returns the seconds waited; nil, the reason
+-- and, after a deadlock, the keys.
 function _M.take(self, key, want, certain, exptime, why, timeout, step)
     local settings = self.settings
     if settings.renew and exptime > 0 then

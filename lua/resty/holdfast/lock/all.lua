@@ -1,7 +1,7 @@
 -- Several locks of one dictionary, which are taken and released together: resty_lock:all(dict_name, keys, opts).
 --
--- An object has a lock object for each key, and takes the locks in the order of the keys. So callers that use only such
--- objects cannot deadlock. If one lock is refused, the object releases those that it has taken.
+-- An object has a lock object for each key, and takes the locks in the order of the keys. So programs that use only
+-- such objects cannot deadlock. If the object does not get one of the locks, it releases those that it has taken.
 
 local core = require "resty.holdfast.core"
 local options = require "resty.holdfast.lock.options"
@@ -63,7 +63,7 @@ function _M.make(new, class, dict_name, keys, opts)
 end
 
 
--- Releases the first `count` locks, the last one first. Returns 1; nil and the error of the first that failed.
+-- Releases the first `count` locks, in reverse order. Returns 1; nil and the error of the first release that failed.
 local function release(self, count)
     local ok, err = 1, nil
     for i = count, 1, -1 do
@@ -92,9 +92,9 @@ local function take_all(self, take)
 end
 
 
--- Takes all locks, and waits for each that is held. Yields as lock() of resty.lock does. opts: exptime, timeout (for
--- all of them together), why. Returns the seconds waited. If it does not get them all, it holds none, and returns nil
--- and an error of lock().
+-- Takes all locks, and waits for each one that is held. Yields as lock() of resty.lock does. opts: exptime, timeout
+-- (for all locks together), why. Returns the seconds waited. If the object does not get all locks, it holds none, and
+-- the method returns nil and an error of lock().
 function _M.lock(self, opts)
     check_receiver(self, "lock")
     local start = C.holdfast_now()
@@ -123,14 +123,15 @@ function _M.trylock(self, opts)
 end
 
 
--- Releases all locks. Returns 1; nil and the error of the first lock that failed, after it has tried all.
+-- Releases all locks. Returns 1. If a release fails, the method still releases the others, then returns nil and the
+-- first error.
 function _M.unlock(self)
     check_receiver(self, "unlock")
     return release(self, #self.keys)
 end
 
 
--- Restarts the exptime of all locks. Returns true; nil and the error of the first that failed.
+-- Restarts the exptime of all locks. Returns true; nil and the first error.
 function _M.expire(self, exptime)
     check_receiver(self, "expire")
     for i = 1, #self.keys do

@@ -1,5 +1,5 @@
--- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped inside the
--- dictionary. Also has resty.lock's method wait, which waits for the holder but takes no lock.
+-- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped in the middle of a
+-- change to the dictionary. Also has resty.lock's method wait, which waits for the holder but does not take the lock.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -26,7 +26,7 @@ local BUSY, DEADLOCK, ELSEWHERE, LOCKED = core.BUSY, core.DEADLOCK, core.ELSEWHE
 local OK = core.OK
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
--- How long trylock and similar methods wait for an answer of the gate, in seconds.
+-- How long trylock and similar methods wait for an answer from the gate, in seconds.
 local ASKS_FOR = 1
 
 local _M = {}
@@ -39,8 +39,8 @@ function _M.is_final(code, timeout)
 end
 
 
--- Creates a request (wait/wait.lua) for the key of the grant. Sets one field at a time, because an initialiser takes
--- three times as long.
+-- Creates a request (wait/wait.lua) for the key of the grant. Sets one field at a time, because an initialiser would
+-- take three times as long.
 local function new_request(self, grant, exptime, timeout, step)
     local request = ffi_new(request_type)
     request.handle, request.key_id = grant.dict, grant.key_id
@@ -52,8 +52,8 @@ end
 _M.new_request = new_request
 
 
--- Sets the coroutine that will hold the requested lock. Called when the caller's host is known. Permits of a semaphore
--- are held by no particular coroutine.
+-- Sets the coroutine that will hold the requested lock. Requires that the caller's host is known. Permits of a
+-- semaphore do not belong to a particular coroutine.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
         request.holder = holder_of(self.settings.holder, request.certain)
@@ -61,7 +61,8 @@ local function name_holder(self, request)
 end
 
 
--- Tries a second time for a caller that does not wait, because a free lock may be reserved for a waiter that is gone.
+-- Makes a second attempt for a caller that does not wait, because a free lock may be reserved for a waiter that is
+-- gone.
 local function attempt(self, request, grant, keep, why)
     if find_gone() then
         name_holder(self, request)
@@ -74,8 +75,8 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. Two kinds of waits must not poll. A gate admits a lock only for a waiter in its queue.
--- A reader that wants to be the writer keeps others out only while it is in the queue.
+-- Returns how the object waits. Two kinds of waits must not poll. A gate admits a lock only for a waiter in the lock's
+-- queue. A reader that wants to become the writer keeps others out only while it is in the queue.
 local function way_of(self, request)
     local must_queue = request.tries or request.upgrades or find_gate(request.handle)
     if self.settings.wait == "poll" and not must_queue then
@@ -96,7 +97,7 @@ end
 -- then owns the grant. On failure returns nil, the reason and, after a deadlock, the keys.
 --
 -- A waiting coroutine keeps the stack frames of all functions between this one and the sleep, and its stack grows by
--- doubling. So these functions are few and have few variables, which are declared where they are assigned.
+-- doubling. So there are few such functions, and they have few variables, which are declared where they are assigned.
 local function wait(self, request, grant, keep, why)
     if request.timeout <= 0 then
         return attempt(self, request, grant, keep, why)
@@ -127,7 +128,7 @@ _M.wait = wait
 
 
 -- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds that the
--- answer took. Returns nil and "held", or nil and why the answer is unknown.
+-- answer took; nil and "held"; nil and why the answer is unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -158,7 +159,7 @@ local function keep(self, request, grant, elapsed, why)
 end
 
 
--- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one thing at a time.
+-- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one lock at a time.
 -- `asks`: only asks the gate. Returns what acquire.take() returns.
 function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
     local request = new_request(self, grant, exptime, timeout or 0, step or 0)
@@ -174,7 +175,7 @@ function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
 end
 
 
--- Waits as the object's settings say, for something that gives the object no new grant. Returns the seconds waited;
+-- Waits, as the object's settings say, for an event that gives the object no new grant. Returns the seconds waited;
 -- nil, the reason and, after a deadlock, the keys.
 local function wait_without_grant(self, request, lease)
     if request.timeout <= 0 then
@@ -266,7 +267,7 @@ function _M.wait_for_release(self, key, opts)
     if code == OK then
         return 0
     elseif code == ELSEWHERE then
-        return nil, "held"  -- maybe by another machine, and nothing here notices its release
+        return nil, "held"  -- perhaps by another machine, whose release cannot be noticed here
     elseif _M.is_final(code, timeout) then
         return nil, reason(code)
     end

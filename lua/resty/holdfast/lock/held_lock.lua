@@ -65,8 +65,8 @@ local function bad_receiver(self, method)
 end
 
 
--- Raises, at the line that called the method, for a receiver that is not a lock object. Every lock object has the field
--- cdata.
+-- Raises an error, at the line that called the method, for a receiver that is not a lock object. Every lock object has
+-- the field cdata.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -76,7 +76,7 @@ end
 local check = _M.check
 
 
--- Returns the key as a string; nil and the reason if the key is not valid or the object holds something.
+-- Returns the key as a string; nil and the reason if the key is not valid or the object already holds something.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -114,14 +114,14 @@ end
 _M.held_by = held_by
 
 
--- Stores the grant in the object. The library has already recorded `task_id` as holder.
+-- Stores the grant in the object. By now, the library has recorded `task_id` as the holder.
 function _M.settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
     if self.settings.watched then
         begin_watch(self, exptime)
     end
-    if why then  -- dropped if there is no memory for it
+    if why then  -- not stored if there is no memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end
@@ -184,7 +184,7 @@ _M.outcome = outcome
 -- --- hand-over ---
 --
 -- A program may pass an object to another coroutine, which then releases the lock. The library records one coroutine as
--- the holder (tasks/task_ids.lua). The search for deadlocks relies on this coroutine to release the lock.
+-- the holder (tasks/task_ids.lua). The search for deadlocks assumes that this coroutine will release the lock.
 --
 -- The holder is the coroutine that took the lock or, after hand_over(), the next coroutine that uses the object. If two
 -- coroutines use an object without hand_over(), either may release the lock, so no holder is recorded any more. `with`
@@ -208,8 +208,8 @@ local function name_holder(grant, key, task_id)
 end
 
 
--- Changes the recorded holder to `user`, which is a different coroutine. If the library cannot record it now, the next
--- use does.
+-- Changes the recorded holder to `user`, which is a different coroutine. If the library cannot record this now, the
+-- next use tries again.
 local function change_hands(self, grant, key, user)
     local token = token_of(grant)
     if self.handed == token then
@@ -236,7 +236,7 @@ end
 _M.used = used
 
 
--- Records no holder until a coroutine uses the object. Returns the code.
+-- Removes the recorded holder until a coroutine uses the object. Returns the code.
 local function hand_over(self, grant, key)
     local holder = self.settings.holder
     local code = name_holder(grant, key, holder == NOBODY and NOBODY or base)
@@ -311,14 +311,14 @@ methods.remaining = on_held("remaining", function (self, grant, key)
 end)
 
 
--- Returns whether this object holds a lock that has not expired and was not taken from the object. Does not yield.
+-- Returns whether this object holds a lock that has not expired and was not taken away. Does not yield.
 function methods.valid(self)
     check(self, "valid")
     return methods.remaining(self) ~= nil
 end
 
 
--- Raises unless `max` is nil or an integer, at least 0.
+-- Raises an error unless `max` is nil or an integer, at least 0.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: expected a whole number, 0 or more, got " .. describe(max), 3)
@@ -326,8 +326,8 @@ local function check_max(max)
 end
 
 
--- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises for a wrong
--- receiver.
+-- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises an error
+-- for a wrong receiver.
 function _M.add_queries(class, check_self)
     -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
     -- reason. Yields only in a cluster, for a lock that no process of this machine holds.
@@ -354,7 +354,7 @@ end
 _M.add_queries(methods, check)
 
 
--- Releases only what `with` took, because the function may have unlocked that lock and taken the lock of another key.
+-- Releases only the lock that `with` took, because the function may have released it and taken the lock of another key.
 -- If the release is refused now, the library tries again later.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")

@@ -58,8 +58,8 @@ local function count(task_id, change)
 end
 
 
--- Releases a grant; called as its finaliser. The library compares the lease with the holder's lease, so a lock of
--- another holder or of a parent process stays.
+-- Releases a grant; called as its finaliser. The library compares the lease with the holder's lease, so it does not
+-- release a lock of another holder or of a parent process.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -77,8 +77,8 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- The most grants in the pool. A larger pool than a program uses between two collections would waste memory. Benchmark:
--- new + lock + unlock.
+-- The most grants in the pool. A pool with more grants than a program uses between two collections would waste memory.
+-- Benchmark: new + lock + unlock.
 local MOST_SPARE = 1024
 -- The count is a field, because compiled code reloads the other variables of this file after an assignment to one of
 -- them. The nil makes LuaJIT keep the grants in the array part.
@@ -102,8 +102,8 @@ function _M.take(handle, key)
 end
 
 
--- Counts a grant that the library has filled, and its recorded holder. A stack overflow, here or in empty(), happens
--- before the counting.
+-- Counts a grant that the library has filled, and its recorded holder. If the stack overflows, here or in empty(), it
+-- does so before the counting.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then

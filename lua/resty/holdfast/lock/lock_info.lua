@@ -1,4 +1,4 @@
--- The holders of a key, their reasons, and the number of waiters: for people, logs and metrics.
+-- Describes the holders of a key, why they took it, and the number of waiters, for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -164,7 +164,7 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a log line, with the holders, for each wait that ends without the lock ---
+-- --- the option log_timeouts: a log line that names the holders, for each wait that ends without the lock ---
 
 -- How many holders a line names.
 local NAMED = 3
@@ -198,7 +198,7 @@ local function obstacle(handle, key)
 end
 
 
--- Writes the log line. Never raises. `err` is the error that the method returns.
+-- Writes the log line. Never raises an error. `err` is the error that the method returns.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then
@@ -217,8 +217,8 @@ end
 
 -- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
--- Counting creates no table or string per key. Its time is limited, because no other task of the process runs in the
--- meantime. The limit is processor time, so a busy machine does not prevent the count.
+-- Counting creates no table or string per key. The time for counting is limited, because no other task of the process
+-- runs in the meantime. The limit is processor time, so counting works on a busy machine too.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
@@ -239,7 +239,8 @@ function _M.computed()
 end
 
 
--- Returns the longest time that a living waiter has waited; nil if none wants the lock. Watchers do not want it.
+-- Returns the longest time for which a living waiter has waited; nil if no living waiter wants the lock. Watchers do
+-- not want the lock.
 local function longest_wait(waiters, many, lives)
     local longest
     for i = 0, min(many, WAITERS_LOOKED_AT) - 1 do

@@ -1,5 +1,5 @@
--- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method. So only a method
--- may call a reader, and only a reader may call the checks.
+-- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method, so only a method
+-- may call a reader, and only a reader may call a check.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -37,12 +37,12 @@ end
 
 local DEFAULT_WAIT = default_wait()
 
--- The coroutine that is recorded as holder of an object's locks: task_ids.NOBODY, task_ids.base, or false for the
+-- The coroutine that is recorded as the holder of an object's locks: task_ids.NOBODY, task_ids.base, or false for the
 -- coroutine that takes the lock. In nginx, a different light thread may release the lock.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: a wait blocks the process where the host allows no wait. `itself`: a
--- wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
+-- Settings of an object without options. `block`: a wait blocks the process if the host does not allow waits. `itself`:
+-- a wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
 -- (lock/renewal.lua).
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
                          watched = false, renew = false, on_lost = false, log_timeouts = false }
@@ -114,7 +114,7 @@ end
 
 -- Returns the name of an unknown option; nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
 -- over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled code until it
--- may record more code, which it may not do in a finaliser.
+-- can record new code, which it does not do in a finaliser.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do
@@ -139,7 +139,7 @@ end
 
 
 -- Returns the value, or nil with a warning for a bad one. lua-resty-lock notices bad values only during a wait or
--- never, so they must not raise.
+-- never, so they must not raise an error.
 local function noticed(name, given, is_acceptable, method)
     if given == nil or is_acceptable(given) then
         return given
@@ -176,8 +176,8 @@ local function as_the_original(opts, method)
 end
 
 
--- Returns the options. Modules that lua-resty-lock does not have refuse unknown options; for its own methods, unknown
--- options only log a warning.
+-- Returns the options. Unknown options raise an error in modules that lua-resty-lock does not have; in the methods that
+-- it has, they only log a warning.
 local function check_names(opts, method, known)
     if type(opts) ~= "table" then
         local text = "bad options to " .. method .. ": expected a table, got " .. type(opts)
@@ -210,7 +210,7 @@ function _M.known(names, lenient)
 end
 
 
--- Raises for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
+-- Raises an error for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
         error("bad call to new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)

@@ -1,6 +1,6 @@
 -- The options renew and on_lost. An object with one of these options has a watch for each lock that it takes, in its
--- field `watch`. The watch is the background job that renews the lock, and has what on_lost needs. A lock behind a gate
--- may be lost at any time, so its watch also checks whether it is still held.
+-- field `watch`. The watch is the background job that renews the lock, and keeps the arguments of on_lost. A lock
+-- behind a gate may be lost at any time, so its watch also checks whether it is still held.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -20,8 +20,8 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime, and retries per exptime if a stopped process has prevented a renewal. No benchmark covers the
--- next three constants: none renews.
+-- The number of renewals per exptime, and of retries per exptime if a stopped process has prevented a renewal. No
+-- benchmark covers the next three constants: none renews locks.
 local RENEWALS = 3
 local RETRIES = 10
 -- How often the watch of a lock behind a gate checks it, in seconds.
@@ -79,7 +79,7 @@ local function tell(on_lost, lock, key, err)
 end
 
 
--- Returns on_lost if it is set and was not yet called for this lock. Returns nil in a forked child, because the lock
+-- Returns on_lost if it is set and has not been called for this lock. Returns nil in a forked child, because the lock
 -- belongs to the parent.
 local function due_on_lost(watch, lock)
     if watch.reported or watch.pid ~= getpid() then
@@ -115,7 +115,7 @@ local function stop(watch)
 end
 
 
--- Returns whether the object or the coroutine is gone. Then nothing is renewed: the lock expires, or the collector
+-- Returns whether the object or the coroutine is gone. The lock is then no longer renewed: it expires, or the collector
 -- releases it.
 function Watch:is_over()
     local refs, runner = self.refs, self.runner

@@ -1,8 +1,8 @@
--- The method `with` of locks, rwlocks and semaphores, which holds something while a function runs.
+-- The method `with` of locks, rwlocks and semaphores, which holds a lock or a permit while a function runs.
 --
 -- In nginx the function may never return. If its request is terminated (ngx.exit, a client that disconnects,
 -- ngx.thread.kill), nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds
--- scopes whose coroutine is gone. Elsewhere a function always returns or raises.
+-- scopes whose coroutine is gone. Elsewhere, a function always returns or raises an error.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -70,8 +70,8 @@ function sweep:is_over()
 end
 
 
--- Arranges a call of give_back(owner, what) for when the caller's coroutine is gone. Returns the argument for
--- leave_scope(). Returns false outside of coroutines and requests, which nginx never abandons.
+-- Makes sure that give_back(owner, what) is called if nginx abandons the caller's coroutine. Returns the argument for
+-- leave_scope(); false outside of coroutines and requests, where nginx abandons nothing.
 local function enter_scope(owner, give_back, what)
     local co = runner and co_running()
     if not co or not runner.has_request() then

@@ -1,36 +1,40 @@
 -- The protocol of queues: who has which job.
 --
--- Each job has a number N, which is never used again. Everything about the job is found from N, and it never moves. Its
--- *claim* is one number, owner * GRANTS + grants, and decides everything. Each transition is one commit:
+-- Each job has a number N, which is never reused. The keys of everything that belongs to the job contain N, and nothing
+-- ever moves. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each transition is one
+-- commit:
 --
 --   push     add the claim READY, or ASIDE for a delay or a priority; value and due time are stored before
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
 --   done     this worker -> no claim; the value and the rest are deleted afterwards
 --   retry    this worker -> ASIDE; the due time is stored before
 --   bury     this worker, or a dead worker -> DEAD, after max_attempts grants
---   void     add the claim VOID, because the producer of N does not come
+--   void     add the claim VOID, because the producer of N does not add its claim
 --   nothing  add the claim NOTHING, because the caller's own push failed, or to wake a taker
 --
 -- Invariants:
 --
 -- 1. A number below `next` has, or had, a claim other than READY, and no claim from `next` on was ever deleted. So the
---    claim at `next` is the first READY one, or is missing. `next` grows by compare-and-swap, after the claim at `next`
---    was seen to be something else. A job that ends earlier, because it was ASIDE, leaves the claim NOTHING.
--- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If
---    N <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add then fails,
---    and it takes another N. The claim VOID of a dead producer stays, because nobody knows that it is dead.
+--    claim at `next` is the first READY claim, or is missing. `next` grows by compare-and-swap, after its claim was
+--    found to be neither. If a job ends before `next` has passed it, because it was ASIDE, its claim becomes NOTHING.
+-- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If N
+--    <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add then fails,
+--    and the producer takes another N. The claim VOID of a dead producer stays, because nobody knows that the producer
+--    is dead.
 -- 3. A claim may be taken over if its due time has come, or if its owner is a dead worker. A due time counts only
---    together with the number of grants for which it was stored. So an old due time means nothing.
--- 4. `earliest` is at most the due time of any claim. To add a due time, store it, then write `earliest` (even if that
---    is low enough already), then commit. A scan raises `earliest` only if its version is the same as before the scan.
+--    together with the number of grants for which it was stored, so an old due time has no effect.
+-- 4. `earliest` is at most the due time of any claim. To add a due time, store it, then write `earliest` (even if it is
+--    already low enough), then commit. A scan raises `earliest` only if the version of `earliest` is the same as before
+--    the scan.
 -- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
---    until a scan has found no claim of that worker. So no death is missed, even if nobody waits.
+--    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time.
 -- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
 --
--- So a process may die anywhere. Before the commit of a push, the push did not happen. Between a claim and the growth
--- of `next`, the next taker advances `next`. A scan finds the rest. Claims change in place or are deleted, so they need
--- no memory. The dictionary NAME contains the values, NAME.claims the claims, and NAME.workers the locks. NAME.claims
--- has room for all claims of a full NAME, so a full queue can be emptied.
+-- So a process may die anywhere. If it dies before the commit of a push, the push has not happened. If it dies after it
+-- has claimed a job and before `next` grows, the next taker advances `next`. A scan finds whatever else is left. Claims
+-- change in place or are deleted, so a transition needs no memory. The dictionary NAME contains the values, NAME.claims
+-- the claims, and NAME.workers the locks. NAME.claims has room for all claims of a full NAME, so a full queue can be
+-- emptied.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -38,21 +42,22 @@ local ffi = require "ffi"
 local C, enter, grow, leave, reason = core.C, core.enter, core.grow, core.leave, core.reason
 local ffi_cast, ffi_copy, ffi_new, ffi_str = ffi.cast, ffi.copy, ffi.new, ffi.string
 local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
-local sort, tonumber = table.sort, tonumber
+local sort, tonumber, type = table.sort, tonumber, type
 
-local BUFFER, CORRUPT, DIFFERS, EXISTS, LOCKED = core.BUFFER, core.CORRUPT, core.DIFFERS, core.EXISTS, core.LOCKED
-local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
+local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED, core.NOT_FOUND
+local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
 local GRANTS = 2 ^ 24
 local NEVER = 2 ^ 53
--- Seconds that a producer may need between two steps, and after which a busy taker looks for deaths and due times.
+-- The seconds that a producer may need between two steps, and the seconds after which a busy taker looks for dead
+-- workers and due times again.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
--- The next look comes later by so many seconds for each key that the last one has read. The time of a look would be the
--- wrong measure: on a busy machine, the jobs of dead workers would wait longest.
+-- The seconds by which each key that a look has read delays the next look. The duration of the look would be the wrong
+-- measure: the busier the machine, the longer the jobs of dead workers would wait.
 local LOOK_PER_KEY = 2e-6
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
--- so long.
+-- as long.
 local LONGEST_SLEEP = 0.4
 -- The owners of claims; a worker's number is higher.
 local READY, ASIDE, DEAD, VOID, NOTHING, LAST_STATE = 0, 1, 2, 3, 4, 15
@@ -85,15 +90,20 @@ _M.at = at
 
 -- The functions below that take `kind` and `n` work on numbers in the dictionary of claims.
 
+-- Returns whether another program has stored a number to which 1 cannot be added. A loop over such a number would not
+-- end.
+local function is_bad(value)
+    return not (value > -NEVER and value < NEVER)
+end
+
+
 -- Returns the number and its flags; nil if there is none; nil and the code after a failure.
 local function get(self, kind, n)
-    local code = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found)
-    if code == OK then
-        local value = found.number
-        if value >= -NEVER and value <= NEVER then
-            return value, found.flags
-        end
-        return nil, CORRUPT  -- another program has stored it: a loop over such a number would not end
+    local code, value = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found), found.number
+    if code == OK and found.type == NUMBER and (not is_bad(value) or kind == EARLIEST and value == NEVER) then
+        return value, found.flags
+    elseif code == OK or code == BUFFER then
+        code = NOT_A_NUMBER
     end
     return nil, code ~= NOT_FOUND and code or nil
 end
@@ -110,7 +120,7 @@ function _M.add(self, kind, n, value)
 end
 
 
--- Replaces `old` by `new`, or deletes it if `new` is nil. Returns the code.
+-- Replaces `old` with `new`, or deletes the key if `new` is nil. Returns the code.
 local function swap(self, kind, n, old, new)
     expected.number = old
     desired.type, desired.number = new and NUMBER or NIL, new or 0
@@ -119,7 +129,7 @@ end
 _M.swap = swap
 
 
--- Begins the numbers of a new or flushed queue. They begin with the clock, so that no number is used again.
+-- Creates the counters of a new or flushed queue. They begin at the time of the clock, so that no number is used again.
 local function begin(self)
     local first = floor(C.holdfast_now() * 1e7) + 1
     store(self, SAFE_ADD, EARLIEST, 0, NEVER)
@@ -140,6 +150,9 @@ local function incr(self, kind, by, init)
         if code == OK then
             return incr(self, kind, by, init)
         end
+    end
+    if code == OK and kind ~= EARLIEST and is_bad(number[0]) then
+        code = NOT_A_NUMBER
     end
     return code == OK and number[0] or nil, code
 end
@@ -165,8 +178,8 @@ local function number_below(self, room)
 end
 
 
--- Returns a number for a push. A limit of `room` ready jobs is optional. Has no loop, like all functions that calls
--- without a wait use, so that LuaJIT compiles each of these calls as a whole.
+-- Returns a number for a push. A limit of `room` ready jobs is optional. Like all functions that a call without a wait
+-- uses, it has no loop, so that LuaJIT compiles the whole call.
 function _M.new_number(self, room)
     if room then
         return number_below(self, room)
@@ -202,7 +215,7 @@ end
 
 -- --- workers ---
 
--- Returns whether this Lua state still is the worker that it was; a forked child is not.
+-- Returns whether this Lua state is still the worker that it was; a forked child is not.
 local function is_worker(self)
     local lease = self.lease
     if not lease then
@@ -221,10 +234,13 @@ local function become_worker(self)
     repeat
         local id
         id, code = incr(self, WORKERS, 1, LAST_STATE)
+        if id and not (id > LAST_STATE and id < NEVER / GRANTS and id % 1 == 0) then
+            id, code = nil, NOT_A_NUMBER
+        end
         if not id then
             return nil, reason(code)
         end
-        local lease = ffi_new("holdfast_lease")  -- without a finaliser: it ends with the process (invariant 5)
+        local lease = ffi_new("holdfast_lease")  -- without a finaliser, so it ends with the process (invariant 5)
         code = C.holdfast_lock_try(self.workers, at(WORKER, id), KEY_SIZE, 0, 0, 0, lease)
         if code == OK then
             self.worker, self.lease = id, lease
@@ -246,8 +262,8 @@ end
 
 -- --- scans ---
 
--- Calls fn(kind, number, self, arg) for each key of the dictionary that begins with the byte `kind`, or for all with 0.
--- Omits numbers above `last`, unless they have a due time. Returns whether it got all.
+-- Calls fn(kind, number, self, arg) for each key of the dictionary that begins with the byte `kind`; 0 means all keys.
+-- Omits numbers above `last`, unless they have a due time. Returns whether it could read all keys.
 local function each(handle, scan, kind, last, fn, self, arg)
     local cursor, copy = ffi_new("uint64_t[1]"), ffi_new(key_type)
     local length = kind == 0 and 0 or 1
@@ -281,7 +297,7 @@ end
 _M.each = each
 
 
--- Returns whether the worker is alive, or may be. Asks once in a scan.
+-- Returns whether the worker is alive, or may be alive. A scan asks once for each worker.
 local function is_alive(self, owner, known)
     if known[owner] == nil then
         local code = C.holdfast_lock_holder(self.workers, at(WORKER, owner), KEY_SIZE, holder)
@@ -299,11 +315,11 @@ end
 _M.due_of = due_of
 
 
--- Deletes what is stored for a number without a job. The unique key may belong to another job by now.
+-- Deletes what is stored for a number without a job, but not a unique key that belongs to another job by now.
 local function clear(self, kind, n)
     if kind == UNIQUE then
         local unique = self.dict:get(ffi_str(at(UNIQUE, n), KEY_SIZE))
-        if unique then
+        if type(unique) == "string" then
             expected.number, desired.type = n, NIL
             C.holdfast_cas(self.jobs, unique, #unique, expected, desired, 0, nil)
         end
@@ -321,7 +337,7 @@ local function examine(kind, n, self, scan)
     elseif not claim or claim == VOID * GRANTS then
         if kind ~= CLAIM and (claim or n < scan.first) then
             clear(self, kind, n)
-        elseif kind == DUE then  -- of a push that has not committed
+        elseif kind == DUE then  -- the due time of a push that has not committed
             scan.earliest = min(scan.earliest, get(self, DUE, n) or NEVER)
         end
     elseif claim == NOTHING * GRANTS then
@@ -374,7 +390,7 @@ local function note_dead(_, id, self, dead)
 end
 
 
--- Looks for deaths and for due times.
+-- Looks for dead workers and for due times.
 local function look(self, now)
     local dead = {}
     self.scanned = 0
@@ -396,15 +412,15 @@ end
 
 -- --- takes ---
 
--- Returns whether a job with so many grants becomes a dead job instead of being granted again.
+-- Returns whether a job with this number of grants becomes a dead job instead of being granted again.
 local function is_spent(grants, limit)
     return grants % limit == 0 or grants == GRANTS - 1
 end
 _M.is_spent = is_spent
 
 
--- Takes a job that another owner had. Returns its number and the new claim. `limit`: the grants after which a job whose
--- worker died is dead.
+-- Takes a job that another owner had. Returns its number and the new claim. `limit`: the number of grants after which a
+-- job whose worker died becomes a dead job.
 local function take_over(self, now, limit)
     local list = self.candidates
     for i = #list, 1, -1 do
@@ -425,7 +441,8 @@ local function take_over(self, now, limit)
 end
 
 
--- Returns whether the number `n` without a claim is in the way no longer. Voids it if its producer does not come.
+-- Returns whether takers can go past the number `n`, which has no claim. Voids the number if its producer does not add
+-- the claim in time.
 local function pass(self, n)
     local tail = get(self, TAIL)
     if not tail or n > tail then
@@ -494,8 +511,8 @@ local function take_first(self)
 end
 
 
--- Takes a job: one that another owner had, otherwise the first; with `first`, in the other order. Returns as
--- take_first(), and true if another owner had the job. REQUIRES: join().
+-- Takes a job: one that another owner had, otherwise the first ready job; with `first`, in the reverse order. Returns
+-- the results of take_first(), and true if another owner had the job. REQUIRES: join().
 function _M.take(self, limit, first)
     local n, claim, missing
     if first then
@@ -528,7 +545,7 @@ function _M.version(self, kind, n)
 end
 
 
--- Returns how long a taker may sleep that found no job, and no claim of the number.
+-- Returns how long a taker may sleep if it found no job, and no claim for the number.
 function _M.pause(self, n)
     local until_look = max(get(self, EARLIEST) or 0, self.look_at) - C.holdfast_now()
     return max(0, min(until_look, self.gap == n and PATIENCE or LONGEST_SLEEP))

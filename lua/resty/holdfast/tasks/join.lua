@@ -14,7 +14,7 @@ local _M = {}
 local methods
 
 
--- Raises, at the line that called the method, for a receiver that is not a task.
+-- Raises an error, at the line that called the method, for a receiver that is not a task.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
         error("bad receiver of " .. method .. ": expected a task, got " .. describe(task) .. "; call it as "
@@ -113,7 +113,7 @@ function _M.add_methods(Task, scheduler)
 
     -- Waits until the task ends, at most `timeout` seconds (default: forever). Yields in a task; elsewhere runs all
     -- tasks in the meantime. Returns true and the results of the task; nil and its error if it failed or was cancelled;
-    -- nil and "timeout". Raises where a task cannot wait, and for a cycle of joins.
+    -- nil and "timeout". Raises an error where a task cannot wait, and for a cycle of joins.
     function Task.join(task, timeout)
         check_receiver(task, "join")
         if timeout ~= nil then

@@ -1,7 +1,7 @@
--- The work of a process: ready tasks, tables with a deadline, and background jobs.
+-- The work of a process: the ready tasks, the heap of deadlines, and the background jobs.
 --
--- A hook, for example of a time limit, may raise an error between any two steps. The steps are in such an order that
--- this loses no task and no item.
+-- A hook, for example one that enforces a time limit, may raise an error between any two steps. The order of the steps
+-- ensures that no task and no item is lost then.
 
 local floor, ipairs, setmetatable = math.floor, ipairs, setmetatable
 
@@ -15,7 +15,7 @@ local INFINITY = math.huge
 
 local ready = {}
 
--- `batch` is running or has run; a task that has run leaves false in its position. `spare` has only such positions.
+-- `batch` is running or has run; a task that has run leaves false in its position. `spare` contains only false.
 local queue, queued = {}, 0
 local batch, spare = {}, {}
 
@@ -63,7 +63,7 @@ end
 
 
 -- Recovers from an error that has left run(). Puts the rest of the batch first, then the other ready tasks. If the
--- error came from outside the running task, returns this task, which is then in no list.
+-- error came from outside the running task, returns that task, which is then in no list.
 function ready.recover()
     local tasks, known = {}, {}
     take_all(batch, tasks, known)

@@ -5,8 +5,8 @@
 -- tasks. `base` stands for the whole Lua state, because a wait there blocks the whole Lua state. `current` is nil under
 -- a host whose coroutines we do not start; get() then tells the coroutines apart.
 --
--- As a holder, `base` means that any coroutine of this Lua state may release the lock. The search follows such a holder
--- only where the whole Lua state waits.
+-- As a holder, `base` means that any coroutine of this Lua state may release the lock. The search for deadlocks follows
+-- such a holder only if the whole Lua state waits.
 --
 -- `named` counts the locks of this Lua state that have a coroutine as holder; `unnamed` counts those with `base`. A
 -- waiter that holds nothing is not part of a deadlock.
@@ -18,7 +18,7 @@ local later = require "resty.holdfast.later"
 local co_running = coroutine.running
 local setmetatable = setmetatable
 
--- How many numbers the library hands out at a time. Their lower bits are 0 for the number of the whole Lua state.
+-- How many numbers the library hands out at a time. In the number of the whole Lua state, the lower bits are 0.
 local RANGE = 2 ^ 20
 
 -- The holder of locks that cannot be part of a deadlock.
@@ -41,8 +41,8 @@ local _M = {
 local numbers, runs, count
 local main_number
 
--- The most keys in these tables that are not objects and so stay there. When there are more, all are forgotten, and a
--- deadlock among the present holders may stay unnoticed.
+-- The most keys in these tables that are not objects, and so are not collected. When there are more, all are forgotten,
+-- and a deadlock among the present holders may not be noticed.
 local MOST = 2 ^ 16
 
 
@@ -114,7 +114,7 @@ function _M.holder(chosen, certain)
 end
 
 
--- Returns how many of a waiter's locks count for a deadlock. `stops_all`: the wait blocks the whole Lua state.
+-- Returns how many locks of a waiter may be part of a deadlock. `stops_all`: the wait blocks the whole Lua state.
 function _M.held(stops_all)
     return stops_all and _M.named + _M.unnamed or _M.named
 end
@@ -128,7 +128,7 @@ function _M.set_foreign(foreign)
         _M.current = _M.outside
     end
 end
-_M.set_foreign(is_nginx)  -- other hosts call it when they are found
+_M.set_foreign(is_nginx)  -- called again when another host is found
 
 
 return _M

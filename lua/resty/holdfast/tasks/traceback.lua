@@ -19,7 +19,7 @@ end
 _M.text_of = text_of
 
 
--- As message handler for xpcall, records the traceback and returns the error unchanged. An error that is raised again
+-- A message handler for xpcall: records the traceback and returns the error unchanged. An error that is raised again
 -- keeps its first traceback.
 function _M.note(err)
     local co = co_running()

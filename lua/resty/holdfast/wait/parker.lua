@@ -1,5 +1,5 @@
 -- The parker in which this Lua state sleeps, the listeners of its waiters, and the descriptors that tasks wait for. The
--- parker is created when it is first needed. Each sleep in this module, of the scheduler or of a blocked process,
+-- parker is created when it is first needed. Each sleep in this module, by the scheduler or by a blocked process,
 -- delivers the wake-ups of all waiters.
 
 local core = require "resty.holdfast.core"
@@ -28,7 +28,7 @@ local _M = {
 -- The longest single sleep, in seconds.
 local LONGEST = 86400
 
--- The most waiters that one call returns. Benchmarks: 100 that wait for one value.
+-- The most waiters that one call returns. Benchmarks: "100 that wait for one value".
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
@@ -43,8 +43,8 @@ local listeners = {}
 local before_free
 
 
--- Frees the parker; called as its finaliser. When the Lua state is closed, it runs before or after the finalisers of
--- objects that have waiters here.
+-- Frees the parker; called as its finaliser. When the Lua state is closed, this finaliser may run before or after those
+-- of objects that have waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -75,8 +75,8 @@ end
 _M.get = get
 
 
--- Sets a function that is called when the Lua state is closed, before the parker is freed. It is the last chance to
--- leave queues.
+-- Sets a function that is called when the Lua state is closed, before the parker is freed. This call is the last chance
+-- to leave queues.
 function _M.before_free(fn)
     before_free = fn
 end
@@ -128,9 +128,9 @@ _M.timer = of_parker(function (here, seconds)
 end)
 
 
--- Listens at a path, for loops that can wait for no descriptor except their own connections. Replaces an earlier path
--- and its connection. Returns the path; nil and the reason. After connecting and accept(), the connection receives a
--- byte whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
+-- Listens at a path, for loops that can wait only for their own connections. Replaces an earlier path and its
+-- connection. Returns the path; nil and the reason. After connecting and accept(), the connection receives a byte
+-- whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
 _M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)
     local code = C.holdfast_parker_listen(here, path, PATH_MAX)
@@ -251,9 +251,9 @@ end
 -- While any task waits for a descriptor, the process sleeps in poll(2), and the parker's own descriptor reports
 -- wake-ups.
 
--- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example of a time limit, may
--- raise an error between any two steps. So a wait is stored in its position before it is counted, and a wait that
--- nothing removes may remain.
+-- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example one that enforces a
+-- time limit, may raise an error between any two steps. So a wait is stored in its position before it is counted, and a
+-- wait may remain that nothing removes.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
@@ -313,7 +313,7 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- Waits for one descriptor without a task. Returns what the descriptor is ready for, or 0. A signal does not end the
+-- Waits for one descriptor outside of tasks. Returns what the descriptor is ready for, or 0. A signal does not end the
 -- wait.
 function _M.wait_for_descriptor(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")

@@ -1,9 +1,10 @@
--- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited; nil, the reason and,
--- after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT (a process is stopped inside the
--- dictionary) and, in a forked child, BUSY (another process is joining the runtime directory).
+-- Two ways to wait for a lock: wake (sleep until the release) and poll. Both fill the lease and return the seconds
+-- waited; nil, the reason and, after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT (a
+-- process is stopped in the middle of a change) and, in a forked child, BUSY (another process is joining the runtime
+-- directory).
 --
--- A request describes what is requested and how. Each waiting coroutine has a request. It is a struct, because a table
--- takes three times the memory. Its fields:
+-- A request describes what is requested and how. Each waiting coroutine has one, so a request is a struct: a table
+-- would take three times the memory. Its fields:
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
@@ -11,7 +12,7 @@
 --                      are not used
 --   changes            waits until the version of the key is no longer `version`; nothing else is used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
---                      machine holds the lock; the reason is then "held"
+--                      machine holds the lock; in this case, the reason is "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
 --   itself             a wait for a lock that the coroutine holds is a deadlock
 --   certain            for lock/acquire.lua
@@ -34,7 +35,7 @@ local UNCHANGED = core.UNCHANGED
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING, HOLDS_ITSELF = core.HOLDS_EVERYTHING, core.HOLDS_ITSELF
 
--- A reason that no host can return. It means that the process was forked during the wait.
+-- The reason if the process was forked during the wait. No host can return it.
 local FORKED = {}
 -- Pause before the next attempt to join the runtime directory, in seconds. No benchmark covers it: none forks.
 local BUSY_SLEEP = 0.05
@@ -89,13 +90,13 @@ end
 _M.try = try
 
 
--- A function that removes vanished waiters from their queues and returns whether there were any. A host whose waiting
--- coroutines may vanish sets it.
+-- A function that removes waiters whose coroutines are gone from their queues, and returns whether there were any. A
+-- host whose waiting coroutines may be killed sets it.
 _M.drop_gone = false
 
 
--- Returns whether there were vanished waiters. A caller that does not wait checks this before it fails, because a free
--- lock may be reserved for a vanished waiter.
+-- Removes the waiters whose coroutines are gone, and returns whether there were any. A caller that does not wait calls
+-- this function before it fails, because a free lock may be reserved for one of them.
 function _M.find_gone()
     local drop_gone = _M.drop_gone
     return drop_gone and drop_gone()
@@ -139,7 +140,7 @@ end
 local is_held_here = _M.is_held_here
 
 
--- Returns whether a host's answer ends the wait: nil and a reason other than "timeout".
+-- Returns whether a host's results end the wait: nil and a reason other than "timeout".
 local function gives_up(answer, why)
     return answer == nil and type(why) == "string" and why ~= "timeout"
 end
@@ -180,12 +181,12 @@ function _M.poll(host, request, lease, way)
 end
 
 
--- A slot contains a waiter of this Lua state, and the dictionary of the lock that it queues for: NULL if it is in no
+-- A slot contains a waiter of this Lua state, and the dictionary of the lock for which it queues: NULL if it is in no
 -- queue. Slots are reused, because creating one costs as much as the rest of a wake-up. They are structs, because each
--- waiting coroutine has one.
+-- waiting coroutine has one, and a table would take more memory.
 local idle_slots, idle_count = {}, 0
 
--- All slots, and the keys that they queue for, by waiter number.
+-- All slots, and the keys for which they queue, by waiter number.
 local slots = setmetatable({}, { __mode = "v" })
 local key_of = {}
 
@@ -201,8 +202,8 @@ local function leave(slot)
 end
 
 
--- Finalises the slot of a coroutine that is never resumed and so never returns its slot. A forked child may have its
--- own slot with this number.
+-- Finalises the slot of a coroutine that is never resumed and so never returns the slot. A forked child may have a slot
+-- of its own with the same number.
 local function collect(slot)
     leave(slot)
     local here, waiter = slot.parker, slot.waiter
@@ -219,7 +220,7 @@ local slot_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict 
 
 
 local function make_slot(here)
-    local slot = ffi_new(slot_type)  -- first, so that a lack of memory loses no waiter
+    local slot = ffi_new(slot_type)  -- first, so that no waiter is lost if memory is short
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
@@ -265,7 +266,7 @@ local function open_slot()
         end
         idle_slots[idle_count] = nil
         idle_count = idle_count - 1
-    until slot.parker == here  -- a different parker belongs to a parent process
+    until slot.parker == here  -- if it differs, it belongs to a parent process
     return slot
 end
 
@@ -277,7 +278,7 @@ local function close_slot(slot, granted)
     else
         code = leave(slot)
     end
-    -- A waiter with a grant is still in the process of its parker.
+    -- A waiter that was granted the lock is still in the process of its parker.
     if granted or is_mine(slot.parker) then
         idle_count = idle_count + 1
         idle_slots[idle_count] = slot
@@ -348,10 +349,10 @@ end
 
 
 -- Sleeps until the lock is released, and tries again at least as often as the library requires. Returns nil, nil if
--- there is no room for a waiter. Results of calls are declared where they are assigned, which keeps the stack of the
+-- there is no room for a waiter. Declares the results of calls where they are assigned, which keeps the stack of the
 -- called function short.
 function _M.wake(host, request, lease)
-    local start = C.holdfast_now()  -- not the host's clock, whose error would lose a granted lock
+    local start = C.holdfast_now()  -- not the host's clock: if that raised an error, a granted lock would be lost
     local deadline = host.now() + request.timeout
     while true do
         local slot = open_slot()

@@ -1,5 +1,5 @@
-// Draws bars, lines over time, and the history. Pictures are as wide as their place, so that their labels keep their
-// size.
+// Draws bars, lines over time, and the history. Pictures are drawn at the width of their place on the page, so that
+// their labels keep their size.
 
 import { history, ratioIn, waitsIn } from "./history.js";
 import { clock, count, html, percent, seconds, svg } from "./dom.js";
@@ -15,7 +15,7 @@ export function bar(part) {
     ` ${percent(part)}`);
 }
 
-// Draws one quantity (0 to 1, or null if unknown) of columns as lines.
+// Draws a quantity of the columns as lines. Its values are 0 to 1, or null if unknown.
 function lines(columns, value, x, y) {
   const parts = [];
   let open = false;
@@ -46,7 +46,7 @@ export function trend(columns, name) {
 // Draws the times of day below a picture.
 function times(columns, x, y, width) {
   const from = columns[0].from + history.offset, to = columns[columns.length - 1].to + history.offset;
-  const room = width / 80;  // labels that fit
+  const room = width / 80;  // the number of labels that fit
   const step = [10, 30, 60, 120, 300, 600, 900].find(one => (to - from) / one <= room) ?? 1800;
   const labels = [];
   for (let time = Math.ceil(from / step) * step; time <= to; time += step)

@@ -4,7 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export const find = id => document.getElementById(id);
 
-// Shows control characters, and those that would change the direction of the text.
+// Makes control characters visible, and characters that would change the direction of the text.
 const visible = text => typeof text !== "string" ? text
   : text.replace(/(?!\n)[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
       character => "\\u" + character.charCodeAt(0).toString(16).padStart(4, "0"));

@@ -1,5 +1,5 @@
 // Draws which process waits for which: holders on the left, then the locks that they hold, then the waiters. A process
-// that a command started is to the left of the command, because the command waits for the end of the process.
+// that a command started is to the left of the command, because the command waits for the process to end.
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
@@ -10,7 +10,7 @@ const SMALLEST = 0.84;  // the smallest scale: labels then have 10 pixels
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
-// Returns each process once, even if several of its tasks wait.
+// Returns one waiter for each process, even if several of its tasks wait.
 function byProcess(waiters) {
   const found = new Map();
   for (const waiter of waiters) {
@@ -67,7 +67,8 @@ function build(locks) {
 }
 
 // Marks the edges of a cycle of two or more processes; they are "certain" if each process waits only once. A process
-// that waits more than once has several tasks, and some may proceed. Waits between tasks of one process are ignored.
+// that waits more than once has several tasks, and some of them may continue. Waits between tasks of one process are
+// ignored.
 function markCycles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
@@ -141,7 +142,7 @@ function measure(nodes, room) {
 }
 
 // Draws an edge. An edge to the next column is a curve. Any other edge leaves its column, runs below all boxes, and
-// comes up before its target column, so it crosses no box.
+// comes up before its target column, so that it does not cross any box.
 function path(edge, columns, y, lanes) {
   const from = columns[edge.from.column], to = columns[edge.to.column];
   const x1 = from.x, y1 = y(edge.from), x2 = to.x + to.wide + 2, y2 = y(edge.to);
@@ -169,7 +170,7 @@ function draw(nodes, rows, room) {
   });
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
     markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "arrow", d: "M0 0L8 4L0 8z" }));
-  // Without edges below the boxes, the first and the last channel are empty.
+  // If no edges run below the boxes, the first and the last channel are empty.
   const side = lanes.count > 0 ? 0 : channel - MARGIN;
   const height = lanes.top + lanes.count * LANE + MARGIN / 2;
   const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
@@ -180,7 +181,7 @@ function draw(nodes, rows, room) {
   return picture;
 }
 
-// Returns the picture for a place of that width, and how much is omitted from it. Returns nothing if nobody waits.
+// Returns a picture of that width, and how much the picture omits. Returns nothing if nobody waits.
 export function graph(locks, room) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;

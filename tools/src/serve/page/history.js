@@ -1,14 +1,14 @@
-// Keeps the last hour as the server has it. A sample has only what changed since the sample before, so each point is
-// valid until the next one. Times are seconds since the server's start, because the clock of the day may be changed.
+// Keeps a copy of the server's last hour. A sample contains only what has changed since the previous one, so each point
+// is valid until the next. Times are seconds since the server's start, because the wall clock may be changed.
 
 const HOUR = 3600;
-const PAUSE = 10;  // seconds without a wait that separate two waits for the same holder
+const PAUSE = 10;  // seconds; a longer pause separates two waits for the same holder
 
 const nothing = () => ({ started: null, last: 0, newest: 0, first: 0, offset: 0, leftOut: 0, bounds: [],
   dictionaries: new Map(), all: { points: [] }, waits: [] });
 export let history = nothing();
 
-// Names that are not UTF-8 look like others, but their bytes differ.
+// The bytes identify a name that is not UTF-8, because it may look like another one.
 export const idOf = one => one.name_hex ? `hex ${one.name_hex}` : `name ${one.name}`;
 
 const latest = list => list[list.length - 1];
@@ -19,7 +19,7 @@ function dictionaryOf(one) {
   return history.dictionaries.get(id);
 }
 
-// Notes a lock that was waited for. Waits for the same holder are one row.
+// Records a lock that was waited for. Waits for the same holder share a row.
 function keepWait(time, [wait, hold, waiters, lock]) {
   const holder = lock.holder ?? {};
   const name = JSON.stringify([lock.dictionary, lock.key_hex ?? lock.key, holder.host, holder.pid]);
@@ -91,8 +91,8 @@ function dropOld() {
   history.first = Math.max(history.all.points[0]?.time ?? 0, end);
 }
 
-// Takes the server's reply to a request for the samples from history.last + 1. Returns false if the server was started
-// again, and the samples must be requested from the first.
+// Takes the server's reply to a request for the samples from history.last + 1. Returns false if the server has been
+// restarted, so that all samples must be requested again.
 export function take(reply) {
   const isWhole = history.last === 0;
   if (history.started !== reply.started) history = nothing();
@@ -108,7 +108,8 @@ export function take(reply) {
 
 const larger = (one, other) => one === null || other > one ? other : one;
 
-// Divides the time into columns. Counts are sums, the state of the memory is the last, all else is the largest.
+// Divides the time into columns. A column has the sum of counts, the last state of the memory, and the largest of all
+// other values.
 export function columns(points, from, to, count) {
   const step = (to - from) / count;
   const found = Array.from({ length: count }, (_, i) => ({ from: from + i * step, to: from + (i + 1) * step,

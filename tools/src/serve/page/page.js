@@ -1,4 +1,4 @@
-// Polls the server, keeps the points over time, and displays everything.
+// Polls the server, keeps the history, and displays everything.
 
 import { bar, chart, columnsIn, legend, timeline, trend } from "./charts.js";
 import { bytes, clock, count, find, html, percent, processInWords, row, seconds, show } from "./dom.js";
@@ -34,8 +34,8 @@ function say(text, bad = false) {
 
 // --- showing ---
 
-// Returns the columns of a dictionary, or of all dictionaries together, in the chosen time. They are at fixed times, so
-// that they do not flicker.
+// Returns the columns of a dictionary, or of all dictionaries together, in the chosen time. The columns begin at fixed
+// times, so that they do not flicker.
 function columnsOf(one, number) {
   const wanted = Number(find("range").value);
   const step = Math.min(Math.max(history.newest - history.first, SHORTEST), wanted) / number;
@@ -84,7 +84,7 @@ function dictionaryRow(one) {
   return cells;
 }
 
-// Keep the focus, although the rows are new.
+// Keep the focus, although the rows are replaced.
 function showDictionaries(dictionaries) {
   const focused = document.activeElement?.dataset?.name;
   const part = find("filter").value.toLowerCase();
@@ -128,7 +128,7 @@ function showLocks(locks) {
   "no lock is held");
 }
 
-// Contention counts a wait when the wait ends.
+// A wait is counted as contention only when it ends.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
@@ -147,7 +147,7 @@ function showTimes(histograms) {
   "no lock has been held yet");
 }
 
-// Offers the dictionaries of the last hour, also those that were removed.
+// Offers all dictionaries of the last hour, including removed ones.
 function offerDictionaries() {
   const select = find("history-of"), was = select.value;
   const all = [...history.dictionaries.values()].sort((one, other) => one.name < other.name ? -1 : 1);
@@ -189,14 +189,14 @@ function showDoctor(doctor) {
 
 const shown = { dictionaries: [], locks: { count: 0, locks: [] }, doctor: "", graph: null };
 
-// Shows all that depends on the width of the page.
+// Draws everything that depends on the width of the page.
 function showPictures() {
   showDictionaries(shown.dictionaries);
   showLocks(shown.locks);
   showHistory();
 }
 
-// Gets what is new since the last sample, however long ago that was.
+// Gets all samples since the last one that we have, however old it is.
 async function catchUp() {
   while (!take(await ask(`/api/v1/history/${history.last + 1}`))) continue;
 }

@@ -1,5 +1,5 @@
--- The gate of dictionaries that belong to a cluster, for dictionary/gate.lua. Answers the library's questions from this
--- machine's session. The C library decides which machine has a lock.
+-- The gate of dictionaries that belong to a cluster, loaded by dictionary/gate.lua. Answers the library's questions
+-- from the state of this machine's session with the cluster. libholdfast decides which machine has a lock.
 
 local later = require "resty.holdfast.later"
 local state = require "resty.holdfast.cluster.state"

@@ -18,8 +18,8 @@ local descriptor = ffi_new("int[1]")
 local _M = {}
 
 
--- Returns whether an agent listens on this machine. An agent serves a new dictionary as soon as the agent has noticed
--- it.
+-- Returns whether an agent listens on this machine. The agent serves a new dictionary as soon as it has noticed the
+-- dictionary.
 local function is_listened_to(handle)
     local code = C.holdfast_ask(handle, ASK_STATUS, nil, 0, 0, descriptor)
     if code == OK then
@@ -29,8 +29,8 @@ local function is_listened_to(handle)
 end
 
 
--- Returns why this machine cannot get locks of the dictionary's cluster: it has no session with the store, and no
--- session is about to begin. Returns nil if it can get locks.
+-- Returns nil if this machine can get locks of the dictionary's cluster. Returns the reason if it cannot: it has no
+-- session with the store, and no session is about to begin.
 function _M.refusal(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and state.seconds == 0 and (state.epoch ~= 0 or not is_listened_to(handle)) then
@@ -61,8 +61,8 @@ local function digits(number)
 end
 
 
--- Returns a table about the session, or nil and the reason. The field `machine` identifies this machine at the store;
--- it is nil before the first session.
+-- Returns a table that describes the session, or nil and the reason. The field `machine` identifies this machine at the
+-- store; it is nil before the first session.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
@@ -82,7 +82,7 @@ function _M.find(handle)
 end
 
 
--- Calls add(family, label, label value, value) for a sample of each metric family of the gate.
+-- Calls add(family, label, label value, value) with one sample for each metric family of the gate.
 function _M.measure(handle, add)
     local found = _M.find(handle)
     if found then

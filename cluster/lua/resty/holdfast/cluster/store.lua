@@ -1,5 +1,5 @@
--- Asks the cluster's store, through this machine's agent, who holds a lock and whether this machine still has it. Only
--- the caller waits for the answer; its host does the waiting.
+-- Asks the cluster's store, through this machine's agent, who holds a lock and whether this machine still has it. While
+-- the caller waits for the answer, other coroutines of its host run.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -22,10 +22,11 @@ local TIMEOUT, UNSUPPORTED = core.TIMEOUT, core.UNSUPPORTED
 local CLOCK_REALTIME = 0
 local HOST_MAX = 256
 
--- Timeout for the agent's answer, in seconds. The agent asks each server of the store, for a second at most.
+-- Timeout for the agent's answer, in seconds. The agent asks each server of the store and waits at most a second for
+-- its answer.
 local ANSWER_TIMEOUT = 5
 -- Pauses between polls for the answer, in seconds: the first and the longest. No benchmark covers them, because none
--- asks questions.
+-- asks the store.
 local FIRST_POLL, LONGEST_POLL = 0.001, 0.01
 
 local descriptor_type, lease_type = ffi.typeof("int[1]"), ffi.typeof("holdfast_lease")
@@ -83,8 +84,8 @@ local function send(handle, question, key)
 end
 
 
--- Asks about a key. Returns the fields of the answer; the field `code` is "yes" or "no". Returns nil and the reason if
--- the agent or the store does not answer ("unavailable"), or if the caller may not wait here.
+-- Asks a question about a key. Returns the fields of the answer; the field `code` is "yes" or "no". Returns nil and the
+-- reason if the agent or the store does not answer ("unavailable"), or if the caller may not wait here.
 local function ask(handle, question, key, block)
     local host, refusal = current_host(block)
     if not host then
@@ -165,9 +166,9 @@ end
 
 -- --- the method verify of resty.lock ---
 
--- Asks the store, then checks the lease. A valid lease means that this machine has had the lock without a gap. So a
--- lease that is valid after the answer was also valid when the store was read. Other coroutines may use the object in
--- the meantime.
+-- Asks the store, then checks the lease. A valid lease means that this machine has had the lock without interruption,
+-- so a lease that is valid after the answer was also valid when the store was read. Other coroutines may use the object
+-- in the meantime.
 function _M.verify(self, grant, key)
     local handle, lease = grant.dict, lease_type(grant.lease)
     local answer, err = ask(handle, ASK_VERIFY, key, self.settings.block)

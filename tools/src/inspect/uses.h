@@ -1,0 +1,35 @@
+// The counts of caches and queues in their dictionaries, as in lua/resty/holdfast/cache/counts.lua and
+// queue/counts.lua.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "holdfast.h"
+
+namespace holdfast::inspect {
+
+struct Queue {
+  std::uint64_t waiting = 0;  // jobs that no taker has seen yet
+  double oldest = 0;          // of these, in seconds
+  /// False if there are too many jobs to count the next four.
+  bool is_counted = false;
+  std::uint64_t ready = 0;
+  std::uint64_t delayed = 0;
+  std::uint64_t taken = 0;
+  std::uint64_t dead = 0;
+};
+
+/// In a queue with more claims, jobs are not counted by state, because that takes longer than 10 ms.
+inline constexpr std::uint64_t kClaimsRead = 10000;
+
+/// Returns the queue whose jobs are in this dictionary; nothing if it is none. `most` is how many claims to read.
+std::optional<Queue> queue_in(const std::string& name, holdfast_dict* jobs, std::uint64_t most = kClaimsRead);
+
+/// Returns the counts of all caches in the dictionary, by name: "l1_hits", "loads"... Omits those that are 0.
+std::vector<std::pair<const char*, std::uint64_t>> cache_counts_in(holdfast_dict* dict);
+
+}  // namespace holdfast::inspect
