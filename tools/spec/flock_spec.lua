@@ -73,6 +73,32 @@ describe("holdfast flock", function()
         assert.equal("mine\n", waits:out())
     end)
 
+    it("keeps its place among all that wait for the file", function()
+        local process = hold "flock"
+        -- "1: -> FLOCK  ADVISORY  WRITE 4711 00:1b:1234 0 EOF"
+        local inode = shell.output("stat -c %i '" .. command.path "lock file" .. "'"):match "%d+"
+        local function waiting()
+            local pids = {}
+            for pid in (read "/proc/locks" or ""):gmatch("%-> FLOCK +ADVISORY +WRITE (%d+) %x+:%x+:" .. inode .. " ") do
+                pids[#pids + 1] = tonumber(pid)
+            end
+            return pids
+        end
+        local first = start("flock", command.path "lock file", "true")
+        assert(await(function() return #waiting() == 1 end))
+        local second = start(command.path "lock file", "true", { PROGRAM = "/usr/bin/flock" })
+        assert(await(function() return #waiting() == 2 end))
+        local expected = waiting()
+        assert.equal(second.pid, expected[2])
+        for _ = 1, 30 do
+            command.sleep(0.01)
+            assert.same(expected, waiting())
+        end
+        let_go(process)
+        assert.same({ code = 0 }, first:wait())
+        assert.same({ code = 0 }, second:wait())
+    end)
+
     it("shows the holder to others, and the fencing token to the command", function()
         local process = hold(command.program .. " flock", "--why weekly")
         assert.same({ "files lock file lock" }, rows())

@@ -458,6 +458,16 @@ describe("holdfast lock has the options of flock:", function()
         end
     end)
 
+    it("is refused, and ends, although nobody reads the message", function()
+        hold("exec sleep 600")
+        local line = "(head -c 65536 /dev/zero; %s lock -n key true 2>&1; echo $? >'%s') "
+                     .. "| (until [ -s '%s' ]; do sleep 0.01; done; cat >/dev/null)"
+        local status = command.path "status"
+        local process = start("-c", line:format(command.program, status, status), { PROGRAM = "/bin/sh" })
+        assert.same({ code = 0 }, process:wait())
+        assert.equal("1\n", read(status))
+    end)
+
     it("a command that cannot be run has status 69, and releases the lock", function()
         for _, options in ipairs { "-x", "-F" } do
             local err = world.refused(69, "", "lock", options, "key", "--", "/no/such/program")

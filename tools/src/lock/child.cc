@@ -1,17 +1,19 @@
 #include "lock/child.h"
 
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/name.h"
-#include "cli/message.h"
+#include "lock/file_lock.h"
 #include "lock/job.h"
 #include "lock/wait_notice.h"
 
@@ -36,20 +38,21 @@ int execute_command(const LockOptions& options, std::uint64_t token, const Hold&
 }
 
 int refuse_command(const LockOptions& options, int error) {
-  // The wrapper holds the lock until this process has ended, so whoever should read the message must not be able to
-  // prolong the hold by not reading.
-  constexpr int kMessageMs = 1000;
-  if (accepts_messages(STDERR_FILENO, kMessageMs))
-    say("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
+  say_in_time("cannot run {}: {}", quote(options.command.front()), std::strerror(error));
   return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }
 
 int become_command_when_held(const LockOptions& options, int channel) {
   begin_job();  // early, while the wrapper takes the lock
   Hold hold;
-  const std::optional<std::uint64_t> token = receive_hold(channel, hold);
-  if (!token) return lock_status::kSystem;
-  return refuse_command(options, execute_command(options, *token, hold));
+  std::optional<std::uint64_t> order;
+  while ((order = receive_order(channel, hold)) == kTakeFile) {
+    const double deadline = options.timeout == 0 ? 0 : std::numeric_limits<double>::infinity();
+    const int error = take_flock(options.file, options.shared, deadline, nullptr);
+    static_cast<void>(::send(channel, &error, sizeof error, MSG_NOSIGNAL));
+  }
+  if (!order) return lock_status::kSystem;
+  return refuse_command(options, execute_command(options, *order, hold));
 }
 
 }  // namespace holdfast::cli

@@ -228,7 +228,7 @@ bool holds_flock(int fd) {
 int take_descriptor(const LockOptions& options) {
   const double deadline =
       options.timeout == kForEver ? std::numeric_limits<double>::infinity() : holdfast_now() + options.timeout;
-  const int error = take_flock(options.fd, options.shared, deadline, [] { return true; });
+  const int error = take_flock(options.fd, options.shared, deadline, nullptr);
   return error == 0 ? 0 : refuse_flock(options, error);
 }
 

@@ -16,18 +16,15 @@
 #include <optional>
 #include <sstream>
 
-#include "cli/message.h"
 #include "cli/output.h"
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
 namespace {
-
-/// How often a wait in the kernel is interrupted, so that the process can do its other work.
-constexpr double kLookSeconds = 0.1;
 
 /// While this object lives, ALRM interrupts system calls after `first` seconds and then repeatedly, because a signal
 /// that arrives just before a call does not interrupt the call.
@@ -102,12 +99,15 @@ std::string flock_holder(int fd) {
   return fmt::format("pid {} ({})", *pid, inspect::escaped(stat->program));
 }
 
-int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting) {
+// A wait that is interrupted begins again behind all other waiters.
+int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting) {
   const int operation = shared ? LOCK_SH : LOCK_EX;
   bool reopened = false;
   for (bool blocks = false;;) {
     std::optional<Alarms> alarms;
-    if (blocks) alarms.emplace(std::min(kLookSeconds, deadline - holdfast_now()));
+    const double left = deadline - holdfast_now();
+    const double pause = waiting ? std::min(1.0, left) : left;
+    if (blocks && std::isfinite(pause)) alarms.emplace(pause);
     if (::flock(fd, operation | (blocks ? 0 : LOCK_NB)) == 0) return 0;
     const int error = errno;
     if ((error == EIO || error == EBADF) && !shared && !reopened && reopen_for_writing(fd)) {
@@ -117,17 +117,18 @@ int take_flock(int fd, bool shared, double deadline, const std::function<bool()>
     if (error != EWOULDBLOCK && error != EINTR) return error;
     if (holdfast_now() >= deadline) return EWOULDBLOCK;
     alarms.reset();
-    if (!waiting()) return ECANCELED;
+    if (waiting) waiting();
     blocks = true;
   }
 }
 
 int refuse_flock(const LockOptions& options, int error) {
   if (error == EWOULDBLOCK) {
-    if (!options.quiet) say("{} is locked by {}, with flock(2)", quote_key(options.key), flock_holder(options.file));
+    if (!options.quiet)
+      say_in_time("{} is locked by {}, with flock(2)", quote_key(options.key), flock_holder(options.file));
     return options.conflict;
   }
-  say("cannot lock {}: {}", quote_key(options.key), std::strerror(error));
+  say_in_time("cannot lock {}: {}", quote_key(options.key), std::strerror(error));
   return error == ENOLCK || error == ENOMEM ? lock_status::kSystem : lock_status::kData;
 }
 

@@ -15,11 +15,10 @@ namespace holdfast::cli {
 /// found.
 std::string flock_holder(int fd);
 
-/// Takes the flock(2) of `fd`, and waits for it until holdfast_now() reaches `deadline`. During the wait, calls
-/// `waiting` ten times a second, which ends the wait by returning false. On NFS, where an exclusive lock needs a file
-/// that is open for writing, opens the file again in the same descriptor. Returns 0, or an error number: EWOULDBLOCK if
-/// another process holds the flock(2), ECANCELED if `waiting` has ended the wait.
-int take_flock(int fd, bool shared, double deadline, const std::function<bool()>& waiting);
+/// Takes the flock(2) of `fd`, and waits for it until holdfast_now() reaches `deadline`. Calls `waiting`, unless it is
+/// null, every second during the wait. On NFS, where an exclusive lock needs a file that is open for writing, opens the
+/// file again in the same descriptor. Returns 0, or an error number: EWOULDBLOCK if another process holds the flock(2).
+int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting);
 
 /// Reports that take_flock() failed with that error, and returns the exit status. If another process holds the
 /// flock(2), this is the status of a conflict.

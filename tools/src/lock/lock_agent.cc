@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "cli/message.h"
 #include "cluster/agent_command.h"
+#include "lock/wait_notice.h"
 
 namespace holdfast::cli {
 
@@ -55,7 +55,7 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
     if (holdfast_now() >= deadline) {
       const std::string why = holdfast_error();
       pass_messages_on();
-      say("{}", why);
+      say_in_time("{}", why);
       return lock_status::kUnavailable;
     }
     signal_ = await_signal();
@@ -84,7 +84,7 @@ void LockAgent::pass_messages_on() const {
 
 int LockAgent::complain() const {
   pass_messages_on();
-  say("the agent of cluster {} did not start", options_.cluster);
+  say_in_time("the agent of cluster {} did not start", options_.cluster);
   return lock_status::kUnavailable;
 }
 

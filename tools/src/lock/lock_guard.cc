@@ -148,7 +148,6 @@ void LockGuard::prepare(pid_t child, pid_t group) {
 }
 
 bool LockGuard::start(Hold& hold, const std::string& key, const LockEnd& lock_end) {
-  end();
   if (child_.get() < 0 || parent_.get() < 0 || acts_ == nullptr) return false;
   const Guarded guarded{key, job_, lock_end};
   pid_ = ::fork();

@@ -21,10 +21,9 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Prepares to guard a new child whose job is in the process group `group`, while the child waits for its lock.
+  /// Prepares to guard a new child whose job is in the process group `group`, before the lock is held.
   void prepare(pid_t child, pid_t group);
-  /// Guards the child's hold. If the guard had another hold, it stops guarding that one. If this returns false, only
-  /// the caller and the job can end the hold.
+  /// Guards the child's hold. If this returns false, only the caller and the job can end the hold.
   bool start(Hold& hold, const std::string& key, const LockEnd& lock_end);
   /// Returns whether the guard acted before its parent. In this case another process may have the lock, although nobody
   /// took it away.

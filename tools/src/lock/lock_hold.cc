@@ -20,9 +20,9 @@ constexpr int kFirstDescriptor = 512;
 constexpr std::size_t kDescriptors = 2;
 
 struct Packet {
-  std::uint64_t token = 0;
+  std::uint64_t order = 0;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptors * sizeof(int))> control{};
-  iovec part{&token, sizeof token};
+  iovec part{&order, sizeof order};
   msghdr message{};
 
   Packet() {
@@ -63,9 +63,9 @@ void Hold::end() {
     if (one->get() >= 0) holdfast_end_hold(one->release());
 }
 
-void send_hold(int channel, std::uint64_t token, const Hold& hold) {
+bool send_order(int channel, std::uint64_t order, const Hold& hold) {
   Packet packet;
-  packet.token = token;
+  packet.order = order;
   const auto [life, keeper, use] = hold.descriptors();
   const std::array<int, kDescriptors> fds{life, use};
   cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
@@ -73,17 +73,17 @@ void send_hold(int channel, std::uint64_t token, const Hold& hold) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof fds);
   std::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
-  if (token == 0 || std::min(life, use) < 0) packet.message.msg_controllen = 0;
-  static_cast<void>(::sendmsg(channel, &packet.message, MSG_NOSIGNAL));
+  if (std::min(life, use) < 0) packet.message.msg_controllen = 0;
+  return ::sendmsg(channel, &packet.message, MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET;
 }
 
-std::optional<std::uint64_t> receive_hold(int channel, Hold& hold) {
+std::optional<std::uint64_t> receive_order(int channel, Hold& hold) {
   Packet packet;
   ssize_t size = 0;
   do {
     size = ::recvmsg(channel, &packet.message, MSG_CMSG_CLOEXEC);
   } while (size < 0 && errno == EINTR);
-  if (size != sizeof packet.token) return std::nullopt;
+  if (size != sizeof packet.order) return std::nullopt;
   const cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     std::array<int, kDescriptors> fds{-1, -1};
@@ -91,7 +91,7 @@ std::optional<std::uint64_t> receive_hold(int channel, Hold& hold) {
     hold.prove_life({fds[0], -1});
     hold.use_dictionary({fds[1], -1});
   }
-  return packet.token;
+  return packet.order;
 }
 
 }  // namespace holdfast::cli

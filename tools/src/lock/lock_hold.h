@@ -46,11 +46,14 @@ class Hold {
   Descriptor use_;
 };
 
-/// Tells a child that the lock is held, and passes it the descriptors that a command inherits, unless `token` is 0.
-/// Ignores that the child may be gone.
-void send_hold(int channel, std::uint64_t token, const Hold& hold);
-/// Waits for that message. Returns the fencing token, and adds the descriptors to `hold`. Returns nothing if the sender
-/// has ended.
-std::optional<std::uint64_t> receive_hold(int channel, Hold& hold);
+/// The orders of the wrapper to its child: to take the flock(2) of the file and to answer with an error number, or to
+/// become the command with a fencing token; 0: none.
+inline constexpr std::uint64_t kTakeFile = ~std::uint64_t{0};
+
+/// Sends an order, with the descriptors that a command inherits. Returns false if that failed, although the child has
+/// not ended; see errno.
+bool send_order(int channel, std::uint64_t order, const Hold& hold);
+/// Waits for an order, and adds the descriptors to `hold`. Returns nothing if the sender has ended.
+std::optional<std::uint64_t> receive_order(int channel, Hold& hold);
 
 }  // namespace holdfast::cli

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/name.h"
-#include "cli/message.h"
 #include "cli/output.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
@@ -52,7 +51,7 @@ std::string error_or_text(int code) {
 /// Reports why the lock cannot be visible. `holdfast flock` is silent, because crontabs written for flock(1) expect
 /// that.
 void say_unless_dispensable(const LockOptions& options, const std::string& trouble) {
-  if (!options.is_flock() || options.verbose) say("{}", trouble);
+  if (!options.is_flock() || options.verbose) say_in_time("{}", trouble);
 }
 
 std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
@@ -70,7 +69,8 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if ((code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) && options.cluster == state.name) return true;
   const char* const name = state.name;
   const std::string found = *name != '\0' ? "belongs to cluster " + quote(name) : "belongs to no cluster";
-  say("dictionary {} {}, but --cluster requests {}", quote_name(options.dictionary), found, quote(options.cluster));
+  say_in_time("dictionary {} {}, but --cluster requests {}", quote_name(options.dictionary), found,
+              quote(options.cluster));
   return false;
 }
 
@@ -116,11 +116,11 @@ bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
 }
 
 std::optional<int> LockTaker::take() {
-  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
+  start_ = holdfast_now();
   const auto refused = take_visible();
   // The flock(2) of a file can be taken without the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
-  if (options_.is_flock() && !has_file_) {
+  if (options_.is_flock() && !has_file_ && !try_file()) {
     if (const auto status = take_file()) return status;
   }
   report(options_, fmt::format("getting lock took {:.6f} seconds", holdfast_now() - start_));
@@ -154,20 +154,18 @@ std::optional<int> LockTaker::take_file() {
   const double deadline = is_endless ? std::numeric_limits<double>::infinity() : start_ + options_.timeout;
   WaitNotice notice(!options_.quiet && options_.timeout != 0);
   bool waited = false;
-  const int error = take_flock(options_.file, options_.shared, deadline, [&] {
+  const auto waiting = [&] {
     const double waited_for = holdfast_now() - start_;
     const bool is_due = notice.due_in(waited_for) <= 0;
-    if (is_due || !waited) {
-      const std::string holder = flock_holder(options_.file);
-      if (!waited) explain("waits for the flock(2) of " + holder);
-      if (is_due)
-        notice.show(waited_for, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
-    }
+    if (waited && !is_due) return;
+    const std::string holder = flock_holder(options_.file);
+    if (!waited) explain("waits for the flock(2) of " + holder);
+    if (is_due) notice.show(waited_for, {key_part(options_), {fmt::format(" is locked by {}, with flock(2)", holder)}});
     waited = true;
-    const bool continues = pause_(nullptr, 0);
-    if (!continues) notice.leave();
-    return continues;
-  });
+  };
+  const int error =
+      take_flock_ ? take_flock_(deadline, waiting) : take_flock(options_.file, options_.shared, deadline, waiting);
+  if (error == ECANCELED) notice.leave();
   notice.clear();
   if (error != 0) {
     give_back();
@@ -213,7 +211,7 @@ int LockTaker::open() {
   if (options_.is_flock()) return lock_status::kCannotOpen;  // the machines do not share the file's flock(2)
   const std::string objection = objection_of_cluster(options_);
   if (objection.empty()) return 0;
-  say("dictionary {} belongs to cluster {}: {}", quote_name(options_.dictionary), options_.cluster, objection);
+  say_in_time("dictionary {} belongs to cluster {}: {}", quote_name(options_.dictionary), options_.cluster, objection);
   return lock_status::kUsage;
 }
 
@@ -267,7 +265,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     }
     if (is_cluster_missing(now - start_)) {
       notice.clear();
-      say("still waiting for {}: {}", quote_key(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+      say_in_time("still waiting for {}: {}", quote_key(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
     }
     if (notice.due_in(now - start_) <= 0) notice.show(now - start_, obstacle());
     const double next = std::min(deadline, options_.is_flock() ? next_try : deadline) - now;
@@ -322,7 +320,7 @@ int LockTaker::refuse() {
       (state.seconds == 0 || !is_held_here()))
     return fail(HOLDFAST_UNAVAILABLE);
   if (in_cluster() && !is_held_here()) return refuse_elsewhere();
-  if (!options_.quiet) say("{}{}", line_of(refusal(dict_, options_), 0), waited_in_words());
+  if (!options_.quiet) say_in_time("{}{}", line_of(refusal(dict_, options_), 0), waited_in_words());
   return options_.conflict;
 }
 
@@ -337,10 +335,10 @@ int LockTaker::refuse_elsewhere() const {
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
-    say("cannot lock {}: {}", quote_key(options_.key), answer.status().message);
+    say_in_time("cannot lock {}: {}", quote_key(options_.key), answer.status().message);
     return lock_status::kUnavailable;
   }
-  if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
+  if (!options_.quiet) say_in_time("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
   return options_.conflict;
 }
 
@@ -365,7 +363,7 @@ int LockTaker::fail(int code) const {
   if (code == HOLDFAST_ELSEWHERE) {
     if (options_.quiet) return options_.conflict;
     const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskSeconds);
-    say("{}", refusal_elsewhere(options_, answer ? *answer : Answer{}));
+    say_in_time("{}", refusal_elsewhere(options_, answer ? *answer : Answer{}));
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
@@ -373,14 +371,14 @@ int LockTaker::fail(int code) const {
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
-  say("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
+  say_in_time("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
   const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // so nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
 int LockTaker::fail_unavailable(const std::string& otherwise) const {
   const std::string trouble = trouble_of_agent();
-  say("cannot lock {}: {}", quote_key(options_.key), trouble.empty() ? otherwise : trouble);
+  say_in_time("cannot lock {}: {}", quote_key(options_.key), trouble.empty() ? otherwise : trouble);
   return lock_status::kUnavailable;
 }
 
@@ -388,9 +386,9 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;
-  say("cannot lock {}: {}", quote_key(options_.key),
-      is_told ? answer.status().message
-              : fmt::format("a key of {} bytes is too long for a cluster's store", options_.key.size()));
+  say_in_time("cannot lock {}: {}", quote_key(options_.key),
+              is_told ? answer.status().message
+                      : fmt::format("a key of {} bytes is too long for a cluster's store", options_.key.size()));
   return lock_status::kUsage;
 }
 
@@ -424,7 +422,7 @@ int LockTaker::confirm() const {
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
-  say("{} was lost before the command started", quote_key(options_.key));
+  say_in_time("{} was lost before the command started", quote_key(options_.key));
   return lock_status::kLost;
 }
 

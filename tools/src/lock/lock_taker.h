@@ -18,15 +18,17 @@ class LockTaker {
   /// Sleeps until the parker (null: none) reports the waiter, or until the seconds have passed. Returns false if the
   /// wait must end.
   using Pause = std::function<bool(holdfast_parker* parker, double seconds)>;
-  explicit LockTaker(LockOptions options, Pause pause = sleep)
-      : options_(std::move(options)), pause_(std::move(pause)) {}
+  /// Does the same as take_flock(), with the options' file. Returns ECANCELED if the wait must end.
+  using TakeFile = std::function<int(double deadline, const std::function<void()>& waiting)>;
+  explicit LockTaker(LockOptions options, Pause pause = sleep, TakeFile take_file = nullptr)
+      : options_(std::move(options)), pause_(std::move(pause)), take_flock_(std::move(take_file)) {}
 
   /// Enters the world, and opens the dictionary. Returns the exit status, which is 0 on success. On failure, it has
   /// printed a message.
   int enter();
   /// Takes the lock, and waits for it if necessary. Calls enter() first if nobody has. Returns nothing if the lock is
   /// held, otherwise the exit status, which may be 0 because of -E. On failure, it has printed a message, unless a
-  /// pause has ended the wait. Can be called again after give_back(), with the remaining time.
+  /// pause has ended the wait. Can be called only once.
   std::optional<int> take();
   void give_back();
   /// Releases only the visible lock, if it is held. Returns the code of holdfast_unlock.
@@ -90,13 +92,14 @@ class LockTaker {
 
   LockOptions options_;
   Pause pause_;
+  TakeFile take_flock_;  // null: take_flock() in this process
   bool complained_ = false;
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};
   Hold hold_;
   off_t table_bytes_ = 0;  // the size of the process table
   bool has_file_ = false;  // the flock(2) is held
-  double start_ = 0;       // in holdfast_now() time: when the first wait began, or the last attempt without waiting
+  double start_ = 0;       // in holdfast_now() time: when the wait began
 };
 
 }  // namespace holdfast::cli

@@ -2,9 +2,14 @@
 // terminal that accepts no output does not delay the wait.
 #pragma once
 
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/message.h"
 #include "cli/output.h"
 #include "lock/lock_options.h"
 
@@ -12,6 +17,14 @@ namespace holdfast::cli {
 
 /// Returns whether the output accepts a message without blocking, now or within `wait_ms`.
 bool accepts_messages(int output, int wait_ms) noexcept;
+
+/// Prints a message, unless nobody reads for a second: otherwise a process that has a lock, or collects its signals,
+/// might never end.
+template <class... Arguments>
+void say_in_time(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  constexpr int kMessageMs = 1000;
+  if (accepts_messages(STDERR_FILENO, kMessageMs)) say(format, std::forward<Arguments>(arguments)...);
+}
 
 /// Prints the message if --verbose was given.
 void report(const LockOptions& options, const std::string& what);

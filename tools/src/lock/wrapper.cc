@@ -14,6 +14,8 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -61,7 +63,9 @@ class Wrapper {
       : options_(options),
         agent_(options, signals_),
         replacement_(options, reports_),
-        taker_(options, [this](holdfast_parker* parker, double seconds) { return pause(parker, seconds); }) {}
+        taker_(
+            options, [this](holdfast_parker* parker, double seconds) { return pause(parker, seconds); },
+            [this](double deadline, const std::function<void()>& waiting) { return take_file(deadline, waiting); }) {}
 
   int run() {
     adopt_orphans();
@@ -129,14 +133,16 @@ class Wrapper {
       lock_end_.emplace(options_, grant_, grant_.in_cluster ? dictionary() : nullptr);
       const bool is_guarded = guard_.start(taker_.hold(), options_.key, *lock_end_);
       if (!is_guarded && options_.close)
-        say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
+        say_in_time("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends",
+                    ::getpid());
       look_at_ = std::min(look_at_, lock_end_->next(grant_.time));
       lost_ = taker_.confirm() != 0;
     }
+    const Hold nothing;
     if (lost_)
       ::kill(command_, SIGKILL);
-    else
-      send_hold(channel_.get(), grant_.lease.sequence, taker_.hold());
+    else if (!send_order(channel_.get(), grant_.lease.sequence, is_held_ ? taker_.hold() : nothing))
+      say_in_time("cannot start the command: sendmsg: {}", std::strerror(errno));  // too many descriptors are sent
     channel_.reset();
   }
 
@@ -173,6 +179,24 @@ class Wrapper {
       if (ended_ || is_refused_) return false;
     } while ((parker == nullptr || holdfast_parker_sleep(parker, 0, &woken, 1) == 0) && holdfast_now() < end);
     return true;
+  }
+
+  /// For the taker: lets the child wait in the kernel, so that this process can do what it has to do. The
+  /// child's flock(2) is also this process's, unless the file had to be opened again.
+  int take_file(double deadline, const std::function<void()>& waiting) {
+    if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
+    constexpr double kNoticeSeconds = 1;
+    constexpr double kAnswerSeconds = 2;  // of a child that only tries
+    if (options_.timeout == 0) deadline = holdfast_now() + kAnswerSeconds;
+    for (;;) {
+      int error = 0;
+      if (::recv(channel_.get(), &error, sizeof error, MSG_DONTWAIT) == sizeof error) return error;
+      if (ended_) return ECANCELED;
+      const double left = deadline - holdfast_now();
+      if (left <= 0) return EWOULDBLOCK;
+      waiting();
+      attend(channel_.get(), std::min(kNoticeSeconds, left));
+    }
   }
 
   holdfast_dict* dictionary() const noexcept { return taker_.dictionary(); }
@@ -357,6 +381,7 @@ class Wrapper {
   // processes, including those that the command left behind.
   void end_hold() {
     if (!is_held_) return;
+    if (options_.is_flock()) ::close(options_.file);  // the next holder of the visible lock wants it at once
     if (!lost_) give_back();
     taker_.hold().end();
     guard_.end();
