@@ -114,7 +114,7 @@ describe("lock", function ()
     end)
 
     describe("remaining and valid", function ()
-        it("return how long the lock is held, and change nothing", function ()
+        it("tell how much longer the lock is held, and change nothing", function ()
             local lock = new { exptime = 20 }
             assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
             assert.same(pack(false), pack(lock:valid()))
@@ -128,7 +128,7 @@ describe("lock", function ()
             assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
         end)
 
-        it("is endless without exptime #local", function ()
+        it("have no limit without exptime #local", function ()
             local lock = new { exptime = 0 }
             lock:lock("key", { timeout = 0 })
             assert.same(pack(math.huge), pack(lock:remaining()))

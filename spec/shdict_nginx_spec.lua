@@ -9,7 +9,8 @@ local it = fixture.it_unless(site.missing())
 describe("shdict compared with ngx.shared", function ()
     after_each(site.clean_up)
 
-    -- Runs a file of spec/side_by_side. Returns its lines, split into words, indexed by their first word.
+    -- Runs a file of spec/side_by_side. Returns the lines that it prints, split into words and indexed
+    -- by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
         local child = site.start_file("spec/side_by_side/" .. name .. ".lua", dictionaries)

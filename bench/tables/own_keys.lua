@@ -8,7 +8,7 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Each process locks, or sets, a key that no other process wants, in a dictionary that all processes have.
+-- Each process locks, or sets, a key that no other process uses, in a dictionary that all processes share.
 
 -- Steps between two checks of the deadline.
 local BATCH = 1000
@@ -82,7 +82,7 @@ local function table_of(title, wanted, rows)
         title = title,
         headings = headings,
         rows = rows,
-        note = ("Steps of all processes together, and as a multiple of what one process does. Each process has a key "
+        note = ("The rate of all processes together, and its ratio to the rate of one process. Each process has a key "
                 .. "of its own, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine has "
                 .. "%d cores."):format(process.cores()),
     }
@@ -107,7 +107,7 @@ function _M.some(context)
 end
 
 
--- Makes the table up to the number of cores, and beyond.
+-- Makes the table for 1, 2, 4 and 8 processes, and for one process per core.
 function _M.all(context)
     local counts, has_cores = { 1, 2, 4, 8 }, false
     for _, count in ipairs(counts) do

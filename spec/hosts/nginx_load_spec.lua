@@ -8,7 +8,8 @@ local UNCACHED = "lua_code_cache off; "
 
 local it = fixture.it_unless(site.missing())
 
--- Prepended to each location. `loaded`: the library's modules in this Lua state, by name without resty and holdfast.
+-- Prepended to each location. `loaded` returns the library's modules in this Lua state, by their names without
+-- "resty." and "holdfast.".
 local COMMON = [[
     local function loaded()
         local found, count = {}, 0
@@ -183,7 +184,7 @@ describe("loading in nginx", function ()
         }
     end
 
-    it("without the code cache, a request with a free lock loads few modules, and no host", function ()
+    it("without the code cache, a request that takes a free lock loads few modules, and no host", function ()
         assert.equal("true nilnilnilnil", start(UNCACHED):get("/free"))
     end)
 

@@ -35,7 +35,7 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// The benchmark is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
+// The benchmark for the next constants is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // When the listener is this late, the other threads check by themselves. They wake so rarely that even many threads
@@ -182,7 +182,7 @@ std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> wo
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
   for (bool interrupted = false;;) {  // after a signal, return even if no waiter was woken
-    // Read the word before the mail, so that a post after that ends the sleep.
+    // Read the mailbox word before the mail, so that mail posted in between ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
     const ParkingLot::Rest rest = lot_.collect(*this, woken, now, may_sleep);
@@ -406,8 +406,8 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- called by the death watch ---
 
-// Makes all parkers check after an event. The thread of the death watch does not check by itself, because it has its
-// own descriptors, without the one for asking the kernel about processes.
+// Makes all parkers check after an event. The thread of the death watch does not check itself, because it has its own
+// descriptor table, without the descriptor for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

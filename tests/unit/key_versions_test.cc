@@ -23,7 +23,7 @@ constexpr double kLong = 30;
 constexpr std::uint64_t kOneShard = 65536;
 constexpr std::uint64_t kManyShards = 16 << 20;
 
-/// A waiter for a change. Its sleep(0) reads mail, but returns too soon to check the version itself.
+/// A waiter for a change. Its sleep(0) reads mail, but returns before it would check the version.
 class Watching : public Parked {
  public:
   Watching(Dict& dict, std::string key) : dict_(dict), key_(std::move(key)), version_(dict.version(key_)) {
@@ -138,7 +138,7 @@ void expect_that_all_changes_are_noticed(Dict& dict) {
   }
 }
 
-TEST_F(VersionsTest, every_change_of_a_value_changes_its_version_and_wakes_who_waits_for_it) {
+TEST_F(VersionsTest, every_change_of_a_value_changes_its_version_and_wakes_its_waiters) {
   expect_that_all_changes_are_noticed(dict);
 }
 
@@ -150,7 +150,7 @@ TEST_F(VersionsTest, every_change_also_changes_the_version_in_a_dictionary_of_ma
   holdfast_remove(name.data(), name.size());
 }
 
-TEST_F(VersionsTest, what_changes_no_value_leaves_the_version) {
+TEST_F(VersionsTest, calls_that_change_no_value_leave_the_version_unchanged) {
   const std::string other = neighbour_of("k");
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   const KeyVersion before = dict.version("k");
@@ -333,7 +333,7 @@ TEST_F(VersionsTest, a_wait_keeps_the_end_of_the_copy_that_it_compares) {
   EXPECT_EQ(copy.end, end);
 }
 
-TEST_F(VersionsTest, an_eviction_wakes_who_waits_for_the_evicted_key) {
+TEST_F(VersionsTest, an_eviction_wakes_the_waiters_for_the_evicted_key) {
   ASSERT_EQ(dict.set("victim", std::string(500, 'v')), HOLDFAST_OK);
   Watching waiter(dict, "victim");
   ASSERT_EQ(waiter.step(), HOLDFAST_UNCHANGED);
@@ -416,7 +416,7 @@ class Changing : public Inside {
   Changing(Dict& dict, Stripe& stripe) : Inside(dict) { Stripes::begin_change(stripe); }
 };
 
-TEST_F(VersionsTest, the_version_of_a_dead_writer_is_settled_by_the_next_who_asks_for_it) {
+TEST_F(VersionsTest, the_version_of_a_dead_writer_is_settled_by_the_next_caller_that_asks_for_it) {
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   KeyVersion copy{};
   ASSERT_EQ(dict.get_changed("k", &copy), text("v"));
@@ -488,7 +488,7 @@ TEST_F(VersionsTest, an_overwritten_number_of_stripes_is_detected) {
   EXPECT_TRUE(Segment::attach(world, dict_name));
 }
 
-TEST_F(VersionsTest, overwritten_stripes_cost_only_copies) {
+TEST_F(VersionsTest, overwritten_stripes_affect_only_copies) {
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   for (const std::uint64_t word : {~std::uint64_t{0}, std::uint64_t{1} << 53, std::uint64_t{0}}) {
     for (Stripe& stripe : shard().stripes()) stripe.version.store(word), stripe.watchers.store(word);

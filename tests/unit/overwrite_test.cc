@@ -111,7 +111,7 @@ TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// An entry of the key has a different size in its number. The overwrite leaves such damage to the transaction, which
+// The entry records a size that a number cannot have. The overwrite leaves such damage to the transaction, which
 // repairs it.
 TEST_F(OverwriteTest, an_inconsistent_entry_is_not_overwritten) {
   dict.set_number("k", 1);

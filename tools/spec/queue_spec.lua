@@ -127,7 +127,7 @@ describe("holdfast queue", function ()
             local worker = work("exit $((HOLDFAST_JOB_ATTEMPTS + 2))", "--drain", "--retry-delay", "0.01",
                                 "--max-attempts", "2")
             expect_end(worker, "")
-            assert.equal(('holdfast: job %s/1: "sh" exited with status 3; the job comes again in 0.01 s\n'
+            assert.equal(('holdfast: job %s/1: "sh" exited with status 3; the job will be retried in 0.01 s\n'
                           .. 'holdfast: job %s/2: "sh" exited with status 4; the job is dead\n'):format(number, number),
                          worker:err())
             assert.same({ 0, 0, 0, 1 }, counts())
@@ -207,7 +207,7 @@ describe("holdfast queue", function ()
             assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
-        it("ends the command after a second signal, and its job comes again", function ()
+        it("ends the command after a second signal, and its job is retried", function ()
             push("a")
             local worker = work("trap '' INT; echo on; sleep 600 & wait; wait", "--kill-after", "0.05")
             await_output(worker, "on\n")
@@ -225,8 +225,8 @@ describe("holdfast queue", function ()
                                 "--exptime", "1", "--kill-after", "600", "--once")
             assert.same({ code = 0 }, worker:wait())
             local wanted = "holdfast: job %s/1 has run for 1 s; sending TERM to the command, and KILL after 600 s\n"
-                           .. 'holdfast: job %s/1: "sh" was killed by signal 15 (Terminated); the job comes again in '
-                           .. "1 s\n"
+                           .. 'holdfast: job %s/1: "sh" was killed by signal 15 (Terminated); '
+                           .. "the job will be retried in 1 s\n"
             assert.equal(wanted:format(number, number), worker:err())
             local child = tonumber(worker:out())
             assert(await(function () return not command.alive(child) end))
@@ -258,8 +258,8 @@ describe("holdfast queue", function ()
             assert.truthy(output("stat", "mails"):find("\nqueue taken\t1\n", 1, true))
             refused(1, "no job can be taken from \"mails\"", "take", "mails", "--lease", "1", "--wait", "0")
             for _, word in ipairs { number, number .. "/2" } do
-                refused(1, "job " .. word .. " is taken by another worker, or has other attempts", "done", "mails",
-                        word)
+                refused(1, "job " .. word .. " is taken by another worker, or has a different number of attempts",
+                        "done", "mails", word)
             end
             assert.equal("", queue("done", "mails", number .. "/1"))
             refused(1, "there is no job " .. number, "done", "mails", number .. "/1")

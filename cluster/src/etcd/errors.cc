@@ -46,7 +46,7 @@ bool did_nothing(int code) {
          code == kFailedPrecondition || code == kOutOfRange || code == kUnimplemented || code == kUnauthenticated;
 }
 
-// Returns a server's text as one line. It may have had many lines, or be empty.
+// Returns the first line of a server's text, and at most 200 bytes of it. The text may be empty.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 200;
   std::string line = text.substr(0, text.find_first_of("\r\n"));

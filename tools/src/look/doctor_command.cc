@@ -1,4 +1,4 @@
-// `holdfast doctor`: reports what is wrong with a world, and repairs it.
+// `holdfast doctor`: reports what is wrong with a runtime directory, and repairs it.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ void report_refused_stores(Findings& findings) {
     findings.push_back(
         {Severity::error, "cluster " + cluster, sentence,
          fmt::format("remove the endpoints of other stores from the configuration; if the store was replaced "
-                     "on purpose: holdfast cluster accept-new-store {} {}",
+                     "on purpose, run: holdfast cluster accept-new-store {} {}",
                      cluster, refused)});
   }
 }
@@ -146,7 +146,7 @@ void add_findings_about_directories(const WorldOptions& world, std::vector<Shown
   const bool names_all = world.json() || !world.output().columns;
   const std::size_t more = names_all ? 0 : refused.size() - 1;
   refused.resize(refused.size() - more);
-  const std::string others = more != 0 ? fmt::format(", and {} more like it: --json shows all", more) : "";
+  const std::string others = more != 0 ? fmt::format(" (and {} more directories like it; --json shows all)", more) : "";
   for (const std::string& directory : refused)
     add({Severity::warning, directory, "does not belong to the user in its name, or is a mount point" + others,
          "remove it, or that user's programs cannot use the default directory"},

@@ -210,7 +210,7 @@ const Subcommand kTop{
     "top",
     "Monitor locks and rates in a full-screen display",
     "[NAME...]",
-    "Monitor a runtime directory: its locks with their holders and waiters, and how often it is used.",
+    "Monitor a runtime directory: its locks with their holders and waiters, and how often its dictionaries are used.",
     R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder; both ask
 for confirmation. F1 shows all keys, q quits. Elsewhere, or with --batch, it repeatedly prints the
 locks and the dictionaries: in lines that begin with "world", "lock" or "dictionary" and have

@@ -1,7 +1,7 @@
 // Runs the commands of `holdfast queue work`, one at a time. Each command is a process group of its own, so that a
 // terminal's Ctrl-C reaches only the worker, which then lets the command finish.
 //
-// A job comes again as soon as its worker dies, so the command must end then. The kernel kills the command; a guard
+// A job is retried as soon as its worker dies, so the command must end then. The kernel kills the command; a guard
 // process, which keeps nothing open but a pipe from the worker, kills the rest of the group.
 #pragma once
 

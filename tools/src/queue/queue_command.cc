@@ -185,15 +185,15 @@ int run_push(Arguments& arguments) {
   arguments.add_flag("--stdin", from_input, "Read the job from standard input");
   add_seconds(arguments, "--delay", "Let nobody take the job for SECONDS", job, "delay");
   std::uint64_t priority = 0;
-  arguments.add_number("--priority", "N", "Let it be taken before jobs with a lower priority; default: 0", priority,
-                       {.most = 1000});
+  arguments.add_number("--priority", "N", "Let the job be taken before jobs with a lower priority; default: 0",
+                       priority, {.most = 1000});
   arguments.add_value("--key", "KEY", "Push only if no job with this key exists", [&job](const std::string& given) {
     job["key"] = given;
     const bool is_bad = given.empty() || given.size() >= HOLDFAST_KEY_MAX;
     return is_bad ? fmt::format("bad key: expected 1 to {} bytes, got {}", HOLDFAST_KEY_MAX - 1, given.size()) : "";
   });
   std::uint64_t most = 0;
-  arguments.add_number("--max", "N", "Wait while N jobs are ready; default: no limit", most, {.least = 1});
+  arguments.add_number("--max", "N", "Wait while N or more jobs are ready; default: no limit", most, {.least = 1});
   add_wait(arguments, job);
   arguments.parse(1, 2, {"NAME", "JOB"});
   command.check();
@@ -277,7 +277,7 @@ int change_jobs(QueueCommand& command, const Arguments& arguments, const char* f
     if (answer.error == "not found")
       status = say_no("there is no job {}", word);
     else if (answer.error == "not owner")
-      status = say_no("job {} is taken by another worker, or has other attempts", word);
+      status = say_no("job {} is taken by another worker, or has a different number of attempts", word);
     else if (answer.value.is_null())
       fail("{}", answer.error);
     else if (answer.error == "dead")
@@ -334,7 +334,7 @@ int run_queue(Arguments& arguments) {
 const Subcommand kQueue{"queue",         "Push, take and run the jobs of a queue",
                         "SUBCOMMAND",    "Push, take and run the jobs of a queue of resty.holdfast.queue.",
                         R"(Subcommands:
-  ls     Show how many jobs queues have
+  ls     Show how many jobs each queue has
   push   Add a job
   work   Run a command for each job
   take   Take a job, and print it
@@ -346,9 +346,9 @@ Run "holdfast queue SUBCOMMAND --help" for help on a subcommand.)", run_queue};
 
 const Subcommand kQueueLs{
     "queue ls",
-    "Show how many jobs queues have",
+    "Show how many jobs each queue has",
     "[NAME...]",
-    "Show how many jobs queues have.",
+    "Show how many jobs each queue has.",
     R"(A terminal gets columns. Anything else gets one line per queue with tab-separated fields: name,
 ready, delayed, taken and dead jobs, seconds since the oldest ready job was pushed, pids of the
 workers that have jobs.)",
@@ -366,7 +366,7 @@ Exit status: 0 success; 1 the queue is full, or a job with the key exists; 2 err
 const Subcommand kQueueTake{"queue take",
                             "Take a job, and print it",
                             "NAME --lease SECONDS",
-                            "Take a job, and print a line with its name, NUMBER/ATTEMPTS, then the job itself.",
+                            "Take a job, and print its name (NUMBER/ATTEMPTS) on one line, then the job itself.",
                             R"(The job can be taken again after SECONDS, unless "holdfast queue done" has ended it:
 
   holdfast queue take mails --lease 60 | {
@@ -380,7 +380,7 @@ const Subcommand kQueueDone{
     "queue done",
     "End jobs",
     "NAME JOB...",
-    "End jobs that \"holdfast queue take\" has taken, or that nobody has.",
+    "End jobs that \"holdfast queue take\" has taken, or that nobody has taken.",
     R"(JOB is NUMBER/ATTEMPTS, as "holdfast queue take" and "holdfast queue dead" print it. NUMBER
 alone is enough for a job that was not taken.
 
@@ -391,7 +391,7 @@ const Subcommand kQueueRetry{
     "queue retry",
     "Give jobs back, to be taken again",
     "NAME JOB...",
-    "Give back jobs that \"holdfast queue take\" has taken, or dead jobs, to be taken again.",
+    "Let jobs that \"holdfast queue take\" has taken, or dead jobs, be taken again.",
     R"(JOB is as for "holdfast queue done". A job that was taken --max-attempts times becomes dead instead.
 
 Exit status: 0 success; 1 a job does not exist, or is taken by another worker; 2 error.)",

@@ -43,7 +43,7 @@ class Worker {
       : options_(options), queue_(queue), signals_(signals), runner_(runner) {}
 
   void run(const std::string& command) {
-    constexpr double kTakeSeconds = 0.5;  // between looks for signals
+    constexpr double kTakeSeconds = 0.5;  // between checks for signals
     while (!stops_) {
       const LuaQueue::Answer taken = queue_.call("take", {{"timeout", kTakeSeconds}});
       receive_signals();
@@ -56,7 +56,7 @@ class Worker {
   }
 
  private:
-  /// Runs the command for the job. Ends this command if the other one cannot be run.
+  /// Runs the command for the job. Ends `holdfast queue work` if the command cannot be run.
   void run_job(const Json& job, const std::string& command) {
     const std::string name = job_in_words(job);
     ::setenv("HOLDFAST_JOB_NUMBER", name.substr(0, name.find('/')).c_str(), 1);
@@ -87,7 +87,7 @@ class Worker {
     while (const auto info = signals_.next()) receive(static_cast<int>(info->ssi_signo));
   }
 
-  // The first signal lets the command finish, the second ends it.
+  // After the first signal, the command may finish; the second signal ends the command.
   void receive(int signal) {
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT) {
       if (stops_ && is_running_) end_command(signal);
@@ -124,7 +124,7 @@ class Worker {
   void conclude(const Json& job, const std::string& name, const std::string& command, int status) {
     const double delay = delay_after(job["attempts"].get<double>());
     const LuaQueue::Answer answer = status == 0 ? queue_.call("finish") : queue_.call("give_back", {{"delay", delay}});
-    std::string outcome = fmt::format("the job comes again in {:g} s", delay);
+    std::string outcome = fmt::format("the job will be retried in {:g} s", delay);
     if (answer.value.is_null()) outcome = "the job was lost: " + answer.error;
     if (answer.error == "dead") outcome = "the job is dead";
     if (status != 0 || answer.value.is_null())
@@ -151,14 +151,14 @@ void declare(Arguments& arguments, WorkOptions& options) {
   arguments.add_flag("--once", options.once, "End after one job");
   arguments.add_flag("--drain", options.drain, "End when no job can be taken");
   arguments.add_value("--retry-delay", "SECONDS",
-                      "Let a job whose command failed come again after SECONDS, doubled with each attempt;\n"
+                      "Retry a job SECONDS after its command failed; the delay doubles with each attempt;\n"
                       "default: 1",
                       read_seconds, options.retry_delay);
   arguments.add_value("--exptime", "SECONDS",
                       "End the command after SECONDS (default: never): TERM, then KILL after --kill-after",
                       read_seconds, options.exptime);
   arguments.add_value("--kill-after", "SECONDS",
-                      "Send KILL if the command still runs SECONDS after it was told to end; default: 10", read_seconds,
+                      "Send KILL if the command has not ended SECONDS after it was told to; default: 10", read_seconds,
                       options.kill_after);
 }
 
@@ -193,12 +193,12 @@ const Subcommand kQueueWork{
     "NAME COMMAND [ARGUMENTS...]\n"
     "       holdfast queue work [OPTIONS] NAME -- COMMAND [ARGUMENTS...]",
     "Take jobs one after the other, and run COMMAND for each, with the job as its standard input.",
-    R"(If COMMAND exits with status 0, the job is done; otherwise it comes again, or is dead after
+    R"(If COMMAND exits with status 0, the job is done; otherwise it is retried, or is dead after
 --max-attempts. $HOLDFAST_JOB_NUMBER and $HOLDFAST_JOB_ATTEMPTS identify the attempt. If the worker is
 killed, so is COMMAND, and another worker gets the job.
 
 Signals to the worker:
-  TERM, INT, HUP, QUIT  finish the current job, then end; the second one goes to COMMAND
+  TERM, INT, HUP, QUIT  finish the current job, then end; a second signal goes to COMMAND
 
 Exit status: 0 the worker ended after a signal, --once or --drain; 2 error.)",
     run_work};

@@ -38,8 +38,8 @@ function _M.check_zone(zone, method)
 end
 
 
--- Returns the C handle of a dictionary and the key as a string; nil and the reason for a bad key. Checks both in one
--- call, because most keys are strings.
+-- Returns the C handle of a dictionary and the key as a string, or nil and the reason for a bad key. Checks both
+-- without a further call if the key is a string, as most keys are.
 local function locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
