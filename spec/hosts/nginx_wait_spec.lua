@@ -1,5 +1,5 @@
 -- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour that all event loops share
--- (conformance_spec.lua), and what only in nginx can happen to a wait and to the wake timer that ends the wait.
+-- (conformance_spec.lua), and what can happen only in nginx to a wait and to the wake timer that ends the wait.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -174,7 +174,7 @@ describe("in a worker of nginx", function ()
         assert.equal("111", (connection:receive()))
     end)
 
-    it("the wake timer ends without waiters and leaves no thread, no descriptor and no line in the log", function ()
+    it("the wake timer ends when nobody waits, and leaves no thread, no descriptor and no log line", function ()
         local here = site.start { locations = with() }
         local pid = here:workers()[1]
         local before

@@ -24,7 +24,7 @@ namespace {
 
 class OwnerTest : public DeathTest {
  protected:
-  /// Takes the key, reports, and runs `rest` on the next line.
+  /// In a child: takes the key, reports the outcome, and runs `rest` when the next line arrives.
   template <class Rest>
   std::unique_ptr<Child> holder_that(Rest rest) {
     return std::make_unique<Child>([this, rest](Channel& channel) {
@@ -153,7 +153,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
 
 // --- children of the holder ---
 
-TEST_P(OwnerTest, a_child_of_fork_neither_holds_nor_ends_what_its_parent_has) {
+TEST_P(OwnerTest, a_forked_child_neither_holds_nor_ends_its_parents_lock) {
   Contender mine(GetParam(), dict);
   ASSERT_EQ(mine.take(), HOLDFAST_OK);
   for (const bool killed : {false, true}) {
@@ -177,7 +177,7 @@ TEST_P(OwnerTest, a_child_of_fork_neither_holds_nor_ends_what_its_parent_has) {
   EXPECT_EQ(mine.release(), HOLDFAST_OK);
 }
 
-TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_the_parent_releases_it_or_dies) {
+TEST_P(OwnerTest, a_forked_child_gets_its_parents_lock_when_the_parent_releases_it_or_dies) {
   for (const bool dies : {false, true}) {
     const auto parent = holder_that([this](Channel& channel, Contender& mine) {
       if (::fork() == 0) {
@@ -199,12 +199,12 @@ TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_the_parent_releases
       parent->kill();
     else
       parent->say("release");
-    EXPECT_EQ(parent->hear(), kOk) << "the child, dies " << dies;
-    EXPECT_EQ(parent->hear(), kOk) << "the child, dies " << dies;
+    EXPECT_EQ(parent->hear(), kOk) << "the child takes the lock; parent dies: " << dies;
+    EXPECT_EQ(parent->hear(), kOk) << "the child releases the lock; parent dies: " << dies;
   }
 }
 
-TEST_P(OwnerTest, a_dead_processs_lock_is_free_while_its_children_live) {
+TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
   const auto parent = holder_that([](Channel& channel, Contender&) {
     const pid_t forked = ::fork();
     if (forked == 0) {

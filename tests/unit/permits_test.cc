@@ -68,7 +68,7 @@ TEST_IN_TIME(PermitsTest, each_permit_expires_at_its_own_time) {
 // --- rwlocks ---
 
 // The word that counts the permits in use may be overwritten, but the holders show the true sum.
-TEST_IN_TIME(PermitsTest, an_overwritten_count_of_no_holders_admits_nobody) {
+TEST_IN_TIME(PermitsTest, an_overwritten_count_of_used_permits_admits_nobody) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
   holdfast_lease none{};
@@ -116,7 +116,7 @@ TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_missing) 
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
-TEST_IN_TIME(PermitsTest, a_wait_for_a_key_with_a_value_polls_until_the_value_ends) {
+TEST_IN_TIME(PermitsTest, a_wait_for_a_key_with_a_value_polls_until_the_value_expires) {
   dict.set("key", "value", 0.05);
   Reader reader(dict);
   EXPECT_EQ(reader.wait(), HOLDFAST_LOCKED);

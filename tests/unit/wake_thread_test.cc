@@ -114,7 +114,7 @@ TEST_F(WakeThreadTest, taking_the_mail_makes_other_parkers_descriptors_readable)
   });
 }
 
-TEST_F(WakeThreadTest, a_parker_with_a_descriptor_that_sleeps_itself_is_also_woken) {
+TEST_F(WakeThreadTest, a_thread_that_sleeps_on_a_parker_with_a_descriptor_is_also_woken) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     for (int round = 0; round < 100; ++round) {
@@ -178,7 +178,7 @@ TEST_F(WakeThreadTest, the_timer_can_be_replaced_and_unset) {
     const double start = now();
     ASSERT_EQ(waiting.timer(60), HOLDFAST_OK);
     sleep_ms(30);
-    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK) << "an earlier time counts although the thread sleeps already";
+    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK) << "an earlier time takes effect although the thread is already asleep";
     EXPECT_TRUE(readable(fd, kLongMs));
     EXPECT_GE(now() - start, 0.08);
     waiting.collect();
@@ -188,7 +188,7 @@ TEST_F(WakeThreadTest, the_timer_can_be_replaced_and_unset) {
   });
 }
 
-TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_longer_than_the_thread_lingers) {
+TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_for_longer_than_the_thread_lingers) {
   in_process([] {
     Waiting waiting;
     const double start = now();

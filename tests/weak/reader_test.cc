@@ -10,7 +10,7 @@ struct Reading : EpochOrders {
   Ordering allocate_fence{this, "allocate_fence", kRelease};  // ShardGuard
   Ordering lock{this, "lock", kAcquire};                      // Shmtx::lock_fast
   Precaution repair_begins_with_epoch{this, "repair_begins_with_epoch"};
-  Precaution cut_entries_keep_next{this, "cut_entries_keep_next"};  // until a repair advances the epoch the second time
+  Precaution cut_entries_keep_next{this, "cut_entries_keep_next"};  // until a repair advances the epoch a second time
   Precaution epoch_after_cut{this, "epoch_after_cut"};
 };
 
@@ -54,7 +54,7 @@ struct Chain {
       if (block == kNewBlock) value = t.load(new_value, kRelaxed);
       t.require(epoch.unchanged_since(how, t, before));
       const Value stored = block == kOldBlock ? kOldValue : kNewValue;
-      t.claim(block == 0 || value == stored, "a read that is not torn returns a stored value");
+      t.claim(block == 0 || value == stored, "a read in an unchanged epoch returns a stored value");
     });
     return program;
   }
@@ -114,7 +114,7 @@ struct Walk {
   Location link = program.location("link", 1);
   Location next = program.location("next of the first", 2);
 
-  /// Adds Shard::read of a key in the second entry. Returns the whole program.
+  /// Adds one Shard::read of a key in the second entry. Returns the whole program.
   Program read_meanwhile(const Reading& how, const char* claim) {
     program.thread([*this, how, claim](Thread& t) {
       const Value before = epoch.load(how, t);
@@ -127,7 +127,7 @@ struct Walk {
   }
 };
 
-/// A walk passes an entry that is deleted, while the entry behind it stays.
+/// A walk passes an entry that is being deleted. The entry behind it stays.
 Program walking_past_a_deletion(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -138,8 +138,8 @@ Program walking_past_a_deletion(const Reading& how) {
   return walk.read_meanwhile(how, "the entry behind a deleted entry is found");
 }
 
-/// A writer is killed after it has cut a block off and before it advances the epoch. The process that takes the mutex
-/// over repairs the shard and overwrites the block.
+/// A writer is killed after it has cut a block off and before it advances the epoch. The process that takes over
+/// the mutex repairs the shard and overwrites the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);
@@ -177,7 +177,7 @@ std::vector<Program> programs(const Reading& how) {
           cutting_in_a_repair(how)};
 }
 
-TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) { expect_proof(programs); }
+TEST(weak_reader, a_read_in_an_unchanged_epoch_is_whole_and_each_ordering_is_needed) { expect_proof(programs); }
 
 TEST(weak_reader, the_fence_when_a_block_is_taken_matters_only_with_three_processes) {
   Reading without;

@@ -25,7 +25,7 @@ void check_places(std::size_t taken, Findings& findings) {
                         "give unrelated programs their own directory (HOLDFAST_DIR)"});
 }
 
-// Checks the limit of inotify instances: a process in a long wait uses one of its user's instances
+// Checks the limit on inotify instances: a process in a long wait uses one of its user's instances
 // (wait/death_watch.h).
 void check_instances(std::size_t living, Findings& findings) {
   std::size_t most = 0;
@@ -37,7 +37,7 @@ void check_instances(std::size_t living, Findings& findings) {
                       "raise fs.inotify.max_user_instances (sysctl)"});
 }
 
-// Checks the counts of the whole world, which every dictionary returns.
+// Checks the counts that cover the whole world. Every dictionary returns them.
 void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
   const auto first = std::find_if(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                                   [](const Dictionary& dictionary) { return dictionary.trouble.empty(); });
@@ -88,8 +88,8 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings) {
                         "run doctor again; until it can tell, their locks stay held"});
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(snapshot);
-  // This is not a warning, because `holdfast lock --no-fork` always leaves dictionaries behind, and the last process
-  // always does, for a moment.
+  // This is not a warning, because `holdfast lock --no-fork` always leaves dictionaries behind, and any other last
+  // process leaves them behind for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process uses this directory, and these dictionaries are left: " + left,
                         "the next process removes them; so does \"holdfast prune\""});

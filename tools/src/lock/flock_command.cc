@@ -122,7 +122,7 @@ class FlockParser {
   bool nonblock_ = false;
 };
 
-/// Releases the flock(2) and, for a descriptor, also the visible lock. Then becomes the command if there is one.
+/// Releases the flock(2) lock and, for a descriptor, also the visible lock. Then becomes the command if there is one.
 int unlock(const LockOptions& options) {
   if (::flock(options.file, LOCK_UN) != 0) return refuse_flock(options, errno);
   if (options.fd < 0) return run_without_lock(options);

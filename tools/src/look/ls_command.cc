@@ -35,7 +35,7 @@ struct ShownOpeners {
   std::string programs;
 };
 
-/// Returns "3: nginx 2, luajit" for people and "4711,4712" for programs.
+/// Returns, for example, "3: nginx 2, luajit" for people and "4711,4712,4713" for programs.
 ShownOpeners show(const Users& users) {
   std::map<std::string, int> count_of;
   ShownOpeners shown;

@@ -59,7 +59,8 @@ int run_serve(Arguments& arguments) {
   arguments.add_value("--listen", "ADDRESS",
                       "Listen on this IP address and port; port 0 is any free port; default: 127.0.0.1:9145",
                       wanted.listen);
-  arguments.add_file("--token-file", "Require the token in FILE, as Authorization: Bearer TOKEN", wanted.token_file);
+  arguments.add_file("--token-file", "Require the token in FILE, sent as Authorization: Bearer TOKEN",
+                     wanted.token_file);
   arguments.add_number("--keys", "N", "Add metrics for the N most contended keys, 0 to 64; default: 0", wanted.keys,
                        {.most = HOLDFAST_CONTENDED_MAX});
   arguments.parse();
