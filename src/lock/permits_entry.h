@@ -31,8 +31,8 @@ namespace holdfast {
 
 class World;
 
-/// Up to this many holders are checked in a single section. The benchmark is "Many holders of one key", which measures
-/// few and many holders.
+/// Up to this many holders are checked without releasing the mutex in between. The benchmark "Many holders of one key"
+/// compares few holders with many.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
 /// The progress of a check of many holders.
@@ -101,9 +101,8 @@ struct PermitsEntry {
   /// Removes the records that are no longer valid, and collects as many of the other owners as fit. Returns when the
   /// next record expires (ms), or kExpiryNever if none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Returns, if there are many holders, whether all of them must be checked now, because a check is due or `at_once`
-  /// is set. If this returns true, the caller must check them with check_some(), and no other attempt does so in the
-  /// meantime.
+  /// Returns whether all of many holders must be checked now, because a check is due or `at_once` is set. If this
+  /// returns true, the caller must check them with check_some(), and no other attempt does so in the meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;

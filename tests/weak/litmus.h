@@ -57,7 +57,8 @@ class Thread {
   /// A relaxed fence has no effect.
   void fence(Order order);
 
-  /// Stops the thread unless this is true. Use it to leave a loop that need not be followed, or for a death.
+  /// Stops the thread unless this is true. Use it to leave a loop that need not be followed, or to
+  /// simulate the death of the thread.
   void require(bool holds);
   /// Claims that this is true whenever a thread reaches this point.
   void claim(bool holds, const char* what);

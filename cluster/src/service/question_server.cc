@@ -27,8 +27,8 @@ constexpr std::size_t kConnectionsMax = 256;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// Returns the inode of the file with this name, or 0 if the file is not a socket of this user, because others may have
-// put it there.
+// Returns the inode of the file with this name, or 0 if the file is not a socket of this user: other users may have put
+// a file there.
 std::uint64_t inode_of(const std::string& path) {
   struct stat info {};
   const bool is_ours = ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == ::geteuid();
@@ -55,8 +55,8 @@ std::string temporary_name() {
   return fmt::format("{}{:08x}", kTemporaryPrefix, static_cast<std::uint32_t>(platform::random_number()));
 }
 
-// Binds the socket to a new file with exactly this mode. Changes the umask of the whole process, which does not create
-// any other file at the same time.
+// Binds the socket to a new file with exactly this mode. Changes the umask of the whole process, but this is
+// harmless, because the process creates no other file at the same time.
 int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   const mode_t before = ::umask(0);
   const int failed =
@@ -65,9 +65,9 @@ int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   return failed ? -1 : 0;
 }
 
-// Returns a listening socket; on failure sets `errno`. The file cannot be changed once it has a name, because a member
-// of the group may replace it with a link at any time. So its mode admits every user from the start, but the directory
-// admits only the group.
+// Returns a listening socket; on failure sets `errno`. The file's mode must not be changed once it has a name,
+// because a member of the group may replace it with a link at any time. So the mode admits every user from the start,
+// but the directory admits only the group.
 platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -112,7 +112,7 @@ bool QuestionServer::has_name() const noexcept { return inode_of(path_) == inode
 bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(directory_, cluster_); }
 
 // Binds under a different name first, so that we know which file is ours, and so that there is always a socket. The
-// name leads programs to the latest agent.
+// final name leads programs to the latest agent.
 bool QuestionServer::take_name() {
   const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
@@ -138,7 +138,7 @@ bool QuestionServer::watch(int fd, std::uint64_t number) const {
   return ::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// Listens or stops. While no more connections are accepted, the socket must not wake the agent.
+// Starts or stops listening. While no more connections are accepted, the socket must not wake the agent.
 void QuestionServer::listen(bool on) {
   if (listens_ == on) return;
   if (on)

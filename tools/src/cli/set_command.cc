@@ -74,7 +74,7 @@ class Creation {
     return command.open_or_create(options_, stores);
   }
 
-  /// Checks the combination of options. Call this after the command line was read.
+  /// Checks the combination of options. Call this after the command line has been read.
   void check() const {
     if (wanted_) return;
     if (options_.size != 0) arguments_.refuse("--size needs --create");
@@ -219,7 +219,7 @@ const Subcommand kSet{"set",
                       "Store a value.",
                       R"(With --stdin, omit VALUE: it is read from standard input. A dictionary that --create
 creates stays until "holdfast rm" or a reboot. Without --persist, a program that opens it with
-another size replaces it while no process uses it.
+another size replaces it if no other process is using it.
 
 Exit status: 0 success; 1 the key has a value (--add) or has none (--replace), or is a held
 lock; 2 error.)",
@@ -237,7 +237,7 @@ const Subcommand kIncr{"incr",
                        "NAME KEY [BY]",
                        "Add BY (default: 1) to a number, and print the sum.",
                        R"(A dictionary that --create creates stays until "holdfast rm" or a reboot. Without --persist, a
-program that opens it with another size replaces it while no process uses it.
+program that opens it with another size replaces it if no other process is using it.
 
 Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};

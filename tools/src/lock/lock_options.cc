@@ -42,7 +42,7 @@ class LockParser {
     arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
-    // If no name precedes "--", it ends the options. Then names follow, another "--", and the command.
+    // If no name precedes "--", it ends the options. It is then followed by the names, another "--", and the command.
     has_command_ = arguments_.passes_on();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);

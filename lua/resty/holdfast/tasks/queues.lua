@@ -62,7 +62,7 @@ local function take_all(from, to, known)
 end
 
 
--- Recovers from an error that has left run(). Puts the rest of the batch first, then the other ready tasks. If the
+-- Recovers from an error that run() has raised. Puts the rest of the batch first, then the other ready tasks. If the
 -- error came from outside the running task, returns that task, which is then in no list.
 function ready.recover()
     local tasks, known = {}, {}
@@ -85,9 +85,9 @@ end
 
 -- --- deadlines in order: a binary heap of tables ---
 --
--- A table is in at most one heap and has its position there, so removing it needs no search. Items with equal deadlines
--- stay in the order in which they were added. An error of a hook may leave an item twice in the heap, or an item after
--- the end of the heap; remove and take_first allow for that.
+-- A table is in at most one heap and stores its position, so removing it needs no search. Items with equal deadlines
+-- stay in the order in which they were added. An error from a hook may leave an item in the heap twice, or
+-- after the end of the heap; remove and take_first allow for that.
 
 local timers = {}
 timers.__index = timers
@@ -205,7 +205,7 @@ end
 -- --- background jobs ---
 --
 -- A job is a table with a method run, which the loop of its list calls once, some time after the job's deadline. Jobs
--- do not keep a loop from ending. A job must not wait; if it has to wait, it starts a coroutine.
+-- do not keep a loop from ending. A job must not wait itself; if it has to wait for something, it starts a coroutine.
 
 -- Creates a list. It calls changed() when the first deadline may have changed.
 local function new_jobs(changed)
@@ -266,8 +266,8 @@ background_jobs = new_jobs(function ()
     end
 end)
 
--- `looping`: whether the scheduler runs, and so runs the jobs. `runner`: what runs the jobs instead of the scheduler;
--- false if the scheduler does.
+-- `looping`: whether the scheduler is running; while it is, it runs the jobs. `runner`: what runs the jobs instead of
+-- the scheduler; false if the scheduler does.
 background_jobs.looping = false
 background_jobs.runner = false
 
