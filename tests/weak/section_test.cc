@@ -82,7 +82,7 @@ TEST(weak_section, the_sources_contain_the_modelled_lines) {
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
       {"src/sync/shmtx.cc",
        "std::atomic_thread_fence(std::memory_order_acquire);\n"
-       "// If the word was given back before the end of the section, it is no longer `seen`.\n"
+       "// If the word was given back before the section ended, it is no longer `seen`.\n"
        "return count_inside(*world_, owner_of(seen)) == 0;"},
       {"src/sync/shmtx.h", ".load(std::memory_order_acquire);\n  return sections & shmtx_internal::kInsideMask;"},
   });
