@@ -138,7 +138,7 @@ describe("holdfast queue", function ()
             local worker = work("exit 1", "--retry-delay", "0.01")
             await(function () return (worker:err() or ""):find "dead" end)
             local delays = {}
-            for delay in worker:err():gmatch "again in (%S+) s\n" do
+            for delay in worker:err():gmatch "retried in (%S+) s\n" do
                 delays[#delays + 1] = delay
             end
             assert.same({ "0.01", "0.02", "0.04", "0.08" }, delays)
@@ -215,7 +215,7 @@ describe("holdfast queue", function ()
             assert.is_nil(worker:wait(0.05))
             worker:signal(command.INT)
             expect_end(worker, "on\n")
-            assert.truthy(worker:err():find('"sh" was killed by signal 9 (Killed); the job comes again', 1, true))
+            assert.truthy(worker:err():find('"sh" was killed by signal 9 (Killed); the job will be retried', 1, true))
             expect_end(work("echo $HOLDFAST_JOB_ATTEMPTS", "--once"), "2\n")
         end)
 
