@@ -852,6 +852,27 @@ describe("cache", function ()
             assert.same(pack("new", nil, 1), pack(one:get("key")))
         end)
 
+        -- A change by another process, which the loop cannot see as one of its own: one byte of the version is stored.
+        it("is compared at each hit, even in a compiled loop that does nothing else", function ()
+            local WORD = require("resty.holdfast.cache.entries").WORD
+            local CHANGED_AT, ROUNDS, added = 300, 400, {}
+            for i = 1, ROUNDS do
+                added[i] = i == CHANGED_AT and 2 or 0
+            end
+            one:set("key", FOREVER, "value")
+            one:get("key")
+            local bytes = require("ffi").cast("uint8_t *", one.versions.words + one.young.key[WORD])
+            local misses = {}
+            for i = 1, ROUNDS do
+                bytes[0] = bytes[0] + added[i]
+                local _, _, level = one:get("key")
+                if level ~= 1 then
+                    misses[#misses + 1] = i
+                end
+            end
+            assert.same({ CHANGED_AT }, misses)
+        end)
+
         it("is not used after the dictionary was flushed", function ()
             assert(dict:flush_all())
             assert.same(pack(nil, nil, -1), pack(one:get("key")))

@@ -72,7 +72,8 @@ function _M.new(name, shm, opts)
         name = name, shm = shm, settings = options.complete(opts), dict = false, handle = false,
         prefix = name .. ":", lock_prefix = "!" .. name .. ":", error_prefix = "?" .. name .. ":",
         tag_prefix = "#" .. name .. ":",
-        young = {}, old = {}, count = 0, left = ffi_new("int32_t[1]", TOUCH_EVERY), touches = 0, refreshing = {},
+        young = {}, old = {}, count = 0, left = ffi_new("int32_t[1]", TOUCH_EVERY), again = ffi_new("int64_t[1]"),
+        touches = 0, refreshing = {},
         versions = false, published = {}, publish_at = 0,
         counts = { l2_hits = 0, load_errors = 0, loads = 0, not_stored = 0, refreshes = 0, stale = 0, timeouts = 0,
                    waits = 0 },
@@ -175,7 +176,7 @@ function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
     if entry and is_fresh(self, entry) and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
         local left = self.left[0] - 1
-        self.left[0] = left
+        self.left[0], self.again[0] = left, left  -- both are needed: see copies.is_fresh
         if left > 0 then
             return entry[VALUE], nil, 1
         end

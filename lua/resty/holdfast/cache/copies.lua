@@ -47,9 +47,13 @@ end
 -- take a third of the time of a hit.
 --
 -- The loads need no order among them: who knows that a change has ended has synchronized with its writer, so the loads
--- find the change. The words only grow, so an equal sum means that none has changed. In nginx, the end is compared with
--- the clock of the event loop. If the loop has not run for more than a minute, the library uses another clock, and so
--- does every hit that counts as a use.
+-- find the change. The words only grow, so an equal sum means that none has changed.
+--
+-- A compiled loop loads a word only once, although the word is volatile, unless the loop also stores a number of the
+-- same type, and a different number each time. So each hit stores the count of hits twice, as int32_t and as int64_t.
+--
+-- In nginx, the end is compared with the clock of the event loop. If the loop has not run for more than a minute, the
+-- library uses another clock, and so does every hit that counts as a use.
 function _M.is_fresh(cache, entry)
     local versions, word, ends = cache.versions, entry[WORD], entry[ENDS]
     if not word then
