@@ -21,14 +21,14 @@ local C, describe, reason, sentence = core.C, core.describe, core.reason, core.s
 local add, at, clear, get, swap = claims.add, claims.at, claims.clear, claims.get, claims.swap
 local error, floor, getmetatable, ipairs, min = error, math.floor, getmetatable, ipairs, math.min
 local next, setmetatable, sort, tostring, type = next, setmetatable, table.sort, tostring, type
-local scalar, wait_for_change = checks.scalar, contended.wait_for_change
+local wait_for_change = contended.wait_for_change
 
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
 local DETACHED = claims.DETACHED
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
 local KEY_SIZE, NEXT = claims.KEY_SIZE, claims.NEXT
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
-local SAFE_ADD, TABLE, TOO_LARGE = core.SAFE_ADD, core.TABLE, core.TOO_LARGE
+local SAFE_ADD, TOO_LARGE = core.SAFE_ADD, core.TOO_LARGE
 
 local TIMEOUT = 5
 -- The key of a lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped,
@@ -269,16 +269,12 @@ function _M.push(self, value, opts)
     check_receiver(self, "push")
     opts = check_options(opts, "push", PUSH)
     local store = self.store
-    local kind, data, length, number = scalar(value)
     if value == nil then
         checks.bad_argument("job", "a string, number, boolean or table", value)
-    elseif not kind then
-        local err
-        data, err = tables.bytes_of(store.dict, value)
-        if not data then
-            return nil, err
-        end
-        kind, length, number = TABLE, #data, 0
+    end
+    local kind, data, length, number = tables.form_of(store.dict, value)
+    if not kind then
+        return nil, data
     end
     if opts.key and find_unique(store, "k" .. opts.key) then
         return nil, "exists"

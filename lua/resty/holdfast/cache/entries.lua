@@ -6,21 +6,20 @@
 -- with each tag and the generation that the tag had before the load. When a tag is purged or evicted, its next
 -- generation is one that the tag never had, because versions only grow, by 2 with each change.
 
-local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local loop_ms = require("resty.holdfast.dictionary.registry").loop_ms
 local tables = require "resty.holdfast.dictionary.tables"
 
-local C, reason, scalar = core.C, core.reason, checks.scalar
-local bytes_of, read_value = tables.bytes_of, tables.read_value
+local C, reason = core.C, core.reason
+local form_of, read_value = tables.form_of, tables.read_value
 local current, enter_int, enter_value = core.current, core.enter_int, core.enter_value
 local grow, leave = core.grow, core.leave
 local floor, frexp, ldexp, log, min, random = math.floor, math.frexp, math.ldexp, math.log, math.min, math.random
 local tonumber, type = tonumber, type
 
 local BUFFER, DIFFERS, NO_MEMORY, NOT_FOUND = core.BUFFER, core.DIFFERS, core.NO_MEMORY, core.NOT_FOUND
-local OK, TABLE, TOO_LARGE = core.OK, core.TABLE, core.TOO_LARGE
+local OK, TOO_LARGE = core.OK, core.TOO_LARGE
 
 -- The elements of an entry of level 1. An array is faster to read than a table with named fields.
 local ENDS, STALE, EARLY, WORD = 4, 6, 7, 8
@@ -266,14 +265,9 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     elseif value == nil then
         kept = false
     end
-    local kind, data, length, number = scalar(kept)
+    local kind, data, length, number = form_of(cache.dict, kept)
     if not kind then
-        local err
-        data, err = bytes_of(cache.dict, kept)
-        if not data then
-            return nil, err
-        end
-        kind, length, number = TABLE, #data, 0
+        return nil, data
     end
     local code, known
     if not holder then

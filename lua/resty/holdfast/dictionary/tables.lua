@@ -4,6 +4,7 @@
 -- the bytes come from other processes, this file checks them before it decodes them.
 
 local bit = require "bit"
+local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local jit = require "jit"
@@ -12,8 +13,9 @@ local band, find, gsub, lshift = bit.band, string.find, string.gsub, bit.lshift
 local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
 local enter, leave = core.enter, core.leave
 local ffi_cast, ffi_str = ffi.cast, ffi.string
+local scalar = checks.scalar
 
-local BOOLEAN, NUMBER, STRING = core.BOOLEAN, core.NUMBER, core.STRING
+local BOOLEAN, NUMBER, STRING, TABLE = core.BOOLEAN, core.NUMBER, core.STRING, core.TABLE
 
 local known, buffer = pcall(require, "string.buffer")
 
@@ -169,6 +171,21 @@ function _M.bytes_of(zone, value)
         return nil, "bad value type"
     end
     return encode_table(value)
+end
+
+
+-- Returns the arguments for the library that stand for a value: type, data, length, number; nil and the reason for a
+-- value that the dictionary cannot store.
+function _M.form_of(zone, value)
+    local kind, data, length, number = scalar(value)
+    if kind then
+        return kind, data, length, number
+    end
+    local bytes, err = _M.bytes_of(zone, value)
+    if not bytes then
+        return nil, err
+    end
+    return TABLE, bytes, #bytes, 0
 end
 
 

@@ -14,7 +14,7 @@ local tables = require "resty.holdfast.dictionary.tables"
 local C, answer, current, grow = core.C, core.answer, core.current, core.grow
 local bad_argument, bad_duration, bad_whole = checks.bad_argument, checks.bad_duration, checks.bad_whole
 local check_zone, locate, not_stored, scalar = checks.check_zone, checks.locate, checks.not_stored, checks.scalar
-local bytes_of, read_value = tables.bytes_of, tables.read_value
+local bytes_of, form_of, read_value = tables.bytes_of, tables.form_of, tables.read_value
 local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
 local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_copy, ffi_new, ffi_str = ffi.copy, ffi.new, ffi.string
@@ -51,12 +51,10 @@ local function store(zone, op, method, key, value, exptime, flags)
     if kind == NIL and op ~= SET and op ~= SAFE_SET then
         return false, "attempt to add or replace nil values", false
     elseif not kind then
-        local err
-        data, err = bytes_of(zone, value)
-        if not data then
-            return nil, err
+        kind, data, length, number = form_of(zone, value)
+        if not kind then
+            return nil, data
         end
-        kind, length, number = TABLE, #data, 0
     end
 
     local removed = enter_int()

@@ -12,16 +12,16 @@ local tables = require "resty.holdfast.dictionary.tables"
 
 local C, current, grow = core.C, core.current, core.grow
 local bad_argument, bad_duration, bad_whole = checks.bad_argument, checks.bad_duration, checks.bad_whole
-local bytes_of, read_value = tables.bytes_of, tables.read_value
+local form_of, read_value = tables.form_of, tables.read_value
 local enter_int, enter_value, leave = core.enter_int, core.enter_value, core.leave
 local ffi_new, tonumber, type = ffi.new, tonumber, type
 local is_duration, is_time, is_whole = core.is_duration, core.is_time, checks.is_whole
-local locate, not_stored, on_key, scalar = checks.locate, checks.not_stored, checks.on_key, checks.scalar
+local locate, not_stored, on_key = checks.locate, checks.not_stored, checks.on_key
 local reason, sentence = core.reason, core.sentence
 local wait_for_change = later.fn("resty.holdfast.lock.contended", "wait_for_change")
 
 local BUFFER, DIFFERS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.NOT_FOUND, core.OK
-local TABLE, UNCHANGED, UNSUPPORTED = core.TABLE, core.UNCHANGED, core.UNSUPPORTED
+local UNCHANGED, UNSUPPORTED = core.UNCHANGED, core.UNSUPPORTED
 
 -- The default timeout of wait(), in seconds, as in resty.lock.
 local TIMEOUT = 5
@@ -113,14 +113,9 @@ function methods.set_unless_changed(zone, key, known, value, exptime, flags)
     if not is_whole(flags) then
         bad_whole("flags", flags)
     end
-    local kind, data, length, number = scalar(value)
+    local kind, data, length, number = form_of(zone, value)
     if not kind then
-        local err
-        data, err = bytes_of(zone, value)
-        if not data then
-            return nil, err
-        end
-        kind, length, number = TABLE, #data, 0
+        return nil, data
     end
     local removed = enter_int()
     version[0].number = known
