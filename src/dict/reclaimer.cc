@@ -40,7 +40,8 @@ constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
 }
 static_assert(rest_of((1U << 30) / 15 * 4) == kRestUsMax, "a larger arena does not rest for a shorter time");
 
-std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000); }
+// Returns the time that a hint records. It is never 0, which means that nothing is recorded.
+std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000) | 1; }
 
 }  // namespace
 
@@ -95,7 +96,7 @@ bool Reclaimer::is_lately(const Word32& hint) const noexcept {
 
 bool Reclaimer::asked_lately() const noexcept { return is_lately(shard_.header().asked); }
 
-void Reclaimer::note_asked(bool again) noexcept { shard_.header().asked.store(again ? 0 : short_us() | 1, kRelaxed); }
+void Reclaimer::note_asked(bool again) noexcept { shard_.header().asked.store(again ? 0 : short_us(), kRelaxed); }
 
 bool Reclaimer::rests() const noexcept {
   const std::uint32_t left = shard_.header().rest_until.load(kRelaxed) - short_now();
@@ -231,7 +232,7 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
 
 // Records a search that failed although it had seemed possible, because it would fail again at each call.
 void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
-  if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us() | 1, kRelaxed);
+  if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us(), kRelaxed);
 }
 
 bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header().failed); }
