@@ -238,7 +238,7 @@ describe("Runtime directories of several users", function ()
         assert.is_true(objects[4].room > 0)
         assert.equal(4, select(2, err:gsub("holdfast: " .. OTHER .. ": " .. why:gsub("%p", "%%%0"), "")))
         local people = out:match "%d\n(warning.*)$"
-        assert.matches("^warning: root: /dev/shm/holdfast%-31: .*, and 3 more like it: %-%-json shows all remove",
+        assert.matches("^warning: root: /dev/shm/holdfast%-31: .* mount point; %-%-json shows 3 more like it remove",
                        (people:gsub("%s+", " ")))
         assert.matches("\nerror: " .. OTHER .. ": ", people)
         assert.equal(1, select(2, people:gsub("0777", "")))

@@ -146,7 +146,7 @@ void add_findings_about_directories(const WorldOptions& world, std::vector<Shown
   const bool names_all = world.json() || !world.output().columns;
   const std::size_t more = names_all ? 0 : refused.size() - 1;
   refused.resize(refused.size() - more);
-  const std::string others = more != 0 ? fmt::format(", as {} more (--json shows all)", more) : "";
+  const std::string others = more != 0 ? fmt::format("; --json shows {} more like it", more) : "";
   for (const std::string& directory : refused)
     add({Severity::warning, directory, "does not belong to the user in its name, or is a mount point" + others,
          "remove it, or that user's programs cannot use the default directory"},
