@@ -72,6 +72,17 @@ local function await_state(pid, state)
 end
 
 
+-- Returns the sorted keys in the JSON of `holdfast locks`.
+local function rows_of(json)
+    local keys = {}
+    for key in json:gmatch '"key":%s*"([^"]*)"' do
+        keys[#keys + 1] = key
+    end
+    table.sort(keys)
+    return keys
+end
+
+
 describe("holdfast lock", function()
     command.fixture()
 
@@ -103,6 +114,73 @@ describe("holdfast lock", function()
                 place, case[2] == "" and case[1] or "/nonexistent", command.program, case[2], inner)
             local _, out, err = run("-c", line, { PROGRAM = "/bin/sh" })
             assert.equal(("1 %s/%s\n"):format(place, case[1]), out, err)
+        end
+    end)
+
+    it("with --also takes all locks, each key once, in the order of the keys, and exits with the command's status",
+       function()
+        local list = command.program .. " locks --json | tr , '\\n' | grep '\"key\"'; exit 7"
+        local ended, out, err = run("lock", "--also", "b", "c", "--also", "a", "--also", "c", "--", "sh", "-c", list)
+        assert.same({ code = 7 }, ended, err)
+        assert.equal("a b c", table.concat(rows_of(out), " "))
+        assert.is_true(is_free())
+        -- Whichever key is given first, the smallest is taken first: "key" is held, but "zoo" is free.
+        hold("exec sleep 600")
+        local waiter = start("lock", "zoo", "--also", "key", "--", "true")
+        assert(await(function() return select(2, run("locks")):find("key\tlock\tlock\t.*\t1\t") end))
+        assert.equal(0, run("lock", "-n", "zoo", "--", "true").code)
+        waiter:signal(9)
+    end)
+
+    it("with --also releases the locks that it has if it does not get another one", function()
+        hold("exec sleep 600")
+        for _, options in ipairs { { "-n" }, { "-w", "0.2" } } do
+            local ended, _, err = run(joined({ "lock", "-E", "9" }, options,
+                                             { "apple", "--also", "key", "--", "touch", command.path("ran") }))
+            assert.same({ code = 9 }, ended)
+            assert.matches('^holdfast: "key" has been held by pid %d+ %(sh%)', (err:gsub("sleep", "sh")))
+            assert.is_nil(read(command.path("ran")))
+            assert.equal(0, run("lock", "-n", "apple", "--", "true").code)
+        end
+    end)
+
+    it("with --also waits for all locks together no longer than -w", function()
+        hold("exec sleep 600")
+        local first = start("lock", "apple", "--", "sleep", "600")
+        assert(await(function() return run("lock", "-n", "-q", "apple", "--", "true").code == 1 end))
+        local second = start("lock", "-w", "60", "apple", "--also", "key", "--", "true")
+        assert(await(function() return select(2, run("locks")):find("apple\tlock\tlock\t[^\n]*\t1\t") end))
+        os.execute("sleep 0.5")
+        first:signal(15)
+        local rest = await(function()
+            local next = children(second.pid).holdfast
+            return next and (read("/proc/" .. next .. "/cmdline") or ""):match("%-%-wait=([%d.]+)")
+        end)
+        assert.is_true(tonumber(rest) < 59.5, rest)
+    end)
+
+    it("with --also ends the whole job when it is told to end, or when the exptime passes", function()
+        local process, pid = hold("trap 'exit 3' TERM; sleep 600 & wait", "--also", "zoo")
+        process:signal(15)
+        assert.same({ code = 3 }, process:wait())
+        assert.equal("X", state_of(pid))
+        assert.same({ code = 76 }, (run("lock", "--exptime", "0.3", "key", "--also", "zoo", "--", "sleep", "600")))
+        assert.equal("", (select(2, run("locks"))))
+    end)
+
+    it("refuses --also with --fd and --upgrade, which take one lock, and keys that are empty or too long", function()
+        for _, case in ipairs {
+            { "--fd", "--fd=9" }, { "--upgrade", "--upgrade" },
+        } do
+            local ended, _, err = run("lock", case[2], "key", "--also", "zoo")
+            assert.same({ code = 64 }, ended)
+            assert.matches("^holdfast: %-%-also and " .. case[1]:gsub("%-", "%%-") ..
+                           " cannot be combined; run holdfast lock ", err)
+        end
+        for _, key in ipairs { "", ("k"):rep(65536) } do
+            local ended, _, err = run("lock", "key", "--also", key, "--", "true")
+            assert.same({ code = 64 }, ended)
+            assert.matches("^holdfast: %-%-also: bad key: expected 1 to 65535 bytes, got " .. #key, err)
         end
     end)
 

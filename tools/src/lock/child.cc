@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "lock/file_lock.h"
 #include "lock/job.h"
+#include "lock/next_lock.h"
 #include "lock/wait_notice.h"
 
 namespace holdfast::cli {
@@ -25,8 +26,8 @@ int execute_command(const LockOptions& options, std::uint64_t token, const Hold&
     ::setenv("HOLDFAST_TOKEN", std::to_string(token).c_str(), 1);
   else
     ::unsetenv("HOLDFAST_TOKEN");
-  report(options, "executing " + options.command.front());
-  std::vector<std::string> words = options.command;
+  std::vector<std::string> words = words_under_lock(options);
+  if (options.also.empty()) report(options, "executing " + words.front());
   std::vector<char*> values;
   values.reserve(words.size() + 1);
   for (std::string& word : words) values.push_back(word.data());

@@ -13,6 +13,7 @@
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "lock/next_lock.h"
 
 namespace holdfast::cli {
 
@@ -27,6 +28,11 @@ bool is_shell(const std::string& word) {
   for (const char* const shell : {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox"})
     if (name == shell) return true;
   return false;
+}
+
+std::string wrong_key(const std::string& key) {
+  if (!key.empty() && key.size() <= HOLDFAST_KEY_MAX) return {};
+  return fmt::format("bad key: expected 1 to {1} bytes, got {0}", key.size(), int{HOLDFAST_KEY_MAX});
 }
 
 class LockParser {
@@ -102,6 +108,13 @@ class LockParser {
                           {.what = "status", .most = kStatusMax});
     arguments_.add_number("--permits", "N", "Take one of N permits: at most N commands hold the key at the same time",
                           options_.permits, {.least = 1, .most = HOLDFAST_ALL_PERMITS - 1});
+    arguments_.add_value("--also", "KEY",
+                         "Take the lock of KEY, too; can be given several times. The locks are taken in the\n"
+                         "order of their keys",
+                         [this](const std::string& key) {
+                           options_.also.push_back(key);
+                           return wrong_key(key);
+                         });
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
     arguments_.add_number("--fd", "N",
@@ -169,8 +182,8 @@ class LockParser {
     if (std::string stray = stray_word(); !stray.empty()) return stray;
     if (names_.size() > kNamesMax) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
-    if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
-      return fmt::format("bad key: expected 1 to {1} bytes, got {0}", options_.key.size(), int{HOLDFAST_KEY_MAX});
+    if (std::string wrong = wrong_key(options_.key); !wrong.empty()) return wrong;
+    put_keys_in_order(options_);
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
     // Locks of clusters have a different default dictionary, because a dictionary is either local or belongs to one
     // cluster, and is a part of the lock's name in the store.
@@ -198,6 +211,9 @@ class LockParser {
   }
 
   std::string judge() {
+    if (!options_.also.empty() && (options_.fd >= 0 || options_.upgrade))
+      return fmt::format("--also and {0} cannot be combined; run holdfast lock {0} once for each key",
+                         options_.fd >= 0 ? "--fd" : "--upgrade");
     if (options_.user) {
       if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
     }
@@ -233,6 +249,7 @@ class LockParser {
       return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.exptime = exptime_.value_or(0);
+    options_.start = holdfast_now();
     return {};
   }
 

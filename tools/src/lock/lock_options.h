@@ -53,6 +53,8 @@ struct LockOptions {
   std::optional<std::string> user;  // to switch to first
   std::string dictionary;
   std::string key;
+  std::vector<std::string> also;  // the keys of further locks, which are taken after this one, in this order
+  double start = 0;               // in holdfast_now() time: when the command line was read
   std::vector<std::string> command;
 
   /// Returns whether to do as flock(1) does: the file's flock(2) is the lock, and `holdfast flock` does not wait for
