@@ -46,6 +46,9 @@ DictionaryRates rates_of(const DictionaryLook& before, const DictionaryLook& now
   rates.grants = rate(before.grants, now.grants);
   rates.evictions = rate(before.counts.evictions, now.counts.evictions);
   rates.waits = rate(before.counts.lock_waits, now.counts.lock_waits);
+  if (now.loads >= 0)
+    rates.loads = rate(static_cast<std::uint64_t>(std::max<std::int64_t>(before.loads, 0)),
+                       static_cast<std::uint64_t>(now.loads));
   const holdfast_histogram waits = difference(before.waits, now.waits);
   if (waits.count == 0) return rates;
   rates.median_wait = holdfast_quantile(&waits, kMedian);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "inspect/dictionaries.h"
@@ -38,6 +39,14 @@ void read_times(holdfast_dict* dict, DictionaryLook& look) {
     look.contended.assign(keys.begin(), keys.begin() + std::min<std::size_t>(count, keys.size()));
 }
 
+/// Returns how often the loaders of the caches in the dictionary were called; negative if it has no cache.
+std::int64_t loads_in(holdfast_dict* dict) {
+  const auto counts = cache_counts_in(dict);
+  if (counts.empty()) return -1;
+  const auto loads = std::ranges::find(counts, std::string_view("loads"), [](const auto& count) { return count.first; });
+  return loads == counts.end() ? 0 : static_cast<std::int64_t>(loads->second);
+}
+
 /// Adds the dictionary with its locks, unless it is gone.
 void add_dictionary(const std::string& name, Snapshot& snapshot) {
   const Dictionary found = look_at(snapshot.directory, name, Read::status);
@@ -52,6 +61,7 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   if (look.trouble.empty()) {
     read_times(found.handle, look);
     if (const auto queue = queue_in(name, found.handle, 0)) look.jobs = static_cast<std::int64_t>(queue->waiting);
+    look.loads = loads_in(found.handle);
     const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
     if (is_gone(snapshot.directory, name, static_cast<int>(status.code))) return;
     if (!status.ok()) look.trouble = status.message;

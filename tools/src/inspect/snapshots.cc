@@ -80,8 +80,8 @@ void all_of(Archive& archive, Members&... members) {
 
 template <class Archive>
 void each(Archive& archive, DictionaryLook& look) {
-  all_of(archive, look.name, look.trouble, look.in_cluster, look.inode, look.size, look.counts, look.jobs, look.grants,
-         look.waits, look.contended);
+  all_of(archive, look.name, look.trouble, look.in_cluster, look.inode, look.size, look.counts, look.jobs, look.loads,
+         look.grants, look.waits, look.contended);
 }
 
 template <class Archive>

@@ -58,6 +58,7 @@ Json to_json(const inspect::DictionaryRates& rates) {
   json["waits"] = rounded(rates.waits, kThousandths);
   json["wait_median"] = seconds_or_null(rates.median_wait);
   json["wait_p99"] = seconds_or_null(rates.p99_wait);
+  json["loads"] = rates.loads ? Json(rounded(*rates.loads, kThousandths)) : Json();
   json["jobs"] = look.jobs < 0 ? Json() : Json(look.jobs);
   return json;
 }

@@ -120,6 +120,7 @@ std::vector<TopCell> cells_of(const DictionaryRates& rates) {
           rate_cell(rates.waits),
           time_cell(rates.median_wait),
           time_cell(rates.p99_wait),
+          rates.loads ? rate_cell(*rates.loads) : TopCell{"-", -1},
           look.jobs < 0 ? TopCell{"-", -1} : count_cell(static_cast<std::uint64_t>(look.jobs)),
           {inspect::escaped(look.user)}};
 }
@@ -184,6 +185,7 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
                                                    {"waits", "WAITS", 6, 3, true, false},
                                                    {"p50", "P50", 8, 1, true, false},
                                                    {"p99", "P99", 8, 2, true, false},
+                                                   {"loads", "LOADS", 6, 0, true, false},
                                                    {"jobs", "JOBS", 6, 4, true, false},
                                                    kUserColumn};
   return pane == TopPane::locks ? locks : dictionaries;

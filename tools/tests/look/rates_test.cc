@@ -36,6 +36,18 @@ Snapshot snapshot(double time, std::uint64_t hits_of_one, std::uint64_t waits_of
   return snapshot;
 }
 
+TEST(Rates, ShowTheLoadsOfDictionariesThatHaveCaches) {
+  Snapshot before = snapshot(10, 0, 0);
+  Snapshot now = snapshot(20, 0, 0);
+  before.dictionaries[0].loads = 100;
+  now.dictionaries[0].loads = 150;
+  Rates rates = rates_of(before, now);
+  EXPECT_EQ(rates.dictionaries[0].loads, 5);
+  EXPECT_FALSE(rates.dictionaries[1].loads.has_value());
+  before.dictionaries[0].loads = -1;  // the cache is new
+  EXPECT_EQ(rates_of(before, now).dictionaries[0].loads, 15);
+}
+
 TEST(Rates, DistinguishUsersWhoseDictionariesAndKeysHaveTheSameNames) {
   const Snapshot before = snapshot(10, 1000, 300);
   const Snapshot now = snapshot(20, 1200, 350);
