@@ -57,7 +57,7 @@ function _M.holdfast(_, options)
 end
 
 
--- --- Redis: a list of jobs and a list of taken jobs, as BRPOPLPUSH is used -------------------------------------
+-- --- Redis -----------------------------------------------------------------------------------------------------
 
 local function request(...)
     local words = { ... }
@@ -68,16 +68,26 @@ local function request(...)
 end
 
 
--- Whether it is a line, or a string with its length in the line before.
-local function is_redis_answer(answer)
-    local length, first = answer:match("^%$(%d+)\r\n()")
-    if length then
-        return #answer >= first + length + 1
+-- Returns where the value that begins at this place of the answer ends; nil if it is incomplete.
+local function end_of_value(answer, first)
+    local kind, number, last = answer:match("^([^\r])([^\r]*)\r\n()", first)
+    number = tonumber(number)
+    if kind == "$" and number >= 0 then
+        last = last + number + 2
     end
-    return answer:find("\r\n", 1, true) ~= nil
+    for _ = 1, kind == "*" and number or 0 do
+        last = last and end_of_value(answer, last)
+    end
+    return last and last <= #answer + 1 and last or nil
 end
 
 
+local function is_redis_answer(answer)
+    return end_of_value(answer, 1) ~= nil
+end
+
+
+-- A list of jobs and a list of taken jobs.
 function _M.redis(folder)
     local ask = connect("redis", folder, is_redis_answer)
     return {
@@ -93,6 +103,32 @@ function _M.redis(folder)
         done = function (text)
             local answer = ask(request("LREM", "taken", "1", text))
             assert(answer == ":1\r\n", answer)
+        end,
+    }
+end
+
+
+-- A stream, which is read by the consumers of a group.
+function _M.redis_stream(folder)
+    local ask = connect("redis", folder, is_redis_answer)
+    ask(request("XGROUP", "CREATE", "stream", "workers", "0", "MKSTREAM"))
+    local consumer = tostring({})
+    return {
+        push = function (text)
+            local answer = ask(request("XADD", "stream", "*", "job", text))
+            assert(answer:byte() == 36, answer)  -- "$", a string
+        end,
+        take = function (seconds)
+            local words = { "XREADGROUP", "GROUP", "workers", consumer, "COUNT", "1" }
+            if seconds > 0 then
+                words[7], words[8] = "BLOCK", tostring(seconds * 1000)
+            end
+            words[#words + 1], words[#words + 2], words[#words + 3] = "STREAMS", "stream", ">"
+            return ask(request(unpack(words))):match("(%d+%-%d+)\r\n")
+        end,
+        done = function (id)
+            local answer = ask(request("XACK", "stream", "workers", id)) .. ask(request("XDEL", "stream", id))
+            assert(answer == ":1\r\n:1\r\n", answer)
         end,
     }
 end

@@ -39,6 +39,7 @@ local OURS = { key = "holdfast", name = "holdfast", host = "none" }
 local SCHEDULER = { key = "holdfast", name = "holdfast, scheduler", host = "scheduler" }
 local FUTEX = { key = "futex", name = "bare futex", host = "none" }
 local REDIS = { key = "redis", host = "none" }
+local STREAM = { key = "redis_stream", host = "none" }
 local BEANSTALKD = { key = "beanstalkd", host = "none" }
 
 
@@ -89,18 +90,19 @@ end
 
 
 local function waits(context)
-    local rounds = measure_waits(context, { OURS, SCHEDULER, FUTEX, REDIS, BEANSTALKD })
+    local rounds = measure_waits(context, { OURS, SCHEDULER, FUTEX, REDIS, STREAM, BEANSTALKD })
     return {
         title = "From push to take, in another process",
         headings = { "taker", "p50", "p99", "beside", "p50 ", "p99 ", "ratio (middle half)", "target", "distance" },
         rows = {
             wait_row(rounds, OURS, FUTEX, FUTEX_TARGET),
             wait_row(rounds, OURS, REDIS, WAIT_TARGET),
+            wait_row(rounds, OURS, STREAM, WAIT_TARGET),
             wait_row(rounds, OURS, BEANSTALKD),
             wait_row(rounds, SCHEDULER, FUTEX),
         },
         note = "The taker waits for 2 ms or more, in a call of its process or in a coroutine of the scheduler. Redis "
-               .. "with BRPOPLPUSH, beanstalkd with reserve, over Unix sockets. The ratio is of the medians of rounds, "
+               .. "with BRPOPLPUSH, or with a stream and XREADGROUP, beanstalkd with reserve, over Unix sockets. The ratio is of the medians of rounds, "
                .. "in turns.",
     }
 end
@@ -110,15 +112,15 @@ end
 
 local function jobs(context)
     local all = {}
-    for i, side in ipairs { OURS, REDIS, BEANSTALKD } do
+    for i, side in ipairs { OURS, REDIS, STREAM, BEANSTALKD } do
         all[i] = { key = side.key, place = "luajit", side = side.key, missing = side.missing }
     end
     local found, why_not = turns.compare(context, PART, { steps = context.quick and 100 or 5000 }, all)
     local ours, rows = found.holdfast.job, {}
     rows[1] = { "push, take and done", report.spread(ours) or why_not.holdfast, NONE, NONE, NONE,
                 "<= " .. JOB_TARGET .. " ns", ours and report.distance(stats.median(ours), JOB_TARGET) or NONE }
-    for i, side in ipairs { REDIS, BEANSTALKD } do
-        local theirs, target = found[side.key].job, side == REDIS and JOB_SERVER_TARGET or nil
+    for i, side in ipairs { REDIS, STREAM, BEANSTALKD } do
+        local theirs, target = found[side.key].job, side ~= BEANSTALKD and JOB_SERVER_TARGET or nil
         local ratio = ours and theirs and stats.ratios(ours, theirs)
         rows[i + 1] = { "push, take and done", report.spread(ours) or why_not.holdfast, side.name,
                         report.spread(theirs) or why_not[side.key],
@@ -130,8 +132,8 @@ local function jobs(context)
         headings = { "what", "holdfast", "beside", "takes", "ratio (middle half)", "target", "distance" },
         rows = rows,
         note = "Nanoseconds per job, in one process that does all three: the least; the median (and the middle half) "
-               .. "of the processes, in turns. Redis with LPUSH, RPOPLPUSH and LREM, beanstalkd with put, reserve and "
-               .. "delete.",
+               .. "of the processes, in turns. Redis with LPUSH, RPOPLPUSH and LREM, or with XADD, XREADGROUP, XACK "
+               .. "and XDEL, beanstalkd with put, reserve and delete.",
     }
 end
 
@@ -161,7 +163,7 @@ local function takeovers(context)
         headings = { "queue", "taken again, p50", "p99", "longest", "target", "distance" },
         rows = rows,
         note = ("%d kills, one taker waits. beanstalkd notices the end of the connection. With Redis, the job stays in "
-                .. "the list of taken jobs until a program of the user moves it back."):format(kills),
+                .. "the list of taken jobs, or pending in the stream, until a program of the user takes it from there."):format(kills),
     }
 end
 
@@ -171,6 +173,7 @@ function _M.make(context)
         local name, missing = peers.start(side.key, context.folder)
         side.name, side.missing = name or side.key, missing
     end
+    STREAM.name, STREAM.missing = REDIS.name .. ", stream", REDIS.missing
     local found = { waits(context), jobs(context), takeovers(context) }
     for _, side in ipairs { REDIS, BEANSTALKD } do
         peers.stop(side.key, context.folder)
