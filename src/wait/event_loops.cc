@@ -104,8 +104,8 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the parking lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
-  // destroyed.
+  // Close the parking lot when the process exits, because nobody waits any more, and objects that the wake thread uses
+  // may be destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
     const std::lock_guard<std::mutex> lock(lot.mutex_);
