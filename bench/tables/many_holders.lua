@@ -7,7 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Measures a semaphore or a read-write lock with very many holders: the cost of a refusal, and of releasing one share.
+-- Measures a semaphore or a read-write lock with very many holders: the cost of a refusal, and the cost of releasing
+-- one permit.
 
 local KEY = "crowded"
 local DICTIONARY = "bench_crowd"

@@ -10,7 +10,8 @@ local PART = "bench/tables/queues"
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process pushes, takes and ends jobs. Emits nanoseconds per job, because servers work in a process of their own.
+-- One process pushes, takes and ends jobs. Emits the elapsed nanoseconds per job, not processor time, because servers
+-- work in another process.
 
 function _M.run(host, options)
     local queue, times = job_queues[options.side](options.folder, options), {}
@@ -34,7 +35,7 @@ local FUTEX_TARGET, WAIT_TARGET = 1.4, 0.1
 local JOB_TARGET, JOB_SERVER_TARGET = 500, 1 / 20
 local TAKEOVER_TARGET = 15
 
--- Which queues there are; host: of the taker that waits.
+-- The queues. host: the host of the taker that waits.
 local OURS = { key = "holdfast", name = "holdfast", host = "none" }
 local SCHEDULER = { key = "holdfast", name = "holdfast, scheduler", host = "scheduler" }
 local FUTEX = { key = "futex", name = "bare futex", host = "none" }

@@ -1,4 +1,4 @@
--- The same operations of dictionaries without versions and with them.
+-- Compares the same operations of dictionaries without and with versions.
 
 local report, runs, stats, turns = require "bench.support" ("report", "runs", "stats", "turns")
 local cases = require "bench.cases"

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
 /// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
-/// coroutines", "Fairness among eight".
+/// coroutines", "Fairness among eight contenders".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.

@@ -42,7 +42,7 @@ namespace holdfast {
 
 // The limit is small. But with sections of a microsecond, it is large enough for the wake-ups to take no more time than
 // the sections. Benchmarks of this constant and the next: "contended_lock", "Short critical sections", "Fairness among
-// eight".
+// eight contenders".
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // This is enough time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
@@ -91,7 +91,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// The most watchers that one call wakes. The benchmark is "100 that wait for one value".
+/// The most watchers that one call wakes. The benchmark is "100 waiters for one value".
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;

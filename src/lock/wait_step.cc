@@ -10,10 +10,10 @@ namespace holdfast {
 namespace {
 
 // A waiter that is not woken tries again after this time. (Its parker checks more often.) The benchmark is "100
-// coroutines wait for one lock, and nothing happens".
+// coroutines wait for one lock while nothing happens".
 constexpr double kSleepMax = 1.0;
-// The same time, for a waiter whose parker sees everything that an attempt would see. The benchmark is "1,000 that
-// wait, and nothing happens".
+// The same time, for a waiter whose parker sees everything that an attempt would see. The benchmark is "1,000 waiters
+// while nothing happens".
 constexpr double kRest = 15.0;
 static_assert(1e3 * kRest < kRestingPatienceMs);
 // A waiter polls if it cannot queue, because there is no memory or the key has an ordinary value. It also polls if the

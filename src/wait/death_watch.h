@@ -29,8 +29,8 @@ class World;
 
 class DeathWatch {
  public:
-  /// No thread is started for a shorter wait. The benchmark of both constants is "1,000 that wait, and nothing
-  /// happens", in which the thread runs.
+  /// No thread is started for a shorter wait. The benchmark of both constants is "1,000 waiters while nothing happens",
+  /// in which the thread runs.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 

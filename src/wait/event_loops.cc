@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend 1/kLookShare of its time on checks. The benchmark is "100 coroutines wait for one lock,
-/// and nothing happens".
+/// The wake thread may spend 1/kLookShare of its time on checks. The benchmark is "100 coroutines wait for one lock
+/// while nothing happens".
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {

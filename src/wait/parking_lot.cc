@@ -35,7 +35,8 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// The benchmark for the next constants is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
+// The benchmark for the next constants is "10,000 coroutines of one process, each waiting for its own lock", row "of C
+// and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // When the listener is this late, the other threads make their own checks. These are so rare that even many threads

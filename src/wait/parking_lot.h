@@ -49,7 +49,7 @@ class World;
 /// The time within which the first waiter of a queue notices a release without a wake-up. For a later waiter, this time
 /// is longer by kLookNs for each of up to kRankMax waiters before it. Otherwise, a hundred waiting processes would be
 /// awake all the time. The check of a later waiter matters only if the first waiter does not check. The benchmark for
-/// this constant and the next two is "1,000 that wait, and nothing happens"; the benchmark "takeover" also covers
+/// this constant and the next two is "1,000 waiters while nothing happens"; the benchmark "takeover" also covers
 /// kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;

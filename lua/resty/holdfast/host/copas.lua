@@ -59,7 +59,7 @@ local INFINITY = math.huge
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
 -- The longest time between two calls of accept(), and the time from a wake-up to the next call, in seconds. Benchmarks,
--- in the rows of copas: "100 coroutines wait for one lock, and nothing happens" and "From release to resume".
+-- in the rows of copas: "100 coroutines wait for one lock while nothing happens" and "From release to resume".
 local STEP = 0.1
 local SOON = 0.001
 -- A waiter that has not returned this many seconds after its deadline counts as gone: it will never be resumed.

@@ -75,7 +75,7 @@ end
 -- --- the wake timer ---
 
 -- The longest wait that relies on the wake timer, in seconds. Benchmark: the row of nginx in "100 coroutines wait for
--- one lock, and nothing happens".
+-- one lock while nothing happens".
 local LONGEST = 1
 -- The time for which the timer stays without waiters, in seconds (benchmark: the rows of nginx for locks that are held
 -- longer), and the interval at which it checks for waiters in a worker that is about to exit (no benchmark).

@@ -28,7 +28,7 @@ local _M = {
 -- The longest single sleep, in seconds.
 local LONGEST = 86400
 
--- The most waiters that one call returns. Benchmarks: "100 that wait for one value".
+-- The most waiters that one call returns. The benchmark is "100 waiters for one value".
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
