@@ -207,9 +207,10 @@ local function hits(context, ours, others)
         title = "A hit in the process",
         headings = { "what", "holdfast", "beside", "takes", "ratio (middle half)", "target", "distance" },
         rows = rows,
-        note = "Nanoseconds of processor time, with the keys in random order: the least; the median (and the middle "
-               .. "half) of the processes, each of one side only, in turns, in workers of nginx. lrucache's copies are "
-               .. "out of date until they expire, those of mlcache's get until update() is called.",
+        note = "Nanoseconds of processor time, with the keys in random order: the minimum; the median (and the middle "
+               .. "half) of processes. Each process runs only one side, in a worker of nginx, and the sides take "
+               .. "turns. Copies in lrucache are outdated until they expire, and copies of mlcache's get until update() "
+               .. "is called.",
     }
 end
 
@@ -238,8 +239,8 @@ local function spread(context, chosen)
         title = "A value set in one process, read in the others",
         headings = { "cache", "first correct read, p50", "longest", "old reads after set returned", "target" },
         rows = rows,
-        note = ("From before set in one worker of nginx until the first new value in another, which reads all the time "
-                .. "(%d workers, pinned).")
+        note = ("The time from the beginning of set in one worker of nginx until another worker, which reads all the "
+                .. "time, gets the new value (%d workers, pinned).")
             :format(WORKERS),
     }
 end

@@ -154,7 +154,8 @@ function _M.make(context)
         title = ("%d coroutines of one process, each waiting for its own lock"):format(count),
         headings = { "what", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = rows,
-        note = "Another process holds all locks and releases them one after another. The values are medians of all rounds.",
+        note = "Another process holds all locks and releases them one after another. The values are "
+               .. "medians of all rounds.",
     }
 end
 

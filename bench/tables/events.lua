@@ -163,7 +163,7 @@ function _M.make(context)
         title = "From publish to the subscriber in another process",
         headings = { "events", "p50", "p99", "events per second", "holdfast's rate" },
         rows = stats.map(chosen, function (side) return row(lines[side.key], side, why_not[side.key], ours) end),
-        note = ("Two workers of nginx. The rate is of %d events published at once, until the last has arrived.")
+        note = ("Two workers of nginx. For the rate, %d events are published at once, until the last has arrived.")
             :format(told.many),
     }
 end

@@ -161,8 +161,8 @@ local function latency(context)
         title = "From release to resume, in another process",
         headings = { "waiter", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
         rows = stats.map(SIDES, function (side) return latency_row(found, side) end),
-        note = ("Locks %s, in the last two rows %s. The last two columns: median over %d rounds of the ratio of "
-                .. "medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
+        note = ("Locks are %s, in the last two rows %s. The last two columns show the median, over %d rounds, of the "
+                .. "ratio of the medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
     }, {
         title = "Targets",
         headings = { "what", "measured", "target", "distance" },

@@ -133,7 +133,7 @@ function _M.make(context)
         title = "Many holders of one key",
         headings = { "what", FEW .. " holders", "10,000 holders", "target", "distance" },
         rows = rows,
-        note = "Time in the caller: the median (and the minimum) of five processes. One process has all shares, and "
+        note = "Time in the caller: the median (and the minimum) of five processes. One process has all permits, and "
                .. "nobody waits.",
     }
 end

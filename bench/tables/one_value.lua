@@ -112,8 +112,8 @@ function _M.make(context)
         title = "100 waiters for one value",
         headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
         rows = stats.map({ 1, 10 }, function (processes) return one_value_row(context, processes, 100 / processes) end),
-        note = "From the release until the last waiter continues: the median (and the minimum) of all rounds. Another "
-               .. "process holds the lock.",
+        note = "The time from the release until the last waiter continues: the median (and the minimum) of all rounds. "
+               .. "Another process holds the lock.",
     }
 end
 

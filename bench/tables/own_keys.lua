@@ -82,9 +82,9 @@ local function table_of(title, wanted, rows)
         title = title,
         headings = headings,
         rows = rows,
-        note = ("The rate of all processes together, and its ratio to the rate of one process. Each process has a key "
-                .. "of its own, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine has "
-                .. "%d cores."):format(process.cores()),
+        note = ("The rate of all processes together, and its ratio to the rate of one process. Each process has "
+                .. "its own key, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine "
+                .. "has %d cores."):format(process.cores()),
     }
 end
 
