@@ -149,7 +149,8 @@ class LocalAgent {
   template <class Act>
   void at_each(Act&& act) {
     for (const Attended& attended : attended_)
-      if (Segment* const segment = dictionary(attended).segment(EpochGuard()); segment != nullptr && segment->gate() != nullptr)
+      if (Segment* const segment = dictionary(attended).segment(EpochGuard());
+          segment != nullptr && segment->gate() != nullptr)
         act(dictionary(attended), *segment);
   }
 

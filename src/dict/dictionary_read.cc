@@ -225,8 +225,8 @@ static_assert([] {
   count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
-[[gnu::always_inline]] inline Code Dictionary::get_any(const EpochGuard& inside, std::string_view key,
-                                                       ValueOut& out, bool& stale, bool stale_too) noexcept {
+[[gnu::always_inline]] inline Code Dictionary::get_any(const EpochGuard& inside, std::string_view key, ValueOut& out,
+                                                       bool& stale, bool stale_too) noexcept {
   Segment* const now = segment(inside);
   if (now == nullptr) [[unlikely]]
     return Code::removed;
