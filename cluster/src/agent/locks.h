@@ -11,7 +11,7 @@
 // 3. A transaction that gives the lock away is guarded by R, and may be executed long after it was sent. So once one
 //    was sent, the lock stands again only at a new revision (touch), which voids all earlier transactions. After a
 //    restart of the agent, a lock stands only if it stood before.
-// 4. Answers of an earlier epoch, and answers to requests that were abandoned, change nothing.
+// 4. Answers from an earlier epoch, and answers to abandoned requests, have no effect.
 //
 // Progress depends on these rules:
 // 5. Unknown state is read from the store: the lock after an answer that did not arrive (unsure), and the queue after a
@@ -115,10 +115,10 @@ class Locks {
 
     // While waiting.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when its queue key was created; while held: the same of a key to delete, or 0
+    Revision place = 0;         // when its queue key was created; while held: when a queue key to be deleted was created, or 0
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
-    Revision noted = 0;  // the grant whose holder was last notified that this machine waits
+    Revision noted = 0;  // the grant whose holder has been notified last that this machine waits
     Milliseconds note_due = 0;
     Milliseconds note_back_off = 0;
 
