@@ -18,8 +18,8 @@
 //    transfer, a claim or a restart.
 // 6. Once a second, a waiting machine checks whether the lock is free and whether it is first in the queue. It notifies
 //    the holder again at growing intervals. A machine checks the locks that it has in rotation. No look is sent while
-//    earlier looks are unanswered. Looks at many locks share a few requests, of which only a few run at the same time,
-//    and each of which is repeated as a whole.
+//    earlier looks are unanswered. Looks at many locks share a few requests. Only some of these requests run at the
+//    same time, and each is repeated as a whole.
 // 7. An unknown lock on this machine's lease becomes known by a look or a notification (agent/ring.h).
 // 8. A request that had no effect is repeated after a pause, which grows until something has an effect. If the store
 //    refuses all locks, one lock at a time tries again, and each lock that gets an answer lets two others follow.
@@ -115,7 +115,7 @@ class Locks {
 
     // While waiting.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when its queue key was created; while held: when a queue key to be deleted was created, or 0
+    Revision place = 0;         // when its queue key was created; while held: of a queue key to delete, or 0
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
     Revision noted = 0;  // the grant whose holder has been notified last that this machine waits
