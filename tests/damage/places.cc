@@ -51,7 +51,7 @@ void Places::pick_statistics() {
 }
 
 void Places::pick_stripes() {
-  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment(EpochGuard());
   if (!segment.has_versions()) return;
   for (const Item& item : box_.items())
     pick(&segment.stripe_at(segment.stripe_number(Key(item.key, segment.seed()).hash)), sizeof(Stripe));
@@ -59,7 +59,7 @@ void Places::pick_stripes() {
 
 // Walks the arena from left to right, in the order in which the box was made.
 void Places::walk() {
-  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment(EpochGuard());
   const Shard& shard = segment.shards().front();
   for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket)
     structure_[(kHeaderBytes + sizeof(ShardHeader)) / 4 + bucket] = true;

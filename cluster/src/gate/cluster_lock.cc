@@ -247,7 +247,7 @@ bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
 
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes) {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr || segment->gate() == nullptr) return {};
   FoundKeys found;
   const Session session = Session(*segment);
@@ -294,7 +294,7 @@ bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Vis
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
   FoundKeys found;
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr || segment->gate() == nullptr) return found.take();
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields&, const StandingFields& standing) {

@@ -106,7 +106,7 @@ std::vector<int> SharedMachine::descriptors() {
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
-    if (part.dictionary->segment() == part.segment.get()) visit(*part.dictionary, *part.segment);
+    if (part.dictionary->segment(EpochGuard()) == part.segment.get()) visit(*part.dictionary, *part.segment);
 }
 
 bool SharedMachine::superseded() const {
@@ -281,7 +281,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 // dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
-  if (part.dictionary->segment() != part.segment.get()) return false;
+  if (part.dictionary->segment(EpochGuard()) != part.segment.get()) return false;
   const holdfast::Session session = holdfast::Session(*part.segment);
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
@@ -415,7 +415,7 @@ std::vector<Want> SharedMachine::wanted() {
     std::size_t count = 0;
     {
       const EpochGuard inside;
-      const Segment* const segment = dictionary->segment();
+      const Segment* const segment = dictionary->segment(inside);
       if (segment == nullptr) continue;
       count = holdfast::Session(*segment).take_wants(hashes);
     }
