@@ -118,7 +118,7 @@ class Locks {
     Revision place = 0;         // when its queue key was created; while held: of a queue key to delete, or 0
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
-    Revision noted = 0;  // the grant whose holder has been notified last that this machine waits
+    Revision noted = 0;  // the last grant whose holder was notified that this machine waits
     Milliseconds note_due = 0;
     Milliseconds note_back_off = 0;
 

@@ -1,6 +1,6 @@
 // Several locks for one command: `holdfast lock KEY --also KEY ... COMMAND`.
 //
-// Each lock has its own `holdfast lock`. The first takes its lock and executes the second in place of the command, and
+// Each lock has its own `holdfast lock`. The first takes its lock and executes the second instead of the command, and
 // so on; the last runs the command. So every lock has a guard, and the end of one lock ends the whole job. The locks
 // are taken in the order of their keys, as resty_lock:all() does, so that such commands cannot deadlock.
 #pragma once
