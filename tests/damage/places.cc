@@ -153,7 +153,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       owner_bits(box_.dead()),
       static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
       own != nullptr ? own->at
-                     : geometry_.granules - 1,  // in an entry, this makes a chain that leads back to the entry
+                     : geometry_.granules - 1,  // in an entry, this link makes a chain that leads back to the entry
       own != nullptr ? own->at + own->granules : geometry_.granules};
   if (kind < numbers.size()) return numbers[kind];
   static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,

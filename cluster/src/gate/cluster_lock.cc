@@ -141,7 +141,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // the other waiters check by themselves; no benchmark refuses waiters
+  constexpr std::uint32_t kWoken = 64;  // the others notice the refusal when they check; no benchmark refuses waiters
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;

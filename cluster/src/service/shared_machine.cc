@@ -24,7 +24,7 @@ static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevi
 
 // Interval of checks for everything that is not notified. Benchmark: "processor of an idle agent".
 constexpr Milliseconds kIdleMs = 1000;
-// Pause before a call that a stopped process has prevented is repeated. No benchmark depends on it.
+// If a stopped process has prevented a call, the call is repeated after this pause. No benchmark depends on it.
 constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
@@ -176,7 +176,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  // The deadline may have become later, because the dictionary with the earliest deadline may have been removed.
+  // The deadline may now be later than `from`, because the dictionary with the earliest deadline was removed.
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
