@@ -209,8 +209,8 @@ local function hits(context, ours, others)
         rows = rows,
         note = "Nanoseconds of processor time, with the keys in random order: the minimum; the median (and the middle "
                .. "half) of processes. Each process runs only one side, in a worker of nginx, and the sides take "
-               .. "turns. Copies in lrucache are outdated until they expire, and copies of mlcache's get until update() "
-               .. "is called.",
+               .. "turns. Copies in lrucache are outdated until they expire, and copies of mlcache's get until "
+               .. "update() is called.",
     }
 end
 

@@ -6,10 +6,10 @@
 // ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block. This block is not merged, is not in a bin, and its free bits are
-// clear. A string that is overwritten repeatedly alternates between two blocks, which halves the work. The spare block
-// contains its size twice, once inverted, and a 0 where an entry has its shape. So a single overwritten word cannot
-// make an entry look like the spare block. After a death, repair frees the spare block, because no chain reaches it.
+// change of a value released becomes the spare block. It is not merged or in a bin, and its free bits are clear. A
+// repeatedly overwritten string alternates between two blocks, which halves the work. The spare block contains its size
+// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into a spare
+// block. After a death, repair frees the spare block, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that a search failed to find, without and with
 // eviction. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex

@@ -12,8 +12,8 @@
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
 // neither readers nor writers wait forever. If there are enough, but the first waiter has not responded to its wake-up
-// yet, other requests may overtake it, as they may overtake the first waiter of a lock (lock/handoff.h). A waiter that
-// gets permits wakes the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
+// yet, other requests may overtake it. The rules are those of a lock (lock/handoff.h). A waiter that gets permits wakes
+// the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
 // (dict/holder_list.h). The same is usually true of a refused attempt, because among many holders it names only some.

@@ -19,7 +19,7 @@
 // number, so old tokens do not belong to living processes.
 //
 // The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is on a separate
-// file (world/kept_file.h), because a descriptor of the dictionary's file would let the new program read and write it.
+// file (world/kept_file.h). A descriptor of the dictionary's file would let the new program read and write it.
 #pragma once
 
 #include <cstdint>

@@ -30,10 +30,10 @@
 // immediately for 0.1 s, and after further failures for up to 1 s.
 //
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
-// a process look dead. The generation is raised under the table's lock while the slot's lock is free, so that a
-// successor is never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation
-// of a slot is the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs
-// (world/file_use.h says why).
+// a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
+// never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
+// the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h says
+// why).
 #pragma once
 
 #include <array>

@@ -1,11 +1,10 @@
 // The runtime directory defines a world: all processes that share the directory belong to one world.
 //
 // It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. The path is checked every time it is opened, because the
-// directory's users may write into memory that this process uses. It must be a directory (not a symbolic link) on
-// tmpfs, owned by this user and closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared
-// directory may belong to root, to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of
-// this process's groups (any group for root), its mode may be up to 0770, and files in it are checked against that
-// group.
+// directory's users may write into this process's memory. It must be a directory (not a symbolic link) on tmpfs, owned
+// by this user and closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may
+// belong to root, to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's
+// groups (any group for root), its mode may be up to 0770, and files in it are checked against that group.
 //
 // The owner matters as much as the group, because every user may make directories in /dev/shm. An outsider may have
 // made this directory before root ran `install -d -m 0770 -g`. This command sets mode and group, but the outsider

@@ -75,9 +75,8 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. Two kinds of waits must not poll: waits behind a gate, which admits a lock only for a
--- waiter in the lock's queue, and waits of a reader to become the writer, which keeps others out only while it is in
--- the queue.
+-- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only for a waiter in the
+-- lock's queue. A reader that wants to become the writer keeps others out only while it is in the queue.
 local function way_of(self, request)
     local must_queue = request.tries or request.upgrades or find_gate(request.handle)
     if self.settings.wait == "poll" and not must_queue then
