@@ -1,5 +1,6 @@
 #include <cstring>
-#if defined(__x86_64__) && __has_include(<sys/platform/x86.h>)
+// In C++, clang has no _Bool, which this header uses.
+#if defined(__x86_64__) && !defined(__clang__) && __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
 #endif
 
