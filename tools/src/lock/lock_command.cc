@@ -67,7 +67,7 @@ const Subcommand kLock{
     "       holdfast lock --upgrade [--fd N] [OPTIONS] [DICTIONARY] KEY",
     "Run a command while holding a lock.",
     R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the command
-and what it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
+and the processes that it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
 gets the fencing token of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
