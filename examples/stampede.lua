@@ -42,7 +42,7 @@ local waits   -- seconds that the coroutines of this worker waited for locks
 
 -- --- a cache in front of a backend ---------------------------------------------------------------------
 
--- The connections that all workers share, like a pool of database connections.
+-- The connections to the backend, which all workers share like a pool of database connections.
 local connections = assert(resty_semaphore:new("stampede_locks", { permits = options.connections }))
 local POOL = run .. "connections"
 
@@ -87,7 +87,8 @@ local function get_with_lock(word)
         return value
     end
 
-    -- The previous holder may have stored the word. Without this second check, the lock would be useless.
+    -- The previous holder may have stored the word. Without this second check, every waiter would compute the word
+    -- again.
     value = cache:get(key)
     if not value then
         value = backend(word)

@@ -298,7 +298,7 @@ HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_o
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* [set-up] Removes the dictionary and its locks. The handles of any process then find the next dictionary of that name
  * and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
- * A call that runs during this, in any thread or process, has the same effects as a call before or after the removal.
+ * A call that runs during the removal, in any thread or process, has the effects of a call before it or after it.
  * Locks and permits of this dictionary are granted only before the removal, and each fencing token of a later
  * dictionary is larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its
  * next call with the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for
@@ -426,18 +426,18 @@ HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size
  * dictionary was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never
  * expires. */
 HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
-/* The words of a dictionary's versions, for a program that compares them itself. The version with the number n of a
- * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. The end of the
- * value is to be compared as well. */
+/* The words of a dictionary's versions, for a program that compares versions itself. The version with the number n of a
+ * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. Also compare the end
+ * of the value. */
 typedef struct holdfast_versions {
   const volatile int64_t *words;
   const volatile int32_t *flushes;
-  const volatile int32_t *retired; /* not 0: the dictionary was removed, and the words do not change any more */
+  const volatile int32_t *retired; /* not 0: the dictionary was removed, and the words no longer change */
   int64_t base;
 } holdfast_versions;
 
-/* [set-up] Returns the words, or NULL (REMOVED, UNSUPPORTED, NO_MEMORY). They stay readable, and keep the memory of the
- * dictionary after its removal, until they are released. */
+/* [set-up] Returns the words, or NULL (REMOVED, UNSUPPORTED, NO_MEMORY). Until they are released, the words stay
+ * readable, and the memory of the dictionary is kept, even after its removal. */
 HOLDFAST_API holdfast_versions *holdfast_keep_versions(holdfast_dict *dict);
 HOLDFAST_API void holdfast_release_versions(holdfast_versions *versions);
 /* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the
@@ -447,7 +447,7 @@ HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *
                                                size_t length, double number, double exptime, uint32_t flags,
                                                int *forcible);
 /* [wait] Waits until the version is no longer *version, and sets it to the new version. With a timeout of 0 or less,
- * only compares; with more than 1e10, waits without limit. A change by any process wakes all who wait for it. After a
+ * only compares; with more than 1e10, waits without limit. A change by any process wakes all of its waiters. After a
  * process has died in the middle of a change, they continue within half a second. If version->deaths is not 0, the wait
  * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then
  * may also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
@@ -826,8 +826,8 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
 /* Does the same for holdfast_wait_for_change: takes one step of the wait. After UNCHANGED, sleep for at most
- * wait->sleep seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Of *wait, uses
- * parker and waiter. */
+ * wait->sleep seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Only the fields
+ * parker and waiter of *wait are used. */
 HOLDFAST_API int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                       holdfast_version_of_key *version);
 /* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.

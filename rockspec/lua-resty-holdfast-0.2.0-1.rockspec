@@ -37,10 +37,10 @@ build = {
     CMAKE_INSTALL_BINDIR = "$(BINDIR)",
     HOLDFAST_LUADIR = "$(LUADIR)",
     HOLDFAST_CLIBDIR = "$(LIBDIR)",
-    -- LuaRocks takes every file in lib/ for a module.
+    -- Not in lib/, because LuaRocks would install every file there as a module.
     HOLDFAST_UNITDIR = "share/systemd/system",
     HOLDFAST_XXHASH_DIR = "$(XXHASH_INCDIR)",
-    -- The command comes along where LuaJIT's headers, fmt and nlohmann-json are installed.
+    -- Also builds the command if LuaJIT's headers, fmt and nlohmann-json are installed.
     HOLDFAST_CLI = "AUTO",
     HOLDFAST_TESTS = "OFF",
     HOLDFAST_BENCH = "OFF",

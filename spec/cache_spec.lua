@@ -735,7 +735,7 @@ describe("cache", function ()
         end
     end)
 
-    it("get_bulk gets several values at once, in the tables of mlcache", function ()
+    it("get_bulk gets several values at once, and returns them in the tables of mlcache", function ()
         one:set("b", nil, 2)
         local bulk = cache.new_bulk(3)
         local running, most = 0, 0
@@ -835,7 +835,7 @@ describe("cache", function ()
         assert.same(pack(nil, "dictionary not found"), pack(made:delete("key")))
     end)
 
-    describe("without an end, a copy", function ()
+    describe("a copy of a value that does not expire", function ()
         local FOREVER = { ttl = 0 }
 
         before_each(function ()
@@ -878,7 +878,7 @@ describe("cache", function ()
             assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
 
-        it("is not used after the dictionary was removed, and those of the next dictionary are", function ()
+        it("is not used after the dictionary was removed, but copies from the next dictionary are", function ()
             local shdict = require "resty.shdict"
             shdict.remove("spec_cache")
             assert.same(pack(nil, "dictionary not found"), pack(one:get("key")))

@@ -361,7 +361,7 @@ describe("waits that are not a cycle", function ()
         a:say("wait b 10")
         await_waiters("b", 1)
         b:say("wait a 10")
-        local told, line, other = first_of(a, b) -- usually b, which waits last
+        local told, line, other = first_of(a, b) -- usually b, which begins to wait last
         assert.equal("deadlock", line)
         assert.equal("1", ask(told, told == a and "release a" or "release b"))
         assert.equal("got", other:hear())

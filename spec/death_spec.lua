@@ -11,7 +11,7 @@ local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- A host with which the test controls the waits: each wait yields, and continues when the test resumes it.
+-- A host that lets the test control the waits: each wait yields, and continues when the test resumes it.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]

@@ -27,7 +27,7 @@ local COMMON = [[
     local function await(step)
         while not steps[step] do sleep(0.002) end
     end
-    -- Makes the library notice a loop that was loaded after the library: the first wait does this.
+    -- Makes the library notice a loop that was loaded after the library, which happens at the first wait.
     local function make_known()
         local first = new()
         assert(first:lock("first"))

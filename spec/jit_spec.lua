@@ -1,5 +1,5 @@
 -- Tests that hot loops over the methods are compiled. No trace may be aborted because LuaJIT cannot compile something.
--- Each loop ends as a trace that loops, or as a trace that continues after a call of string.buffer, which cannot be
+-- Each loop must become a trace that loops, or a trace that continues after a call of string.buffer, which cannot be
 -- compiled.
 
 local process = require "spec.support.process"

@@ -84,7 +84,7 @@ describe("queue", function ()
 
         it("do not wait if a job is ready, however many unused numbers are before it", function ()
             for _ = 1, 3 do
-                require("resty.holdfast.queue.claims").new_number(jobs.store)  -- like a producer that died
+                require("resty.holdfast.queue.claims").new_number(jobs.store)  -- like a producer that died early
             end
             push("a")
             assert.equal("a", finish(20))
@@ -347,7 +347,7 @@ describe("queue", function ()
         push("normal 2")
         assert(jobs:push("high", { priority = 9 }))
         assert(jobs:push("high too", { priority = 9 }))
-        sleep(0.02)  -- a busy taker looks for such jobs only now and then
+        sleep(0.02)  -- a busy taker checks for such jobs only from time to time
         assert.same({ "high", "high too", "low", "normal 1", "normal 2" },
                     { finish(), finish(), finish(), finish(), finish() })
     end)
@@ -437,7 +437,7 @@ describe("queue", function ()
             assert.equal(0, jobs:stats().taken)
         end)
 
-        it("comes again when its time has passed, with one more attempt, and then belongs to the next", function ()
+        it("can be taken again when its time has passed, and then belongs to its next taker", function ()
             push("a")
             local old = assert(jobs:job(detach(0.03)))
             local job = assert(jobs:take(20))
@@ -447,7 +447,7 @@ describe("queue", function ()
             assert(job:done())
         end)
 
-        it("is dead after max_attempts, whether it was given back or not", function ()
+        it("is dead after max_attempts, whether or not it was given back", function ()
             jobs = open { max_attempts = 1 }
             push("a", "b")
             assert(jobs:take(0):detach(0))

@@ -6,7 +6,7 @@ local shdict = require "resty.shdict"
 
 local COUNT = 1000
 -- The limit in bytes of Lua memory for each waiter, with its coroutine and its lock object. A table instead of a C
--- object, or a ninth field in one of the tables, would take 180 or more; a larger stack would take 880.
+-- object, or a ninth field in one of the tables, would take 180 bytes or more; a larger stack would take 880.
 local MOST = 1980
 -- The number of variables that a caller may have in its own frame before the stack of its coroutine doubles.
 local VARIABLES = 12

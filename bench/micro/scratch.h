@@ -28,7 +28,7 @@ class ScratchDictionary {
   Shard& first_shard() const {
     set("key", 1);
     holdfast_delete(handle_, "key", 3);
-    return capi::unwrap(handle_).segment()->shards().front();
+    return capi::unwrap(handle_).segment(EpochGuard())->shards().front();
   }
 
   int set(const std::string& key, double value, holdfast_store_op op = HOLDFAST_SET) const {

@@ -102,8 +102,8 @@ local function waits(context)
             wait_row(rounds, SCHEDULER, FUTEX),
         },
         note = "The taker waits for 2 ms or more, in a call of its process or in a coroutine of the scheduler. Redis "
-               .. "with BRPOPLPUSH, or with a stream and XREADGROUP, beanstalkd with reserve, over Unix sockets. The ratio is of the medians of rounds, "
-               .. "in turns.",
+               .. "with BRPOPLPUSH, or with a stream and XREADGROUP, beanstalkd with reserve, over Unix sockets. The "
+               .. "ratio is of the medians of rounds, in turns.",
     }
 end
 
@@ -163,7 +163,8 @@ local function takeovers(context)
         headings = { "queue", "taken again, p50", "p99", "longest", "target", "distance" },
         rows = rows,
         note = ("%d kills, one taker waits. beanstalkd notices the end of the connection. With Redis, the job stays in "
-                .. "the list of taken jobs, or pending in the stream, until a program of the user takes it from there."):format(kills),
+                .. "the list of taken jobs, or pending in the stream, until a program of the user takes it from there.")
+               :format(kills),
     }
 end
 

@@ -76,7 +76,7 @@ local function without_advice(text)
 end
 
 
--- Returns those constant parts of a message that have at least WORDS_MIN words.
+-- Returns the constant parts of a message that have at least WORDS_MIN words.
 local function parts(text)
     local found = {}
     local marked = text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0")

@@ -137,7 +137,7 @@ class LocalAgent {
     }
     if (!attends_) return;
     for (const Attended& attended : attended_) {
-      Segment* const segment = dictionary(attended).segment();
+      Segment* const segment = dictionary(attended).segment(EpochGuard());
       if (segment != nullptr && segment->gate() != nullptr)
         answerer_.listen_for(dictionary(attended).world().directory(), segment->gate_name());
       if (segment == nullptr || segment->gate() == nullptr || Session(*segment).agent() == world().token()) continue;
@@ -149,7 +149,8 @@ class LocalAgent {
   template <class Act>
   void at_each(Act&& act) {
     for (const Attended& attended : attended_)
-      if (Segment* const segment = dictionary(attended).segment(); segment != nullptr && segment->gate() != nullptr)
+      if (Segment* const segment = dictionary(attended).segment(EpochGuard());
+          segment != nullptr && segment->gate() != nullptr)
         act(dictionary(attended), *segment);
   }
 

@@ -25,7 +25,7 @@ while true do
         else
             assert(job:retry(60))       -- try again in a minute
         end
-    elseif err ~= "timeout" then        -- no mail came for five seconds
+    elseif err ~= "timeout" then        -- there was no mail for five seconds
         error(err)
     end
 end

@@ -1,5 +1,5 @@
--- Tests cache.lua in the workers of a real nginx: loads over workers, background refreshes, phases that cannot wait,
--- loaders that are killed, reloads.
+-- Tests cache.lua in the workers of a real nginx: loads that workers share, background refreshes, phases that cannot
+-- wait, loaders that are killed, reloads.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local cache = require "resty.holdfast.cache"

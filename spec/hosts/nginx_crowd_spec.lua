@@ -10,8 +10,8 @@ local COMMON = [[
     local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
 ]]
 
--- Runs arg_count light threads, each of which takes a key once: all the same key, or each a different one. Returns how
--- many got their key.
+-- Runs arg_count light threads, each of which takes a key once. Either all take the same key, or each takes a different
+-- one. Returns how many threads got their key.
 local CROWD = site.IN_THREADS .. COMMON .. [[
     local first = tonumber(ngx.var.arg_first)
     ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)

@@ -16,8 +16,8 @@ local COMMON = [[
 ]]
 
 local LOCATIONS = {
-    -- Counts with a read and a write, which only the lock makes safe. Reports how many requests were inside at the same
-    -- time.
+    -- Increments a counter by a read and a write, which only the lock makes safe. Reports how many requests were inside
+    -- at the same time.
     ["/count"] = [[
         local lock = new()
         local elapsed, err = lock:lock("counter")

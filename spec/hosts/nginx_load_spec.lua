@@ -27,7 +27,7 @@ local COMMON = [[
     end
 ]]
 
--- Methods of each kind, called in a state that has loaded nothing for them: the expected result, and the call.
+-- Methods of each kind, each called in a Lua state that has loaded no module for it: the expected result, and the call.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))

@@ -51,7 +51,7 @@ if not os.getenv("HOLDFAST_DIR") then
     C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
--- A file that contains the name of the current spec, for a parent that finds this process dead. It is empty at the end.
+-- A file with the name of the current spec, for a parent that finds this process dead. The file is empty at the end.
 local running = os.getenv("HOLDFAST_SPEC_RUNNING")
 if running then
     local busted = require "busted"

@@ -62,7 +62,7 @@ void fail_too_large(Dictionary& dictionary) noexcept {
 
 bool has_file_mutex(Dictionary& dictionary) noexcept {
   const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
+  const Segment* const segment = dictionary.segment(inside);
   return segment != nullptr && segment->strategy() == MutexStrategy::file;
 }
 

@@ -163,7 +163,7 @@ int holdfast_use_over_exec(holdfast_dict* dict, int fds[2]) {
   return guarded([&]() -> int {
     fds[0] = fds[1] = -1;
     const EpochGuard inside;
-    const Segment* const segment = unwrap(dict).segment();
+    const Segment* const segment = unwrap(dict).segment(inside);
     if (segment == nullptr) return outcome(Code::removed, unwrap(dict));
     auto kept = segment->keep_use();
     if (!kept) return fail(kept.status());

@@ -110,7 +110,7 @@ class ShardCheck {
 Code check(Dictionary& dictionary, holdfast_health& health) {
   health = {};
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return Code::removed;
   std::vector<Line> room;
   for (Shard& shard : segment->shards())

@@ -62,7 +62,7 @@ Segment* Dictionary::refresh() noexcept {
 
 Status Dictionary::reopen(const DictionaryOptions& options) {
   const EpochGuard inside;
-  Segment* now = segment();
+  Segment* now = segment(inside);
   if (now == nullptr) {
     const platform::LongMutex::Hold lock(refreshing_);
     now = segment_.load(std::memory_order_acquire);

@@ -136,9 +136,9 @@ class Dictionary {
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
   /// Returns the present segment, or null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses
-  /// no segment that it found before, except through a shared_ptr. To use this segment, its shards or their entries,
-  /// the thread must hold an EpochGuard from before this call (sync/epoch.h).
-  Segment* segment() noexcept {
+  /// no segment that it found before, except through a shared_ptr. This segment, its shards and their entries may be
+  /// used as long as the thread holds the guard (sync/epoch.h), which this function itself needs, too.
+  [[gnu::always_inline]] Segment* segment(const EpochGuard& /*inside*/) noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]
       return refresh();
@@ -148,7 +148,7 @@ class Dictionary {
   /// Returns a reference to the same segment, which may be kept for longer.
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
-    const Segment* const now = segment();
+    const Segment* const now = segment(inside);
     return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
@@ -180,11 +180,11 @@ class Dictionary {
   template <class Read, class Result = Code>
   Result in_segment(Read&& read, Result none = Code::removed) {
     const EpochGuard inside;
-    Segment* const now = segment();
+    Segment* const now = segment(inside);
     return now != nullptr ? read(*now) : none;
   }
   // REQUIRES, for the calls below: the thread holds an EpochGuard.
-  Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
+  Code get_any(const EpochGuard& inside, std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
   // Finds the key again. The key is passed by value, so that the key of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
@@ -259,7 +259,7 @@ template <class Body>
                                                              std::uint64_t granules, Shard::Unopened unopened,
                                                              Body&& body) noexcept {
   const EpochGuard inside;
-  Segment* const now = segment();
+  Segment* const now = segment(inside);
   return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
 }
 

@@ -225,9 +225,9 @@ static_assert([] {
   count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
-[[gnu::always_inline]] inline Code Dictionary::get_any(std::string_view key, ValueOut& out, bool& stale,
-                                                       bool stale_too) noexcept {
-  Segment* const now = segment();
+[[gnu::always_inline]] inline Code Dictionary::get_any(const EpochGuard& inside, std::string_view key, ValueOut& out,
+                                                       bool& stale, bool stale_too) noexcept {
+  Segment* const now = segment(inside);
   if (now == nullptr) [[unlikely]]
     return Code::removed;
   Code code = find_any(*now, key, out, stale);
@@ -244,12 +244,12 @@ static_assert([] {
 Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
   const EpochGuard inside;
   bool stale = false;
-  return get_any(key, out, stale, false);
+  return get_any(inside, key, out, stale, false);
 }
 
 Code Dictionary::get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept {
   const EpochGuard inside;
-  return get_any(key, out, stale, true);
+  return get_any(inside, key, out, stale, true);
 }
 
 Code Dictionary::ttl(std::string_view key, double& seconds) noexcept {
@@ -432,7 +432,7 @@ Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& o
   if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;
   HOLDFAST_FAILPOINT("get_changed.version");
   bool stale = false;
-  const Code code = get_any(key, out, stale, false);
+  const Code code = get_any(inside, key, out, stale, false);
   if (code == Code::ok) now.end_ms = expiry_ms(out.expiry);
   if (code == Code::ok || code == Code::not_found) version = now;
   return code;

@@ -85,7 +85,7 @@ static Status check_largest(const std::string& name, std::uint64_t size, std::ui
 
 static Status check_declared(Dictionary& dictionary, const std::string& declared) {
   const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
+  const Segment* const segment = dictionary.segment(inside);
   return segment == nullptr ? Status{} : check_gate(dictionary.name(), segment->gate_name(), declared);
 }
 
@@ -203,7 +203,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
 
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) {
-    if (known->second->segment() != nullptr) {
+    if (known->second->segment(EpochGuard()) != nullptr) {
       if (Status wrong = check_declared(*known->second, *gate); !wrong.ok()) return wrong;
       return known->second.get();
     }
@@ -235,7 +235,7 @@ Status Registry::remove(const std::string& name) {
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
   if (removed.ok()) post_to_everyone(**world);  // some processes may wait for a lock in it
   const auto known = dictionaries_.find(name);
-  if (known != dictionaries_.end()) known->second->segment();  // detects the removal, and releases the memory
+  if (known != dictionaries_.end()) known->second->segment(EpochGuard());  // detects the removal, and releases it
   return removed;
 }
 

@@ -41,7 +41,7 @@ constexpr WatchKind kVersionWatch{&peek_version, &no_blocker, &no_end, true, fal
 Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter, BlockedBy& blocked_by,
              Version& version) noexcept {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return Code::removed;
   if (!segment->has_versions()) return Code::unsupported;
   const Key its(key, segment->seed());

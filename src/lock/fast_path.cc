@@ -214,7 +214,7 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
                    Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return Fast::unclear;
   const EpochGuard inside;
-  const LockRef found = find(dictionary.segment(), key);
+  const LockRef found = find(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
   return take(dictionary, found, key, self, exptime, holder_task, lease);
 }
@@ -235,7 +235,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
   constexpr int kLeastIntervals = 2;  // intervals may be longer than the budget; no benchmark covers this constant
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
-  LockRef found = find_cold(dictionary.segment(), key);
+  LockRef found = find_cold(dictionary.segment(inside), key);
   bool may_be_open = !std::exchange(polls.opened, false);  // pause before the mutex is asked again
   for (;; ++polls.intervals) {
     if (found.block == 0) return Polled::over;
@@ -272,13 +272,13 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
   const EpochGuard inside;
-  const Token holder = holder_of(find_cold(dictionary.segment(), key));
+  const Token holder = holder_of(find_cold(dictionary.segment(inside), key));
   return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
 }
 
 bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   LockRef found;
   if (!find_cached(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
     found = find_cold(segment, key);

@@ -168,7 +168,7 @@ std::uint64_t end_of_lock(const Watch& watch) noexcept {
 
 static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
+  const Segment* const segment = dictionary.segment(inside);
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 

@@ -222,7 +222,7 @@ Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
                   std::span<WaiterInfo> waiters, HolderCount& count) noexcept {
   count = {};
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return Code::removed;
   const Key hashed(key, segment->seed());
   Shard& shard = segment->shard_of(hashed.hash);

@@ -10,7 +10,7 @@ namespace holdfast {
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return;
   const std::uint64_t waited = platform::monotonic_ns() - arrival_ns;
   HOLDFAST_PROBE6(wait, dictionary.name().c_str(), key.data(), key.size(), static_cast<std::uint32_t>(kind), waited,
@@ -20,7 +20,7 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
 
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment != nullptr)
     segment->statistics().count_refusal(key, hash_key(key.data(), key.size(), segment->seed()), kind);
 }
@@ -28,7 +28,7 @@ void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) 
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept {
   if (!since.counts()) return;
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment != nullptr) segment->statistics().count_hold(kind, since);
 }
 

@@ -8,7 +8,7 @@ local reads, fault = tonumber(arg[1]) or 1e8, arg[2]
 local READERS, WRITERS, KEYS = 3, 2, { "one", "two", "three", "four" }
 -- Each key has the values 1, 2, 3, ... A multiple of this number stands for a delete.
 local DELETES = 16
--- Changes of a key without a pause, and the pause.
+-- The most changes of a key without a pause, and the longest pause.
 local MOST_CHANGES, MOST_MICROSECONDS = 20, 200
 
 -- Replaces one piece of the text of a module before the module is loaded.
@@ -52,7 +52,7 @@ local floor = math.floor
 
 local name = "coherence" .. C.getpid()
 local cache = assert(resty_cache.new("coherence", name, { size = "1m", ttl = 0 }))
--- By key: the value whose set() or delete() has returned last. And the sums of all readers.
+-- By key: the value whose set() or delete() has returned last. Also the totals of all readers.
 local done = assert(shdict.open(name .. ".done", { size = "100k", persist = false }))
 
 

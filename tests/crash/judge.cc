@@ -81,8 +81,8 @@ Judge::Phase Judge::phase_of(const WatchState& sight) const {
   return sight == between_ ? between : neither;
 }
 
-// Treats evicted keys other than the operation's own as if they had stayed, because they do not all disappear at the
-// same instruction.
+// Treats evicted keys, except the operation's own, as if they had stayed, because they do not all disappear at the same
+// instruction.
 void Judge::find_evicted(const Image& first, const Image& last) {
   evicted_.clear();
   const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);

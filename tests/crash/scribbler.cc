@@ -127,7 +127,7 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
 }
 
 void Scribbler::scribble() {
-  Segment* const segment = dict_.dictionary().segment();
+  Segment* const segment = dict_.dictionary().segment(EpochGuard());
   if (segment == nullptr) {  // this process has noticed that the dictionary is retired
     const std::string name = dict_.dictionary().name();
     const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};

@@ -1,7 +1,8 @@
 // The part of the kill storm that uses permits: readers and writers, and semaphores.
 //
 // Each worker records its share of a pool after the grant, and clears it before the release. So live processes hold at
-// least the permits that they have recorded, and the sum never exceeds the total. A writer holds all permits.
+// least the permits that they have recorded, and the recorded shares never exceed the total. A writer holds all
+// permits.
 #pragma once
 
 #include <cstddef>

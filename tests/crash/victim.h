@@ -49,7 +49,7 @@ class Victim {
   Image take() { return {bytes(), bytes() + size()}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
-  /// Counts the permits of this process as released, because it was dead before the image was checked.
+  /// Counts the permits of this dead process as released when images are checked.
   static void disregard(Token dead);
 
   /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing.

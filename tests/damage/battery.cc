@@ -81,7 +81,7 @@ void Battery::look_at(const Item& item) {
     return dict.get_stale(item.key, &stale).code;
   });
   limit_("ttl", [&] { return dict.ttl(item.key); });
-  if (dict.dictionary().segment() != nullptr && dict.segment().has_versions()) compare_versions(item);
+  if (dict.dictionary().segment(EpochGuard()) != nullptr && dict.segment().has_versions()) compare_versions(item);
   const int length = limit_("llen", [&] { return dict.llen(item.key); });
   if (item.kind == Kind::list && length == 0) lost_ = true;
   if (item.kind == Kind::mine) limit_("remaining", [&] { return dict.remaining(item.key, box_.lease()); });
@@ -300,7 +300,7 @@ void Battery::finish() {
   named_ = was_named;
   if (!problem_.empty() || removed_) return;
   if (box_.dict().stats().repairs != repairs_) named_ = true;
-  Segment* const segment = dict.dictionary().segment();
+  Segment* const segment = dict.dictionary().segment(EpochGuard());
   if (segment == nullptr) return fail("the dictionary is gone");
   const std::string wrong = test::check_segment(*segment);
   if (!wrong.empty()) fail("left damaged: " + wrong);

@@ -152,7 +152,8 @@ void Box::find_table() {
 void Box::restore() {
   for (const Piece& piece : pieces_) std::memcpy(table_ + piece.offset, piece.copy.data(), piece.size);
   if (std::memcmp(bytes_, copy_.data(), offsetof(FileHeader, retired)) == 0 &&
-      reinterpret_cast<FileHeader*>(bytes_)->retired.load() == 0 && dict_->dictionary().segment() != nullptr &&
+      reinterpret_cast<FileHeader*>(bytes_)->retired.load() == 0 &&
+      dict_->dictionary().segment(EpochGuard()) != nullptr &&
       reinterpret_cast<std::byte*>(&dict_->segment().header()) == bytes_) {
     std::memcpy(bytes_, copy_.data(), copy_.size());
     return;

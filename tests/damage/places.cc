@@ -51,7 +51,7 @@ void Places::pick_statistics() {
 }
 
 void Places::pick_stripes() {
-  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment(EpochGuard());
   if (!segment.has_versions()) return;
   for (const Item& item : box_.items())
     pick(&segment.stripe_at(segment.stripe_number(Key(item.key, segment.seed()).hash)), sizeof(Stripe));
@@ -59,7 +59,7 @@ void Places::pick_stripes() {
 
 // Walks the arena from left to right, in the order in which the box was made.
 void Places::walk() {
-  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment(EpochGuard());
   const Shard& shard = segment.shards().front();
   for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket)
     structure_[(kHeaderBytes + sizeof(ShardHeader)) / 4 + bucket] = true;
@@ -153,7 +153,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       owner_bits(box_.dead()),
       static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
       own != nullptr ? own->at
-                     : geometry_.granules - 1,  // in an entry, this makes a chain that leads back to the entry
+                     : geometry_.granules - 1,  // in an entry, this link makes a chain that leads back to the entry
       own != nullptr ? own->at + own->granules : geometry_.granules};
   if (kind < numbers.size()) return numbers[kind];
   static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,

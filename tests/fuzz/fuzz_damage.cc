@@ -56,7 +56,7 @@ class Program {
     const std::uint64_t repairs = dict_.stats().repairs;
     for (int steps = 0; steps < kStepsMax && !input_.empty(); ++steps) step();
     leave();
-    if (dict_.dictionary().segment() == nullptr) return;  // a call reported the removal
+    if (dict_.dictionary().segment(EpochGuard()) == nullptr) return;  // a call reported the removal
     if (!damaged_) {
       const Shard& shard = dict_.segment().shards().front();
       require(dict_.stats().repairs == repairs, "a shard was repaired without damage");
@@ -254,7 +254,7 @@ class Program {
 
   void put_in_order() {
     call("flush_expired", [&] { dict_.flush_expired(); });
-    Segment* const segment = dict_.dictionary().segment();
+    Segment* const segment = dict_.dictionary().segment(EpochGuard());
     if (segment == nullptr) return;
     if (const std::string wrong = test::check_segment(*segment); !wrong.empty()) fail("left damaged: " + wrong);
     const std::uint64_t repairs = dict_.stats().repairs;

@@ -1,6 +1,6 @@
-// Tests several copies of the library in one process. A process has copies if, for example, two programs are linked
-// into one, or a rock and a package are both loaded. Other processes see each copy as a separate process, and a lock
-// never has two holders.
+// Tests several copies of the library in one process. A process has several copies if, for example, it loads the
+// library of a rock and the library of a package. Other processes see each copy as a separate process, and a lock never
+// has two holders.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -80,7 +80,7 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
-  /// Is held before it gives the file a name. Reports whether it got another process's file.
+  /// Opens the dictionary, but is held before it gives the file a name. Reports whether it got another process's file.
   const Body open = held_at("new_file.publish", with_dict({}, [](Dict& dict) {
                               return dict.get("value") == text("there") ? "attached" : holdfast_error();
                             }));
@@ -228,8 +228,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_after_the_check_is_
   Started user("found", find_small);
 }
 
-/// Expects that a process can open a dictionary of a different world, although the process is held at `place` while the
-/// dictionary's last user makes it persistent and ends.
+/// Expects that a process can open a dictionary of a different world, even if it is held at `place` while the last user
+/// makes the dictionary persistent and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});

@@ -127,8 +127,8 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     const Users users(used, 4);
     used.cut_to(8192);
   }
-  /// Takes the file away while a loop waits for a lock, so that a thread of the library checks the dictionary from time
-  /// to time.
+  /// Takes the file away while a loop waits for a lock. During the wait, a thread of the library checks the dictionary
+  /// from time to time.
   static void beneath_our_thread(InUse& used) {
     const Holder holder(used.dict);
     LoopWaiting waiting;

@@ -211,7 +211,7 @@ local function check()
     if not job or job.value ~= "last" or not job:done() then
         return "the queue does not work"
     end
-    -- A scan shows garbage. Only marks of numbers whose producers have died may be left.
+    -- A scan reveals garbage. The only garbage that may be left is marks of numbers whose producers have died.
     jobs.store.has_scanned, jobs.store.look_at = nil, 0
     jobs:take(0)
     jobs.store.has_scanned, jobs.store.look_at = nil, 0

@@ -1,12 +1,11 @@
 -- Kills producers and workers of a queue at random, and checks what happened to each job:
---   luajit tests/queue/storm.lua [kills [fault]]
--- Prints a line for each claim. Exits with 1 if a job was lost, was begun twice with attempts 1, or was taken by two
--- live workers at the same time. `fault` is an entry of FAULTS below, which is planted. Needs HOLDFAST_LIB and
--- HOLDFAST_DIR.
+--   luajit tests/queue/storm.lua [kills [fault]] Prints a line for each claim. Exits with 1 if a job was lost, was
+-- begun twice with attempts 1, or was taken by two live workers at the same time. `fault` names an entry of FAULTS
+-- below to plant. Needs HOLDFAST_LIB and HOLDFAST_DIR.
 
 local kills, fault = tonumber(arg[1]) or 10000, arg[2]
 local PRODUCERS, WORKERS, BACKLOG = 2, 4, 50
--- The number of kills in a round, and the seconds within which the queue must then become empty.
+-- The number of kills in a round, and the seconds within which the queue must become empty after them.
 local ROUND, PATIENCE = 250, tonumber(os.getenv("HOLDFAST_STORM_PATIENCE")) or 60
 
 -- Each fault replaces a part of a module's text before the module is loaded.

@@ -45,7 +45,7 @@ void CallLimit::watch(int thread) {
   for (double last = now();;) {
     std::this_thread::sleep_for(std::chrono::duration<double>(kTick));
     const double woke = now();
-    // A longer step means that this thread was held up, and probably the watched one too.
+    // A longer step means that this thread was held up, and probably the watched thread, too.
     const double step = std::min(woke - last, 2 * kTick);
     last = woke;
     const char* const name = current_.load(std::memory_order_acquire);  // pairs with Scope

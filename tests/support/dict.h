@@ -281,7 +281,7 @@ class Dict {
   }
 
   Dictionary& dictionary() { return capi::unwrap(handle); }
-  Segment& segment() { return *dictionary().segment(); }
+  Segment& segment() { return *dictionary().segment(EpochGuard()); }
 
   holdfast_dict* handle = nullptr;
   int status = -1;

@@ -56,8 +56,8 @@ class DictTest : public ::testing::Test {
 
   void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override {
-    EXPECT_NE(dict.dictionary().segment(), nullptr) << "removed";
-    if (dict.dictionary().segment() != nullptr) {
+    EXPECT_NE(dict.dictionary().segment(EpochGuard()), nullptr) << "removed";
+    if (dict.dictionary().segment(EpochGuard()) != nullptr) {
       EXPECT_EQ(check_segment(dict.segment()), "");
     }
     holdfast_remove(dict_name.data(), dict_name.size());

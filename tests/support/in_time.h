@@ -1,5 +1,5 @@
 // For tests of behaviour that the library promises only to processes that are not held up. A grant to a waiter lapses
-// after 50 ms, and a short lease may expire as quickly. A busy machine may hold a process up for longer at any point,
+// after 50 ms, and a short lease may expire just as fast. A busy machine may hold a process up for longer at any point,
 // and then the library rightly behaves differently.
 //
 // TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. A failed attempt that took

@@ -65,8 +65,8 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
     return told;
   }
 
-  static constexpr double kSurely = 20;   // seconds in which a cycle is certainly reported
-  static constexpr double kHardly = 0.3;  // seconds in which a cycle would be reported
+  static constexpr double kSurely = 20;   // seconds within which a cycle is always reported
+  static constexpr double kHardly = 0.3;  // seconds within which a cycle would usually be reported
 
   const std::uint32_t state = holdfast_task_ids();
   Task a{state + 1};

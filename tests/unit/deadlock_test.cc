@@ -233,7 +233,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_does_no_harm) {
   SCOPED_TRACE(seed);
   auto* const words = reinterpret_cast<Word64*>(memory.get());
   for (int round = 0; round < 20; ++round) {
-    // Uses few tokens and tasks, so that many records make sense.
+    // Uses few tokens and tasks, so that many of the records refer to each other.
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
       words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
     for (Token token = 0; token < 8; ++token) {

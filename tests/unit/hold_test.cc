@@ -217,7 +217,7 @@ TEST(hold, in_a_file_that_is_deleted_by_hand_stays_exclusive) {
 TEST(hold, outlives_the_last_process_of_its_world) {
   const ScratchDirectory directory;
   Program holder;
-  Child last([](Channel&) -> int { std::exit(Dict("d").status); });  // leaves, as _exit() does not
+  Child last([](Channel&) -> int { std::exit(Dict("d").status); });  // leaves the world, unlike _exit()
   EXPECT_EQ(last.wait(), HOLDFAST_OK);
   EXPECT_EQ(files_of(directory, "d.dict").size(), 1U);
   Child other(&contender);

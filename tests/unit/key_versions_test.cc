@@ -373,7 +373,7 @@ TEST_F(VersionsTest, threads_that_wait_in_one_process_are_all_woken) {
   EXPECT_EQ(codes, std::vector<int>(kThreads, HOLDFAST_OK));
 }
 
-/// A process that watches the key. Told to look for mail, it says "woken" if it has been woken.
+/// A process that watches the key. When told to check its mail, it says "woken" if it was woken.
 class WatchingProcess : public Started {
  public:
   explicit WatchingProcess(Dict& dict)

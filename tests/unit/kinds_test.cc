@@ -43,7 +43,7 @@ class AnyWaiter : public Parked {
   int unlock() { return dict_.unlock("key", &lease); }
   /// Returns whether the waiter was woken within this time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
-  /// Waits until it gets what it wants; false after ten seconds.
+  /// Waits until it gets the lock or the permits. Returns false after ten seconds.
   bool get() {
     for (const double end = now() + 10; now() < end;) {
       if (wait() == HOLDFAST_OK) return true;
@@ -93,7 +93,7 @@ TEST_IN_TIME(KindsTest, a_request_of_another_kind_queues_and_the_release_wakes_i
       EXPECT_EQ(dict.queued("key"), 1U);
       EXPECT_GT(waiter.sleep_time(), 0.9) << "the waiter polls";
       EXPECT_FALSE(waiter.is_woken());
-      if (waits_long) sleep_ms(1);  // then a lock is granted to it
+      if (waits_long) sleep_ms(1);  // so that a lock is granted to it
       EXPECT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);
       EXPECT_TRUE(waiter.is_woken());
       EXPECT_EQ(waiter.wait(), HOLDFAST_OK);

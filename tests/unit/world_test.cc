@@ -63,7 +63,7 @@ int member(Channel& parent) {
     } else if (order.starts_with("keep ")) {
       parent.say(create_dictionary(world, argument, true) ? "created" : "failed");
     } else if (order == "exit") {
-      std::exit(0);  // with exit handlers, unlike the end of a Child
+      std::exit(0);  // runs exit handlers, unlike the normal end of a Child
     } else {
       return 0;
     }

@@ -2,7 +2,7 @@
 // (src/sync/epoch.h).
 //
 // Guards are counted with plain stores. Only the scan for guards executes a barrier in all threads, which is a full
-// fence at an arbitrary point of each thread. So each program here has the scan's barrier at one particular point of
+// fence at an arbitrary point of each thread. So in each program here, the scan's barrier is at one particular point of
 // the reader.
 #include "weak/protocol.h"
 

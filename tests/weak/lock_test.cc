@@ -21,7 +21,7 @@ constexpr Value kMutexOwned = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
 /// At first, process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's
-/// token is the number of its block, which is 0; under the mutex, it is 1 from turn 2 on.
+/// token is the number of its block: 1 for grants under the mutex from turn 2 on, otherwise 0.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));

@@ -292,7 +292,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes those of several dictionaries that are unused, and names the others", function ()
+    it("removes the unused ones of several dictionaries, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))

@@ -46,7 +46,7 @@ end
 describe("holdfast flock", function()
     command.fixture()
 
-    it("and flock(1) exclude each other, exclusive and shared", function()
+    it("and flock(1) exclude each other, with exclusive and shared locks", function()
         for _, programs in ipairs { { "flock", "$HF flock" }, { command.program .. " flock", "flock" },
                                     { command.program .. " flock", "$HF flock" } } do
             local holder, other = unpack(programs)
@@ -251,7 +251,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("shared\nrwlock\tread\nlock\tlock\nfree\nlock\tlock\n", out)
     end)
 
-    it("is refused whenever flock(1) refuses it", function()
+    it("is refused whenever flock(1) refuses the descriptor", function()
         local process = hold "flock"
         assert.same({ "", 9 }, { sh 'exec 9>"$F"; $HF flock -n -E 9 9' })
         assert.same({ "", 1 }, { sh 'exec 9>"$F"; $HF flock -w 0.1 9' })

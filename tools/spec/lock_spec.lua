@@ -873,7 +873,7 @@ describe("The lock of a command", function()
         end
     end)
 
-    it("gives the command only empty read-only files of the runtime directory", function()
+    it("gives the command no files of the runtime directory except empty read-only ones", function()
         local process, pid = hold("exec sleep 600")
         local program = [[
             cd /proc/%d/fd || exit
@@ -896,7 +896,7 @@ describe("The lock of a command", function()
         process:wait()
     end)
 
-    it("is taken if standard input, output and error are closed", function()
+    it("can be taken if standard input, output and error are closed", function()
         local ran = command.path "ran"
         local line = ([[exec %s lock key -- sh -c 'echo on >"%s"; exit 7' <&- >&- 2>&-]]):format(command.program, ran)
         local process = start("-c", line, { PROGRAM = "/bin/sh" })
@@ -1219,7 +1219,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())
     end)
 
-    it("lasts while its members start one another, and each of them ends at once", function()
+    it("lasts while each of its members starts another one and ends at once", function()
         local pass_on = write("pass_on.sh", ([[
             if [ $1 -eq 0 ]; then sleep 0.05; echo end >>'%s'; exit; fi
             sh "$0" $(($1 - 1)) &
@@ -1319,7 +1319,7 @@ describe("holdfast lock --replace", function()
         assert.truthy(new:wait())
     end)
 
-    it("simply takes a lock that is free", function()
+    it("takes a free lock without ending anything", function()
         assert.equal("ran\n", (world.output("lock", "--replace", "key", "echo", "ran")))
     end)
 

@@ -144,7 +144,7 @@ describe("holdfast queue", function ()
             assert.same({ "0.01", "0.02", "0.04", "0.08" }, delays)
         end)
 
-        it("passes its job on when it is killed, and the command and what that started are killed", function ()
+        it("passes its job on when it is killed, and the command and its processes are killed", function ()
             push("a")
             local worker = work('sleep 600 & echo "$$ $!"; wait')
             local pid, child = first_line(worker):match "(%d+) (%d+)"
@@ -219,7 +219,7 @@ describe("holdfast queue", function ()
             expect_end(work("echo $HOLDFAST_JOB_ATTEMPTS", "--once"), "2\n")
         end)
 
-        it("ends the command and what it started after --exptime", function ()
+        it("ends the command and the processes that it started after --exptime", function ()
             local number = push("a")
             local worker = work("(trap '' TERM; exec sleep 600) & echo $!; wait",
                                 "--exptime", "1", "--kill-after", "600", "--once")
@@ -279,7 +279,7 @@ describe("holdfast queue", function ()
             end))
         end)
 
-        it("gives a shell's loop one job after the other", function ()
+        it("gives one job after the other to a loop in a shell", function ()
             push("a", "b")
             local _, out, err = command.run("-c", ([[
                 while true; do
@@ -341,7 +341,7 @@ describe("holdfast queue", function ()
             expect_end(work("exit 1", "--drain", "--max-attempts", "1"), "")
         end)
 
-        it("show dead jobs, put them back and delete them", function ()
+        it("show dead jobs, put dead jobs back and delete them", function ()
             local rows = world.rows(queue("dead", "mails"))
             assert.same({ "a", "b\\x09b" }, { rows[1][2], rows[2][2] })
             assert.matches("^%d+/1$", rows[1][1])
@@ -351,7 +351,7 @@ describe("holdfast queue", function ()
             expect_end(work("cat; echo $HOLDFAST_JOB_ATTEMPTS", "--drain"), "a2\n")
         end)
 
-        it("work on all jobs that are named, and report those that are missing", function ()
+        it("affect all named jobs, and report missing jobs", function ()
             local first, second = queue("dead", "mails"):match "^(%d+/1)\ta\n(%d+/1)\t"
             refused(1, "there is no job 9", "retry", "mails", first, "9", second, "--delay", "600")
             assert.same({ 0, 2, 0, 0 }, counts())
@@ -396,7 +396,7 @@ describe("holdfast queue", function ()
         end)
     end)
 
-    it("refuses what is not a queue", function ()
+    it("refuses dictionaries that are not queues", function ()
         output("set", "--create", "other", "key", "value")
         for _, words in ipairs { { "push", "NAME", "a" }, { "take", "NAME", "--lease", "1" }, { "dead", "NAME" },
                                  { "done", "NAME", "1" }, { "retry", "NAME", "1" }, { "work", "NAME", "true" } } do

@@ -316,7 +316,7 @@ describe("holdfast run", function()
 
     describe("on QUIT", function()
         for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
-            it("lets the workers finish, which learn about the signal through " .. what, function()
+            it("lets the workers finish; they learn about the signal through " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())

@@ -519,7 +519,7 @@ sys.stdin.read()
         assert.equal(1, long[3])
     end)
 
-    it("returns the samples from a number on, even if no client has asked for some time", function ()
+    it("returns all samples from a given number on, even if no client has asked for some time", function ()
         local _, port = serve()
         assert.truthy(await(function () return #samples(port) >= 2 end))
         local all, history = samples(port)

@@ -46,7 +46,7 @@ local function fields(column, found)
     return table.concat(list, " ")
 end
 
--- Returns the rows with this kind and name from all intervals of `holdfast top` that overlap act(), each with the
+-- Returns the rows with this kind and name from all intervals of `holdfast top` that overlap act(). Each row has the
 -- length of its interval as "seconds".
 local function look_around(act)
     local process = command.start("top", "--batch", "--delay", "0.2")
@@ -950,7 +950,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("never sends the unprintable bytes of a name, and aligns columns even with wide characters", function ()
+    it("never sends the unprintable bytes of a name, and aligns columns even if a name has wide characters", function ()
         member [[
             assert(shdict.open("odd\27]0;x\7", { size = "64k" }))
             local locks = {}

@@ -30,7 +30,8 @@ local CPP = { marks = '[/"\']', comment = "//", joint = "^%s*$" }
 local LUA = { marks = '["\'-]', comment = "--", joint = "^%s*%.%.%s*$" }
 
 
--- Returns the position after the comment or the C++ character that begins at `from`; nil if a literal begins there.
+-- Returns the position after the comment or the C++ character literal that begins at `from`; nil if a string literal
+-- begins there.
 local function passed_over(text, from, language)
     local two, mark = text:sub(from, from + 1), text:sub(from, from)
     if two == language.comment then

@@ -4,7 +4,7 @@
 // The store may execute a request, or a copy of it, long after the agent has stopped waiting for the answer. If the
 // request is an "ask" (agent/protocol.h), this machine then has a lock, or a position in a queue, that nobody here
 // wants. So the agent compares the keys attached to the lease with the known keys: often for a minute after a missing
-// answer, otherwise once a minute if it has sent any ask.
+// answer, and otherwise once a minute if the machine has got a lock since the last comparison.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// The longest time of a lease, in seconds. A longer time cannot come from the store, and counts as this time.
+/// The longest time of a lease, in seconds. No store grants a longer time, so a longer time counts as this one.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Reasons for the loss of a lease.

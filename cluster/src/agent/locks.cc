@@ -186,8 +186,8 @@ void Locks::consider_held(Lock& lock, const Use& use) {
   stand(lock);
 }
 
-// Makes the lock stand, but never twice at the same revision, because the machine may have forgotten how many numbers
-// it has given out.
+// Makes the lock stand, but never twice at the same revision, because the machine may have forgotten which fencing
+// tokens it has given out.
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;

@@ -11,15 +11,15 @@
 // 3. A transaction that gives the lock away is guarded by R, and may be executed long after it was sent. So once one
 //    was sent, the lock stands again only at a new revision (touch), which voids all earlier transactions. After a
 //    restart of the agent, a lock stands only if it stood before.
-// 4. Answers of an earlier epoch, and answers to requests that were abandoned, change nothing.
+// 4. Answers from an earlier epoch, and answers to abandoned requests, have no effect.
 //
 // Progress depends on these rules:
 // 5. Unknown state is read from the store: the lock after an answer that did not arrive (unsure), and the queue after a
 //    transfer, a claim or a restart.
 // 6. Once a second, a waiting machine checks whether the lock is free and whether it is first in the queue. It notifies
 //    the holder again at growing intervals. A machine checks the locks that it has in rotation. No look is sent while
-//    earlier looks are unanswered. Looks at many locks share a few requests, of which only a few run at the same time,
-//    and each of which is repeated as a whole.
+//    earlier looks are unanswered. Looks at many locks share a few requests. Only some of these requests run at the
+//    same time, and each is repeated as a whole.
 // 7. An unknown lock on this machine's lease becomes known by a look or a notification (agent/ring.h).
 // 8. A request that had no effect is repeated after a pause, which grows until something has an effect. If the store
 //    refuses all locks, one lock at a time tries again, and each lock that gets an answer lets two others follow.
@@ -115,10 +115,10 @@ class Locks {
 
     // While waiting.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when its queue key was created; while held: the same of a key to delete, or 0
+    Revision place = 0;         // when its queue key was created; while held: of a queue key to delete, or 0
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
-    Revision noted = 0;  // the grant whose holder was last notified that this machine waits
+    Revision noted = 0;  // the last grant whose holder was notified that this machine waits
     Milliseconds note_due = 0;
     Milliseconds note_back_off = 0;
 

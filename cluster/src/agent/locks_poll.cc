@@ -1,5 +1,5 @@
-// Limits every wait by looks (reads of a lock and its queue): notifications are hints, and a lost one must delay a
-// waiter by at most a second.
+// Limits every wait by looks (reads of a lock and its queue): notifications are hints, and a lost notification may
+// delay a waiter by at most a second.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace {
 /// How many locks a transaction checks, because it may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
 /// How many bulk looks run at the same time. More looks at a time would not be answered sooner, and a busy store would
-/// answer too late. Only engine_test.cc has an agent with enough locks; no benchmark has.
+/// answer too late. No benchmark has an agent with enough locks; engine_test.cc does.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace

@@ -179,8 +179,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// Notifies the holder that this machine waits. The holder knows about the wait once the store has the note, and an
-// agent that restarts reads the queue itself. So repeating the note is only a second line of defence.
+// Notifies the holder that this machine waits. The holder's agent knows about the wait once the store has the note, and
+// a restarted agent reads the queue itself. So repeating the note is only a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

@@ -87,8 +87,7 @@ struct Reply {
   std::string space;      // status: the prefix of all keys in the store
 };
 
-/// The most local grants for each revision: a fencing token is the revision of the store's grant times 2^14, plus a
-/// count.
+/// The most local grants per revision: a fencing token is the revision of the store's grant times 2^14, plus a count.
 inline constexpr std::uint32_t kGrantsMax = (std::uint32_t{1} << 14) - 1;
 /// From this revision on, fencing tokens would exceed 2^53, above which doubles are not exact.
 inline constexpr Revision kRevisionEnd = Revision{1} << 39;
@@ -114,8 +113,8 @@ class Machine {
   /// Tells local programs why they wait without success.
   virtual void note(Trouble trouble) = 0;
 
-  /// Returns the wanted locks that do not stand. The first call of an agent or in an epoch returns all of them, later
-  /// calls only new ones.
+  /// Returns the wanted locks that do not stand. The first call by an agent or in an epoch returns all of them; later
+  /// calls return only new ones.
   virtual std::vector<Want> wanted() = 0;
   /// Returns the use of a lock. After a call that returns a known use, no earlier agent can grant the lock. The use is
   /// unknown while a process that changes the lock is stopped, or if the lock may be in a dictionary that cannot be

@@ -16,7 +16,7 @@
 
 namespace holdfast::agent {
 
-/// A histogram of request times. As metrics need it, each bound has the number of requests that took no longer.
+/// A histogram of request times. For each bound, it has the number of requests that took no longer, as metrics need it.
 class Latency {
  public:
   /// Bounds in microseconds. A request within one building takes a few hundred microseconds. A request that takes
@@ -56,8 +56,9 @@ struct StoreCounters {
 
 class MeasuredStore final : public Store {
  public:
-  /// `went_back` is called with two revisions, the larger one first, when a transaction gets a smaller revision than
-  /// one that was answered before it was sent. This happens only if the store was restored to an earlier state.
+  /// `went_back` is called with two revisions, the larger one first, when the answer to a transaction has a smaller
+  /// revision than an answer that arrived before the transaction was sent. This happens only if the store was restored
+  /// to an earlier state.
   using WentBack = std::function<void(Revision, Revision)>;
 
   MeasuredStore(Store& store, const Clock& clock, WentBack went_back)

@@ -2,8 +2,8 @@
 //
 // Nobody watches the queue, so the list of waiters is complete only up to a certain revision. Waiters join the queue at
 // the end, in the order of their revisions. So if the first listed waiter joined up to that revision, it is really
-// first, and may get the lock. Ahead of a later waiter, there may be unknown ones. A listed waiter may have left the
-// queue; then the transaction that would give it the lock fails.
+// first, and may get the lock. A later waiter may have unknown waiters ahead of it. If a listed waiter has left the
+// queue, the transaction that would give it the lock fails.
 #pragma once
 
 #include <optional>

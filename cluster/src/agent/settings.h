@@ -10,8 +10,8 @@ namespace holdfast::agent {
 
 struct Settings {
   std::int64_t ttl_s = 10;
-  /// How long local programs keep a lock after another machine is known to wait for it. Benchmark of this setting and
-  /// the next: "Eight contenders".
+  /// How long local programs keep a lock after another machine is known to wait for it. The benchmark for this setting
+  /// and the next is "Eight contenders".
   Milliseconds slice_ms = 5;
   /// The longest time for which local programs together keep a lock that another machine waits for.
   Milliseconds max_hold_ms = 50;

@@ -52,7 +52,7 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
 /// Returns the dictionary's cluster; empty if the dictionary does not belong to one; nothing if it was removed.
 std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
+  const Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return std::nullopt;
   return segment->gate_name();
 }
@@ -91,8 +91,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// Asks the store first, and then checks the lease. As long as the lease is valid, this machine has the lock without a
-// gap. So a lease that is valid after the answer was also valid when the store was read.
+// Asks the store first, and then checks the lease. A valid lease means that this machine has had the lock without
+// interruption. So a lease that is valid after the answer was also valid when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {

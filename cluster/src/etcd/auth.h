@@ -1,5 +1,5 @@
-// Gets the token of a user with a password. Requests it when it is needed, and again when a server does not know it any
-// more, because etcd forgets tokens after five idle minutes and when it restarts.
+// Gets the token of a user with a password. Requests it when it is needed, and again when a server no longer knows it:
+// etcd forgets tokens after five idle minutes, and when it restarts.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@ struct Credentials {
 
 class Auth {
  public:
-  /// Called with nullptr, or with the reason why there is no token. An `unknown` outcome means that no server answered.
+  /// Called with nullptr on success, or with the reason why there is no token. An `unknown` outcome means that no
+  /// server answered.
   using Done = std::function<void(const Verdict* failure)>;
 
   /// `complain` receives messages for the log.

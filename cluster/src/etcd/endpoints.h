@@ -9,8 +9,8 @@
 
 namespace holdfast::etcd {
 
-/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half. So the clients of a
-/// server that returns do not all come back at the same time.
+/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half. So when a server
+/// returns, its clients do not all come back at the same time.
 class Backoff {
  public:
   /// No benchmark depends on these two constants, because none has an unreachable server.

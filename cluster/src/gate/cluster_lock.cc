@@ -141,7 +141,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // the other waiters check by themselves; no benchmark refuses waiters
+  constexpr std::uint32_t kWoken = 64;  // the others notice the refusal when they check; no benchmark refuses waiters
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
@@ -247,7 +247,7 @@ bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
 
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes) {
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr || segment->gate() == nullptr) return {};
   FoundKeys found;
   const Session session = Session(*segment);
@@ -294,7 +294,7 @@ bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Vis
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
   FoundKeys found;
   const EpochGuard inside;
-  Segment* const segment = dictionary.segment();
+  Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr || segment->gate() == nullptr) return found.take();
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields&, const StandingFields& standing) {

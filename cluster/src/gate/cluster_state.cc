@@ -35,7 +35,7 @@ static_assert(kInWords.size() == static_cast<std::size_t>(StoreTrouble::draining
 
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
+  const Segment* const segment = dictionary.segment(inside);
   if (segment == nullptr) return {Code::removed, "dictionary " + quote_name(dictionary.name()) + " was removed"};
   if (segment->gate() == nullptr)
     return {Code::not_found, "dictionary " + quote_name(dictionary.name()) + " belongs to no cluster"};

@@ -18,7 +18,7 @@ struct ClusterState {
 };
 
 /// Returns unavailable, with `state` filled in, if there is no agent or the session is lost; not_found if the
-/// dictionary is plain; or removed.
+/// dictionary belongs to no cluster; or removed.
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state);
 
 }  // namespace holdfast

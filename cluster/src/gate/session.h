@@ -4,7 +4,7 @@
 // The agent has one lease at the store. `word` contains the epoch, which identifies the lease, and the deadline, before
 // which the store does not end the lease. The agent extends the deadline. Any process that finds that the deadline has
 // passed marks the session as lost. The loss is final: the next lease has a new epoch. So two processes of this machine
-// disagree about a lock only for the time that it takes to read the clock, and do not need an agent to decide.
+// can disagree about a lock only for the time that it takes to read the clock. They do not need an agent to agree.
 //
 // The clock is CLOCK_BOOTTIME, because the store's time continues while this machine is suspended.
 //

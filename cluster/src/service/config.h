@@ -27,8 +27,8 @@ struct Config {
 /// Returns the path of a cluster's configuration.
 std::string config_path(const std::string& cluster);
 /// Reads the file. On failure returns invalid, with a message that names the file, the field, the value that was found,
-/// and the accepted values; not_found; or permission, if this process may not read the file, or if users other than its
-/// owner and group may.
+/// and the accepted values. Other errors are not_found and permission: this process may not read the file, or users
+/// other than its owner and group may.
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// Returns a cluster's defaults, with this machine's name.
 Config default_config(const std::string& cluster);

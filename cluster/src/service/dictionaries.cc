@@ -55,7 +55,7 @@ Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
 Dictionary* Dictionaries::attach(const std::string& name) const {
   auto opened = Registry::get().attach(name);
   const EpochGuard inside;
-  const Segment* const segment = opened ? (*opened)->segment() : nullptr;
+  const Segment* const segment = opened ? (*opened)->segment(inside) : nullptr;
   return segment != nullptr && segment->gate() != nullptr && segment->gate_name() == cluster_ ? *opened : nullptr;
 }
 
@@ -70,7 +70,7 @@ void Dictionaries::refresh() {
   std::array<char, 4096> events{};
   while (notice_ && ::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
   // A dictionary belongs to its cluster as long as it exists, even if its header was overwritten.
-  std::erase_if(all_, [](const auto& one) { return one.second->segment() == nullptr; });
+  std::erase_if(all_, [](const auto& one) { return one.second->segment(EpochGuard()) == nullptr; });
   if (!std::exchange(changed_, false)) return;
   const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));
   incomplete_ = directory == nullptr;

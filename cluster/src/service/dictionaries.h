@@ -25,7 +25,7 @@ class Dictionaries {
   /// Opens new dictionaries, and forgets removed ones.
   void refresh();
   /// Lets refresh() retry dictionaries that could not be opened. Call this once a second. The retries come at growing
-  /// intervals, because a process that is stopped while it opens or creates a dictionary keeps others waiting.
+  /// intervals, because a process that is stopped while it opens or creates a dictionary makes other processes wait.
   void check_again() noexcept;
 
   /// Returns the dictionaries by name, without those that are known to be removed.
@@ -50,7 +50,7 @@ class Dictionaries {
   bool incomplete_ = false;
   int calls_ = 0;  // calls of check_again() since a dictionary could not be opened
   std::map<std::string, Dictionary*> all_;
-  std::set<std::pair<std::string, ino_t>> others_;  // files that were read and do not matter
+  std::set<std::pair<std::string, ino_t>> others_;  // files that were read, and are not dictionaries of the cluster
 };
 
 }  // namespace holdfast::agent

@@ -24,7 +24,7 @@ static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevi
 
 // Interval of checks for everything that is not notified. Benchmark: "processor of an idle agent".
 constexpr Milliseconds kIdleMs = 1000;
-// Pause before a call that a stopped process has prevented is repeated. No benchmark depends on it.
+// If a stopped process has prevented a call, the call is repeated after this pause. No benchmark depends on it.
 constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
@@ -106,7 +106,7 @@ std::vector<int> SharedMachine::descriptors() {
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
-    if (part.dictionary->segment() == part.segment.get()) visit(*part.dictionary, *part.segment);
+    if (part.dictionary->segment(EpochGuard()) == part.segment.get()) visit(*part.dictionary, *part.segment);
 }
 
 bool SharedMachine::superseded() const {
@@ -176,7 +176,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  // The deadline may have become later, because the dictionary with the earliest deadline may have been removed.
+  // The deadline may now be later than `from`, because the dictionary with the earliest deadline was removed.
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
@@ -281,7 +281,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 // dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
-  if (part.dictionary->segment() != part.segment.get()) return false;
+  if (part.dictionary->segment(EpochGuard()) != part.segment.get()) return false;
   const holdfast::Session session = holdfast::Session(*part.segment);
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
@@ -415,7 +415,7 @@ std::vector<Want> SharedMachine::wanted() {
     std::size_t count = 0;
     {
       const EpochGuard inside;
-      const Segment* const segment = dictionary->segment();
+      const Segment* const segment = dictionary->segment(inside);
       if (segment == nullptr) continue;
       count = holdfast::Session(*segment).take_wants(hashes);
     }

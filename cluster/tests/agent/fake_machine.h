@@ -91,7 +91,7 @@ class FakeMachine {
     Id holder = 0;
     agent::Epoch holder_epoch = 0;
     std::deque<Waiter> waiters;
-    bool wanted = false;  // whether a program wants the lock and the agent does not know
+    bool wanted = false;  // whether a program wants the lock and the agent does not know this yet
   };
 
   Id enter(const agent::LockName& name, bool tries);

@@ -66,8 +66,8 @@ class StoreHistory {
  private:
   struct Place {
     agent::LeaseId lease = 0;
-    /// Whether a late copy of a request created this entry for a holder. The entry counts only after the holder has
-    /// given the lock away.
+    /// Whether a late copy of a request created this entry for the holder itself. The entry counts only after the
+    /// holder has given the lock away.
     bool is_old = false;
   };
   struct Lock {

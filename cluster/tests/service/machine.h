@@ -22,7 +22,7 @@ inline constexpr int kLong = 30;  // a lease that should not end (s)
 /// Keys that the user of EtcdServer::enable_authentication() may access.
 inline constexpr const char* kSpace = "hf/main";
 
-/// A process of a machine that executes commands, one at a time, and reports their results:
+/// A process of a machine. It executes commands, one at a time, and reports their results:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", with the time of CLOCK_BOOTTIME, or the name of the code
 ///   block KEY SECONDS      like lock, with the call that blocks the thread

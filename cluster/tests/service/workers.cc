@@ -68,7 +68,7 @@ class Register {
 
 /// A change of a register, up to the step that it reached.
 struct Change {
-  std::int64_t begin = 0;  // 0 until the register is read
+  std::int64_t begin = 0;  // 0 until the register has been read
   std::uint64_t read = 0;
   bool tried = false;  // whether the worker tried to write
   bool refused = false;

@@ -1,4 +1,4 @@
--- Makes ngx.shared contain holdfast's dictionaries, where the tests look for what the modules have stored.
+-- Puts holdfast's dictionaries into ngx.shared, where the tests look for the data that the modules have stored.
 
 local shdict = require "resty.shdict"
 

@@ -62,10 +62,10 @@ class Arguments {
   /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Finds the words to pass on to another program. They follow "--" or, without "--", begin with the second word if it
-  /// directly follows the first. They also begin there, even before a "--", if there are more than `names` words, if
-  /// `is_program` accepts the second word, or if an unknown option follows it. After one of the options `unless`, only
-  /// "--" counts.
+  /// Finds the words to pass on to another program. They follow "--". Without "--", they begin with the second word, if
+  /// no option separates it from the first. They begin there in spite of a later "--" if there are more than `names`
+  /// words, if `is_program` accepts the second word, or if an unknown option follows it. After one of the options
+  /// `unless`, only "--" counts.
   void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names,
                            bool (*is_program)(const std::string& word)) {
     passes_on_ = PassesOn::from_dashes;

@@ -27,7 +27,8 @@ class KeyCommand {
   /// Opens the dictionary. Enters the world (inspect/world.h) unless the command only reads.
   holdfast_dict* open(Does does);
   /// Opens the dictionary to change it. If it is missing, creates it with these options, or returns null if `creates`
-  /// is false. As in shdict.open, the longer of the two lifetimes counts. If the size differs, prints a message.
+  /// is false. An existing dictionary gets the longer of the two lifetimes, as in shdict.open. If its size differs,
+  /// prints a message.
   holdfast_dict* open_or_create(holdfast_options options, bool creates);
   holdfast_dict* dict() const noexcept { return dict_; }
 

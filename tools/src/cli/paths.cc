@@ -65,7 +65,7 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 std::string program_beside(const char* name) {
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  // Without /proc, do not find any program, and certainly not one in the current folder.
+  // Without /proc, return a path where there is no program. The name alone might be found in the current folder.
   return ((error ? fs::path("/proc/self") : executable.parent_path()) / name).string();
 }
 
@@ -83,7 +83,7 @@ std::string loaded_library() {
   // Look up a string inside the library, because the address of a function may be a stub in the executable.
   if (dladdr(holdfast_version(), &info) == 0 || info.dli_fname == nullptr) return {};
   const fs::path library = info.dli_fname;
-  // A test contains the library itself, and then there is no such file.
+  // The library may be linked into the executable, as in tests.
   if (!library.filename().native().starts_with("libholdfast.so")) return {};
   // Keep the name libholdfast.so.6 itself, because an update replaces the file to which it points.
   std::error_code error;

@@ -51,7 +51,7 @@ std::string objection_of_holders(const std::string& name) {
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // If nobody uses the dictionary, then the holders that are named in such a file mean nothing, as in the library.
+  // If nobody uses the dictionary, the holders named in a file of another world do not count, as in the library.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {

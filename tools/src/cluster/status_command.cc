@@ -64,8 +64,8 @@ Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
 }
 
-/// Adds the dictionary; returns false if it is plain. Reads the state after the agent has answered, which may take
-/// long.
+/// Adds the dictionary; returns false if it belongs to no cluster. Reads the state only after the agent has answered,
+/// which may take long.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
   int code = holdfast_cluster_state(dict, &member.state);

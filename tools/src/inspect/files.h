@@ -86,7 +86,7 @@ enum class Read { status, header };
 WorldFile read_file(const std::string& directory, const std::string& name, Read what = Read::header);
 /// Reads the file of a dictionary.
 WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
-/// Reads all files, sorted by name. Omits files that are not published yet (.new-*), and files that record uses over
+/// Reads all files, sorted by name. Omits files that are not published yet (.new-*), and files that record uses across
 /// exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
 /// Returns the names of all dictionary files, sorted. Opens no file; some may not be dictionaries of this world.

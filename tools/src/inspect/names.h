@@ -21,7 +21,8 @@ class Names {
 
   /// Returns the numbers of the name files that are missing (true) or were replaced (false).
   const std::map<std::size_t, bool>& unsound() const noexcept { return unsound_; }
-  /// Returns the bytes of names in use whose files have lost their names without a regular removal.
+  /// Returns the lock bytes of dictionary names that are in use although their files were deleted or moved without a
+  /// regular removal.
   const std::vector<std::uint64_t>& lost() const noexcept { return lost_; }
   /// Returns whether new programs cannot open the dictionary in the file.
   bool refuses(const WorldFile& file) const;

@@ -19,7 +19,7 @@ class Openers {
   /// Returns the sorted pids of the processes that have mapped the file.
   const std::vector<std::uint32_t>& of(std::uint64_t inode) const;
   /// Returns, by inode, the names of dictionary files that were deleted or moved while these processes had them mapped.
-  /// The process that created a file does not show a name for it.
+  /// For the process that created a file, /proc shows no name.
   const std::map<std::uint64_t, std::string>& deleted() const noexcept { return deleted_; }
   /// Returns whether all processes were read. If not, some are inaccessible to this user, or there was not enough time.
   bool complete() const noexcept { return in_time_ && closed_.empty(); }

@@ -17,8 +17,8 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Once the kernel's answers have taken this long in total, the kernel is not asked any more: the short time applies if
-/// /proc can decide instead, otherwise the long one.
+/// Time limits for all answers of the kernel together. After that, the kernel is not asked any more. The short limit
+/// applies if /proc can decide instead, otherwise the long one.
 constexpr double kShortTimeout = 0.01;
 constexpr double kLongTimeout = 0.1;
 /// The largest difference between the clocks of a process's start and of its entry.

@@ -18,7 +18,7 @@ struct DictionaryRates {
   double grants = 0;
   double evictions = 0;
   double waits = 0;
-  std::optional<double> loads;  // calls of the loaders of its caches; empty if it has none
+  std::optional<double> loads;        // calls of the loaders of its caches; empty if it has none
   std::optional<double> median_wait;  // seconds; empty if no wait ended in the interval
   std::optional<double> p99_wait;
 };

@@ -57,7 +57,7 @@ class RingSearch {
     return any_helps && !all_block ? 0 : first->owner;
   }
 
-  /// Removes processes that will continue, until all that remain wait for each other, or for such processes.
+  /// Removes processes that will continue. The rest are in rings, or wait for processes that are.
   void drop_those_that_go_on() {
     for (bool dropped = true; dropped;) {
       dropped = false;

@@ -43,7 +43,8 @@ void read_times(holdfast_dict* dict, DictionaryLook& look) {
 std::int64_t loads_in(holdfast_dict* dict) {
   const auto counts = cache_counts_in(dict);
   if (counts.empty()) return -1;
-  const auto loads = std::ranges::find(counts, std::string_view("loads"), [](const auto& count) { return count.first; });
+  const auto loads =
+      std::ranges::find(counts, std::string_view("loads"), [](const auto& count) { return count.first; });
   return loads == counts.end() ? 0 : static_cast<std::int64_t>(loads->second);
 }
 

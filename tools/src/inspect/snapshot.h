@@ -24,7 +24,7 @@ struct DictionaryLook {
   std::uint64_t inode = 0;  // of its file: with a different inode, it is a different dictionary
   std::uint64_t size = 0;
   holdfast_stats counts{};
-  std::int64_t jobs = -1;      // of a queue, that no taker has seen yet; negative if it is none
+  std::int64_t jobs = -1;      // jobs of a queue that no taker has seen yet; negative if it is not a queue
   std::int64_t loads = -1;     // calls of the loaders of its caches; negative if it has none
   std::uint64_t grants = 0;    // released locks, rwlocks and semaphores; an estimate
   holdfast_histogram waits{};  // of locks, rwlocks and semaphores together

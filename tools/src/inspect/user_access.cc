@@ -16,7 +16,7 @@ namespace {
 /// The user whose access this process has, although root runs it. Root if look_as_user() was not called.
 uid_t looked_as = 0;
 
-/// Also keeps the user from tracing the process, after each change of the user, which may allow it again.
+/// Also keeps the user from tracing the process. Each change of the user may allow this again.
 bool become_effectively(uid_t user) { return ::seteuid(user) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0; }
 
 }  // namespace

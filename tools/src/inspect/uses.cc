@@ -34,13 +34,14 @@ std::optional<Number> number_at(holdfast_dict* dict, const std::string& key) {
   return Number{value.number, value.flags};
 }
 
-/// Returns 0 for a number that other programs have stored and that is no count.
+/// Returns the number as a count; 0 if it is not a count, because any program may have stored it.
 std::uint64_t as_count(double value) {
   constexpr double kExact = 9007199254740992.0;
   return value > 0 && value < kExact ? static_cast<std::uint64_t>(value) : 0;
 }
 
-/// Returns the seconds since the job was pushed. Its flags have the tenths of a second, times 2.
+/// Returns the seconds since the job was pushed. Bits 1 to 31 of the job's flags are the time of the push in tenths of
+/// a second, modulo 2^31.
 double age_of(holdfast_dict* jobs, double number) {
   constexpr double kTenths = 10;
   constexpr double kWrap = 1U << 31;
@@ -108,7 +109,7 @@ std::vector<std::pair<const char*, std::uint64_t>> cache_counts_in(holdfast_dict
   for (const char* name : kNames) {
     const std::string key = std::string("%cache:") + name;
     double seconds = 0;
-    // Unlike a get, this does not count as a read of a dictionary without caches.
+    // Unlike holdfast_get, holdfast_ttl is not counted as a read. Most dictionaries do not have the key.
     if (holdfast_ttl(dict, key.data(), key.size(), &seconds) != HOLDFAST_OK) continue;
     if (const auto sum = number_at(dict, key)) counts.emplace_back(name, as_count(sum->value));
   }

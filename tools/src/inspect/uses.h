@@ -14,8 +14,8 @@ namespace holdfast::inspect {
 
 struct Queue {
   std::uint64_t waiting = 0;  // jobs that no taker has seen yet
-  double oldest = 0;          // of these, in seconds
-  /// False if there are too many jobs to count the next four.
+  double oldest = 0;          // the age of the oldest of these, in seconds
+  /// False if there are too many jobs to compute the next four counts.
   bool is_counted = false;
   std::uint64_t ready = 0;
   std::uint64_t delayed = 0;
@@ -26,7 +26,8 @@ struct Queue {
 /// In a queue with more claims, jobs are not counted by state, because that takes longer than 10 ms.
 inline constexpr std::uint64_t kClaimsRead = 10000;
 
-/// Returns the queue whose jobs are in this dictionary; nothing if it is none. `most` is how many claims to read.
+/// Returns the queue whose jobs are in this dictionary; nothing if the dictionary has none. Reads at most `most`
+/// claims.
 std::optional<Queue> queue_in(const std::string& name, holdfast_dict* jobs, std::uint64_t most = kClaimsRead);
 
 /// Returns the counts of all caches in the dictionary, by name: "l1_hits", "loads"... Omits those that are 0.

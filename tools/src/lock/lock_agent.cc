@@ -38,8 +38,8 @@ void LockAgent::ensure(holdfast_dict* dict) {
   if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
 }
 
-// If the wait for the lock is unlimited, it continues later, with reports of what it waits for, so this function waits
-// only for the agent.
+// If the wait for the lock is unlimited, this function waits only for the agent. The caller then waits for the cluster,
+// and reports what it waits for.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);

@@ -16,8 +16,8 @@ namespace holdfast::cli {
 
 namespace {
 
-// Makes the path of the runtime directory absolute, so that an agent and the command use the same one in any working
-// directory.
+// Makes the path of the runtime directory absolute, so that an agent and the command use the same directory, whatever
+// their working directories are.
 void export_directory(const std::string& option) {
   const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
   if (given == nullptr || *given == '\0') return;

@@ -2,8 +2,8 @@
 // cluster is not renewed, or when the cluster takes the lock away. The wrapper uses this, and so does the guard if the
 // wrapper is gone or stopped.
 //
-// When a session ends, another machine may get the lock immediately. So the job is told to end earlier, by its time of
-// grace: when the session ends, the job has ended or has been killed.
+// When a session ends, another machine may get the lock immediately. So the job is told to end earlier, by the length
+// of its time of grace. When the session ends, the job has ended or has been killed.
 #pragma once
 
 #include <cstdint>

@@ -82,7 +82,7 @@ class EndOfJob {
 
  private:
   void signal_job(int signal) const {
-    ::syscall(SYS_pidfd_send_signal, command_, signal, nullptr, 0);  // may have no mark
+    ::syscall(SYS_pidfd_send_signal, command_, signal, nullptr, 0);  // the command may have no mark
     for (const pid_t member : marked_members(job_))
       if (member != job_.command) ::kill(member, signal);
   }
@@ -95,8 +95,8 @@ class EndOfJob {
   std::optional<double> kill_at_;
 };
 
-/// Waits until no member of the job is left, and the parent will not end the hold: it has ended, it is stopped, so that
-/// waiters would have to wait for it, or it has had enough time.
+/// Waits until no member of the job is left, and the parent will not end the hold, because it has ended, is stopped, or
+/// has had enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const pid_t pid = ::getppid();
   pollfd ended{parent, POLLIN, 0};

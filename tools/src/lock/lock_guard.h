@@ -39,7 +39,7 @@ class LockGuard {
     return is_guard;
   }
   /// Ends the guard of a hold that has ended, and waits until it is gone. Otherwise the guard, which is in the same
-  /// world, would keep the parent from removing what nobody uses any more.
+  /// world, would keep the parent from removing dictionaries that nobody uses any more.
   void end() noexcept;
 
  private:

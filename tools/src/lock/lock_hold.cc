@@ -46,7 +46,7 @@ void Hold::prove_life(const std::array<int, 2>& fds) {
 }
 
 void Hold::use_dictionary(const std::array<int, 2>& fds) {
-  // Close the previous use only now: the dictionary may be the same.
+  // Close the previous descriptor only now, because it may prove the use of the same dictionary.
   use_ = out_of_the_way(fds[0]);
   Descriptor none(fds[1]);  // the first descriptor is enough
 }

@@ -19,8 +19,8 @@ struct Grant {
 /// The descriptors of one hold. The first proves that the holder is alive, the second that its dictionary is in use.
 /// Both are needed, because a process that does not find the dictionary in use creates a new one without holders. The
 /// command inherits these two. The third proves that the holder is alive to programs of other versions, and to
-/// processes that can no longer open files of the world. Only processes of this program have it, because it gives
-/// access to the world.
+/// processes that can no longer open files of the world. Only processes of this program have the third, because it
+/// gives access to the world.
 class Hold {
  public:
   /// Gets the descriptors from holdfast_hold_with_keeper and holdfast_use_over_exec.

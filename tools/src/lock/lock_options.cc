@@ -185,8 +185,8 @@ class LockParser {
     if (std::string wrong = wrong_key(options_.key); !wrong.empty()) return wrong;
     put_keys_in_order(options_);
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
-    // Locks of clusters have a different default dictionary, because a dictionary is either local or belongs to one
-    // cluster, and is a part of the lock's name in the store.
+    // Locks of a cluster have a default dictionary of their own, because a dictionary belongs to at most one cluster.
+    // The dictionary's name is a part of the lock's name in the store.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
     const Status name = check_name(options_.dictionary);
     return name.ok() ? std::string() : name.message;

@@ -10,7 +10,7 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses of `holdfast lock` itself. Where flock(1) has the same statuses, the numbers are the same.
+/// Exit statuses of `holdfast lock` itself. If flock(1) has a corresponding status, the number is the same.
 namespace lock_status {
 inline constexpr int kConflict = 1;      // held by another, or timed out; -E changes it
 inline constexpr int kUsage = 64;        // EX_USAGE
@@ -57,7 +57,7 @@ struct LockOptions {
   double start = 0;               // in holdfast_now() time: when the command line was read
   std::vector<std::string> command;
 
-  /// Returns whether to do as flock(1) does: the file's flock(2) is the lock, and `holdfast flock` does not wait for
+  /// Returns whether to behave like flock(1): the file's flock(2) is the lock, and `holdfast flock` does not wait for
   /// processes that the command leaves behind.
   bool is_flock() const noexcept { return file >= 0; }
   /// Returns whether others may hold the key at the same time.

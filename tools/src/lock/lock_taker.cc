@@ -382,7 +382,8 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
   return lock_status::kUnavailable;
 }
 
-// Only the agent knows how long a key may be, because in the store, the namespace and the dictionary's name precede it.
+// Only the agent knows how long a key may be, because in the store, the namespace and the dictionary's name precede the
+// key.
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;

@@ -26,9 +26,9 @@ class LockTaker {
   /// Enters the world, and opens the dictionary. Returns the exit status, which is 0 on success. On failure, it has
   /// printed a message.
   int enter();
-  /// Takes the lock, and waits for it if necessary. Calls enter() first if nobody has. Returns nothing if the lock is
-  /// held, otherwise the exit status, which may be 0 because of -E. On failure, it has printed a message, unless a
-  /// pause has ended the wait. Can be called only once.
+  /// Takes the lock, and waits for it if necessary. Calls enter() first if it was not called before. Returns nothing if
+  /// the lock is held, otherwise the exit status, which may be 0 because of -E. On failure, it has printed a message,
+  /// unless a pause has ended the wait. Can be called only once.
   std::optional<int> take();
   void give_back();
   /// Releases only the visible lock, if it is held. Returns the code of holdfast_unlock.

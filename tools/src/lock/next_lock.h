@@ -1,7 +1,7 @@
 // Several locks for one command: `holdfast lock KEY --also KEY ... COMMAND`.
 //
-// Each lock has a `holdfast lock` of its own. The first takes its lock and executes the second in place of the command,
-// and so on; the last runs the command. So every lock has a guard, and the end of one lock ends the whole job. The locks
+// Each lock has its own `holdfast lock`. The first takes its lock and executes the second instead of the command, and
+// so on; the last runs the command. So every lock has a guard, and the end of one lock ends the whole job. The locks
 // are taken in the order of their keys, as resty_lock:all() does, so that such commands cannot deadlock.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace holdfast::cli {
 void put_keys_in_order(LockOptions& options);
 
 /// Returns the words to execute while the lock is held: the command, or another `holdfast lock` if there are more keys.
-/// That one must not wait longer than `options.timeout` after `options.start`.
+/// That `holdfast lock` must not wait longer than `options.timeout` after `options.start`.
 std::vector<std::string> words_under_lock(const LockOptions& options);
 
 }  // namespace holdfast::cli

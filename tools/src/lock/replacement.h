@@ -14,12 +14,12 @@ namespace holdfast::cli {
 
 class Replacement {
  public:
-  /// Reports what was done are added to `reports`.
+  /// Adds messages about what was done to `reports`.
   Replacement(const LockOptions& options, std::vector<std::string>& reports) : options_(options), reports_(reports) {}
 
   /// Ends the jobs that hold the lock now, except the process `own`. Call this repeatedly until the lock is free,
-  /// because another waiter may get the lock first. If a holder cannot be ended, signals none and returns why;
-  /// otherwise returns an empty string.
+  /// because another waiter may get the lock first. If one of the holders cannot be ended, signals none of them and
+  /// returns why; otherwise returns an empty string.
   std::string end_holders(holdfast_dict* dict, pid_t own);
 
  private:

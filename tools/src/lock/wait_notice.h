@@ -18,8 +18,8 @@ namespace holdfast::cli {
 /// Returns whether the output accepts a message without blocking, now or within `wait_ms`.
 bool accepts_messages(int output, int wait_ms) noexcept;
 
-/// Prints a message, unless nobody reads for a second: otherwise a process that has a lock, or collects its signals,
-/// might never end.
+/// Prints a message, unless nobody reads it within a second: otherwise a process that has a lock, or collects its
+/// signals, might never end.
 template <class... Arguments>
 void say_in_time(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   constexpr int kMessageMs = 1000;

@@ -181,8 +181,8 @@ class Wrapper {
     return true;
   }
 
-  /// For the taker: lets the child wait in the kernel, so that this process can do what it has to do. The
-  /// child's flock(2) is also this process's, unless the file had to be opened again.
+  /// For the taker: lets the child wait in the kernel, so that this process can act in the meantime. The child's
+  /// flock(2) is also this process's, unless the file had to be opened again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;

@@ -131,7 +131,7 @@ class Live {
       over_ = !view_.press(press.key, press.text, screen_.page());
       if (const auto request = view_.take_confirmed()) begin_request(*request);
     }
-    // Input that does not contain a key is a part of a key, or end of file, which then repeats.
+    // Input without a complete key is a part of a key, or the end of file, which is then reported at every read.
     constexpr int kMost = 100;
     empty_ = has_keys_ && !any ? empty_ + 1 : 0;
     if (empty_ > kMost) over_ = gone_ = true;

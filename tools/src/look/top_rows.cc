@@ -174,20 +174,14 @@ const std::vector<TopColumn>& columns_of(TopPane pane) {
                                             {"contention", "CONT", 6, 1, true, false},
                                             {"why", "WHY", 12, 6, false, true},
                                             kUserColumn};
-  static const std::vector<TopColumn> dictionaries{{"name", "NAME", 16, 9, false, true},
-                                                   {"size", "SIZE", 5, 4, true, false},
-                                                   {"used", "USED", 5, 7, true, false},
-                                                   {"entries", "ENTRIES", 8, 6, true, false},
-                                                   {"hits", "HITS", 6, 5, true, false},
-                                                   {"reads", "READS", 6, 8, true, false},
-                                                   {"grants", "~LOCKS", 7, 3, true, false},
-                                                   {"evictions", "EVICT", 6, 2, true, false},
-                                                   {"waits", "WAITS", 6, 3, true, false},
-                                                   {"p50", "P50", 8, 1, true, false},
-                                                   {"p99", "P99", 8, 2, true, false},
-                                                   {"loads", "LOADS", 6, 0, true, false},
-                                                   {"jobs", "JOBS", 6, 4, true, false},
-                                                   kUserColumn};
+  static const std::vector<TopColumn> dictionaries{
+      {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
+      {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},
+      {"hits", "HITS", 6, 5, true, false},     {"reads", "READS", 6, 8, true, false},
+      {"grants", "~LOCKS", 7, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
+      {"waits", "WAITS", 6, 3, true, false},   {"p50", "P50", 8, 1, true, false},
+      {"p99", "P99", 8, 2, true, false},       {"loads", "LOADS", 6, 0, true, false},
+      {"jobs", "JOBS", 6, 4, true, false},     kUserColumn};
   return pane == TopPane::locks ? locks : dictionaries;
 }
 

@@ -20,7 +20,7 @@ struct TopColumn {
   std::size_t width;   // the largest width, unless all columns fit with room to spare
   int importance;      // the least important columns are left out on a narrow screen
   bool right = false;  // a number; sorted from the largest
-  bool grows = false;  // before other columns get more than `width`, it gets the rest of the line, as far as needed
+  bool grows = false;  // gets what it needs of a line's free width before others get more than `width`
 };
 
 struct TopCell {

@@ -182,7 +182,7 @@ void TopView::begin(Prompt prompt) {
 void TopView::ask(int signal) {
   if (pane != TopPane::locks || rows_.empty()) return;
   const inspect::LockRates& row = rates_.locks[rows_[selected_].source];
-  // The user may have forged pids. Only a process with the user's rights cannot do harm with them.
+  // The directory's user may have forged the pids. Only a process with this user's rights can do no harm with them.
   if (!row.user.empty()) {
     remark_ = fmt::format("to release this lock or signal its holder, run: holdfast top --user {}",
                           inspect::escaped(row.user));

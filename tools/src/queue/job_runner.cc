@@ -27,8 +27,8 @@ std::array<Descriptor, 2> make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// Reads the process group of each command. Once the worker is dead, kills the last group, and ends. Only KILL and STOP
-/// can reach the guard.
+/// In the guard: reads the process group of each command from the pipe. Once the worker is dead, kills the last group,
+/// and ends. Only KILL and STOP can reach the guard.
 [[noreturn]] void guard_groups(int pipe, const std::string& name) {
   sigset_t all;
   sigfillset(&all);
@@ -45,7 +45,7 @@ std::array<Descriptor, 2> make_pipe() {
   std::_Exit(EXIT_SUCCESS);
 }
 
-/// Returns a file with the text, to be read from the beginning; -1 on failure. A pipe would need somebody to fill it.
+/// Returns a file with the text, to be read from the beginning; -1 on failure. A pipe would need a process to fill it.
 Descriptor file_of(const std::string& text) noexcept {
   Descriptor file(::memfd_create("job", MFD_CLOEXEC));
   std::size_t done = 0;

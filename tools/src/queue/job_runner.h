@@ -17,17 +17,18 @@ namespace holdfast::cli {
 
 class JobRunner {
  public:
-  /// Starts the guard. Call it before this process opens anything that the guard must not have. `name`: of the queue.
+  /// Starts the guard. Call this before this process opens anything that the guard must not have. `name`: the queue's
+  /// name.
   JobRunner(const Words& command, const PassedSignals& signals, const std::string& name);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  /// Starts the command with the text as its standard input. Returns 0, or why that failed (errno).
+  /// Starts the command with the text as its standard input. Returns 0, or an errno value on failure.
   int start(const std::string& text);
   /// Sends a signal to the command's process group.
   void signal(int signal) const noexcept;
-  /// Returns whether the command has ended; sets its status, as waitpid(2) returns it. If `all`, kills what is left of
-  /// its process group.
+  /// Returns whether the command has ended; sets its status, as waitpid(2) returns it. If the command has ended and
+  /// `all` is set, kills the rest of its process group.
   bool has_ended(int& status, bool all) noexcept;
 
  private:

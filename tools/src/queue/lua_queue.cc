@@ -66,7 +66,8 @@ Json read_table(lua_State* state, int depth) {
   return json;
 }
 
-/// Takes the value on top of the stack away, and returns it. The values of jobs come from other programs.
+/// Pops the value on top of the stack, and returns it. The value of a job may be anything, because it comes from
+/// another program.
 Json read(lua_State* state, int depth) {
   constexpr int kDepthMax = 100;
   Json json;
@@ -91,7 +92,7 @@ Json read(lua_State* state, int depth) {
 }
 
 /// Lets the module load the library that this process has loaded, because a second copy would be a second member of the
-/// world. Commands that this process starts get the environment of before.
+/// world. Commands that this process starts get the original environment.
 class OwnLibrary {
  public:
   OwnLibrary() {

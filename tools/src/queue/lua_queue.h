@@ -14,8 +14,8 @@ extern const std::string_view kQueueScript;  // queue.lua
 
 class LuaQueue {
  public:
-  /// Loads the module. Ends the command on failure. Call it when the process has its user, and is an observer if it
-  /// wants to be one.
+  /// Loads the module. Ends the command on failure. Call this after the process has switched to its user and, if it
+  /// only looks, has become an observer.
   LuaQueue();
 
   struct Answer {
@@ -24,7 +24,7 @@ class LuaQueue {
   };
   /// Calls a function of queue.lua. Ends the command if the function raises an error.
   Answer call(const char* function, const inspect::Json& options = inspect::Json::object());
-  /// The same, but a failure ends the command.
+  /// Does the same, but ends the command on failure.
   inspect::Json get(const char* function, const inspect::Json& options = inspect::Json::object());
 
  private:

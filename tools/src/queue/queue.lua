@@ -7,7 +7,7 @@ local _M = {}
 local jobs, current
 
 
--- Returns what C++ needs to know of a job.
+-- Returns the fields of a job that C++ needs.
 local function described(job)
     return { number = job.number, attempts = job.attempts, value = job.value }
 end
@@ -50,7 +50,7 @@ local function with_reason(ok, what)
 end
 
 
--- Each of these returns true, or "dead" if the job is dead now.
+-- The next functions return true, or "dead" if the job is dead now.
 function _M.finish()
     return with_reason(current:done())
 end

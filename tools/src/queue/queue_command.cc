@@ -1,4 +1,4 @@
-// `holdfast queue`: looks at queues of resty.holdfast.queue, and pushes, takes and ends jobs.
+// `holdfast queue`: shows queues of resty.holdfast.queue, and pushes, takes and ends jobs.
 #include "queue/queue_command.h"
 
 #include <fmt/format.h>
@@ -107,7 +107,7 @@ namespace {
 
 // --- ls ---
 
-/// Returns those of the dictionaries that are queues.
+/// Returns the dictionaries that are queues.
 std::vector<std::string> queues_among(const std::vector<std::string>& names) {
   std::vector<std::string> queues;
   for (const std::string& name : names)
@@ -261,7 +261,7 @@ Json read_job(const Arguments& arguments, const std::string& word) {
   return job;
 }
 
-/// Calls a function of queue.lua for each job. Returns 1 if one does not exist or is taken by somebody else.
+/// Calls a function of queue.lua for each job. Returns 1 if a job does not exist or is taken by somebody else.
 int change_jobs(QueueCommand& command, const Arguments& arguments, const char* function, const Json& options) {
   std::vector<Json> jobs;
   for (std::size_t i = 1; i < arguments.words().size(); ++i) {

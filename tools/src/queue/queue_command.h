@@ -1,4 +1,4 @@
-// Shared by the commands for one queue: reads its name and its options, and opens it.
+// The common part of the commands for one queue: reads the queue's name and options, and opens the queue.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,9 @@ class QueueCommand {
 
   /// Adds the options that create a missing queue.
   void may_create();
-  /// Adds the option for the attempts after which a job is dead.
+  /// Adds the option for the number of attempts after which a job is dead.
   void may_take();
-  /// Call it after the command line was read.
+  /// Call this after the command line has been read.
   void check() const;
 
   /// The options of queue.lua's open(), to which a command may add others.
@@ -27,10 +27,9 @@ class QueueCommand {
   WorldOptions& world() noexcept { return world_; }
   std::string name() const { return arguments_.word(0); }
 
-  /// Enters the world, and opens the queue, to change it. Call world().apply() before, if this must happen in two
-  /// steps.
+  /// Enters the world, and opens the queue to change it. To switch to the user earlier, call world().apply() first.
   LuaQueue& open();
-  /// Opens the queue to look at it.
+  /// Opens the queue for reading.
   LuaQueue& observe();
 
  private:

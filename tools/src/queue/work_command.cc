@@ -176,7 +176,7 @@ int run_work(Arguments& arguments) {
   if (arguments.passed_on().empty()) arguments.refuse("no COMMAND was given");
   command.check();
   const std::string program = arguments.passed_on().front();
-  // Otherwise each job would use up its attempts.
+  // Without this check, every job would use up its attempts.
   if (!is_program(program)) fail("cannot run {}: there is no such program in $PATH", quote(program));
   command.world().apply();
   PassedSignals signals;

@@ -18,7 +18,7 @@ LuaState new_lua_state();
 /// Opens the libraries, and sets the paths for modules. Returns false, with a message on the stack, on failure.
 bool open_libraries(lua_State* state);
 
-/// Takes the text on top of the stack away, and returns it.
+/// Pops the text on top of the stack, and returns it.
 std::string pop_message(lua_State* state);
 
 }  // namespace holdfast::cli

@@ -12,7 +12,7 @@ namespace holdfast::serve {
 
 namespace {
 
-/// The most bytes of an open chunk. The limit prevents that dropping one chunk drops much of the hour.
+/// The most bytes of an open chunk. Because of this limit, a dropped chunk is only a small part of the hour.
 constexpr std::size_t kChunkMax = std::size_t{1} << 20;
 
 double tenths(double seconds) { return std::floor(seconds * 10) / 10; }

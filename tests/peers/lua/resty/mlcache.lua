@@ -1,5 +1,5 @@
--- lua-resty-mlcache on resty.holdfast.cache, for the tests of lua-resty-mlcache. Shows what the tests look at, and
--- translates messages. Has no function that the cache lacks.
+-- lua-resty-mlcache on resty.holdfast.cache, for the tests of lua-resty-mlcache. Provides the internals that the tests
+-- inspect, and translates messages. Adds no function to the cache.
 --
 -- In the dictionary, the value of KEY has the key NAME:KEY, so the field `name`, with which the tests build keys, is
 -- "NAME:".

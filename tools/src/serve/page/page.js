@@ -177,7 +177,7 @@ function showHistory() {
 }
 
 function showDoctor(doctor) {
-  const time = clock(doctor.time, true);  // may be minutes old
+  const time = clock(doctor.time, true);  // the report may be minutes old
   find("doctor-note").textContent = doctor.status === "ok" ? `no problems, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },

@@ -10,7 +10,7 @@ local assert, error, ipairs, pairs, select = assert, error, ipairs, pairs, selec
 local setmetatable, tostring, type, xpcall = setmetatable, tostring, type, xpcall
 local DEBUG, ERR, log, traceback = ngx.DEBUG, ngx.ERR, ngx.log, debug.traceback
 
--- How long the thread waits before it looks whether nginx wants to exit, in seconds.
+-- How often the thread checks whether nginx wants to exit, in seconds.
 local LOOK_EVERY = 0.5
 
 local bus, subscription, unique_timeout
@@ -30,7 +30,8 @@ local function list_of(source, event)
 end
 
 
--- Calls fn for the list of handlers of each event that is named, or of the source, or of everything.
+-- Calls fn for the list of handlers of each named event; without events, for the list of the source; without a source,
+-- for the list of all events.
 local function each_list(fn, source, ...)
     for i = 1, math.max(select("#", ...), 1) do
         fn(list_of(source, (select(i, ...))))
@@ -104,7 +105,7 @@ local function check(source, event)
 end
 
 
--- Posts an event to all workers. With `unique`, one of them handles it.
+-- Posts an event to all workers. With `unique`, only one of them handles the event.
 function _M.post(source, event, data, unique)
     local ok, err = check(source, event)
     if ok then
@@ -124,7 +125,8 @@ function _M.post_local(source, event, data)
 end
 
 
--- Returns whether this worker handles the event, which it does if it is not unique, or the first claim.
+-- Returns whether this worker handles the event. It does if the event is not unique, or if no other worker has claimed
+-- it.
 local function is_ours(number, unique)
     if unique == nil then
         return true
@@ -188,8 +190,8 @@ end
 
 -- --- the module ---
 
--- The suite posts as another worker would: with the two stores that lua-resty-worker-events makes for an event. Here
--- the second one publishes it.
+-- The suite posts events as another worker would: with the two stores that lua-resty-worker-events makes for each
+-- event. Here, the second store publishes the event.
 local function accept_stores(zones, shm)
     local zone = { incr = function () return (bus.dict:get("last") or 0) + 1 end }
     function zone.add(_, key, value, ...)
