@@ -427,8 +427,8 @@ HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size
  * expires. */
 HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
 /* The words of a dictionary's versions, for a program that compares versions itself. The version with the number n of a
- * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. Also compare the end
- * of the value. */
+ * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. Also compare the
+ * end of the value. */
 typedef struct holdfast_versions {
   const volatile int64_t *words;
   const volatile int32_t *flushes;
