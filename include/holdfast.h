@@ -533,14 +533,14 @@ HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t 
  * still asks the store, for up to 1 s, and returns ELSEWHERE if another machine has the lock. */
 HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                                holdfast_lease *lease);
-/* [change] Releases the lock and wakes one waiter. NOT_OWNER (the lease no longer holds the lock, which has expired and
- * was taken, was deleted or was flushed; or the lease belongs to another process, such as the parent). OK, NOT_OWNER
- * and REMOVED clear the lease. After any other code the lock is still held, and the call may be repeated. */
+/* [change] Releases the lock and wakes one waiter. NOT_OWNER (the lock has expired and was taken by another caller, or
+ * was deleted or flushed; or the lease belongs to another process, such as the parent). OK, NOT_OWNER and REMOVED clear
+ * the lease. After any other code the lock is still held, and the call may be repeated. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 /* [attempt] Does the same as holdfast_unlock for a caller that cannot retry, such as a finaliser or the end of a scope.
  * If the release is refused (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes over the lease. A thread of the library
  * then retries until the lock is released or lost. If no thread can be started, a later call that finds something held
- * retries. So the lease is always cleared, unless there is no memory for this. */
+ * retries the release. So the lease is always cleared, unless there is no memory for this. */
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. This is for repair tools, and
@@ -598,8 +598,8 @@ HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size
 enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 
 /* [change] Describes all holders of the key's lock or permits at one instant. *count is their number, or 0 if there is
- * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, those that
- * have held longest first. With a `max` of 0, holders may be null. NO_MEMORY (the process has no memory). */
+ * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, beginning
+ * with those that have held longest. With a `max` of 0, holders may be null. NO_MEMORY (the process has no memory). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
