@@ -7,12 +7,12 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 SECONDS ?= 60
 
-# Uses Ninja if it is installed, even if a target has only just installed it. A folder that was configured before keeps
+# Uses Ninja if it is installed, even if another target has just installed it. A folder that was configured before keeps
 # its generator.
 GENERATOR := $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja)
 # GoogleTest and Google Benchmark are not needed until tests or benchmarks are requested.
 OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
-# The command is omitted if its packages are missing: a plugin of Neovim needs only the library.
+# The command is omitted if its packages are missing, because a plugin of Neovim needs only the library.
 OPTIONAL_COMMAND := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_CLI=AUTO)
 
 configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \

@@ -11,13 +11,13 @@ local emit = part.emit
 ngx.config.debug = false
 
 
--- nginx counts milliseconds. A shorter time would be no sleep at all, and would cause a line in the log.
+-- nginx counts milliseconds. A shorter time would not be a sleep at all, and would cause a line in the log.
 local function sleep(seconds)
     ngx.sleep(math.max(seconds, 0.001))
 end
 
 
--- Returns the sides of this process: only one of them if the other side's modules would conflict with its modules.
+-- Returns the sides of this process: only one side if the modules of the two sides would conflict.
 local function sides_of(read)
     if read.only == "ours" then
         return { sides.holdfast() }

@@ -7,7 +7,8 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Keeps lines and functions for backtraces; variables would take a third of the build time. BUILD_TYPE=Debug has all.
+# Keeps lines and functions for backtraces. Variables, which only BUILD_TYPE=Debug keeps, would take a third of the
+# build time.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
@@ -25,7 +26,7 @@ if(HOLDFAST_WERROR)
   add_compile_options(-Werror)
 endif()
 
-# libFuzzer instruments only the library and the fuzz targets. A test without it compiles a fifth faster.
+# libFuzzer instruments only the library and the fuzz targets. Tests compile a fifth faster without the instrumentation.
 if(HOLDFAST_FUZZ)
   set(HOLDFAST_COVERAGE -fsanitize=fuzzer-no-link)
 endif()

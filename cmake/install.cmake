@@ -26,8 +26,8 @@ if(HOLDFAST_INSTALL_C)
     install(FILES ${generated}/libholdfast.so DESTINATION ${HOLDFAST_CLIBDIR})
   endif()
 
-  # pkg-config and CMake find all files relative to their own. So the prefix may be chosen at installation, and the tree
-  # may be moved later.
+  # pkg-config and CMake find all files relative to their configuration files. So the prefix may be chosen at
+  # installation, and the tree may be moved later.
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   cmake_path(ABSOLUTE_PATH pkgconfig_dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE pkgconfig_full)
   set(to_prefix ${CMAKE_INSTALL_PREFIX})

@@ -15,7 +15,7 @@ macro(holdfast_find)
   endforeach()
 endmacro()
 
-# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO, with which the caller omits the
+# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO, which makes the caller omit the
 # part. `without`: the parts that are built if the option is OFF.
 function(holdfast_report_missing part option without)
   list(JOIN missing ", " missing)

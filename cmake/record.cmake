@@ -1,6 +1,6 @@
 # Runs at the beginning and at the end of an installation. For cmake/uninstall.cmake, records the place, the content of
-# each file, and those of our own folders that the installation creates. Each place has one record, which a later
-# installation extends.
+# each file, and the folders of holdfast that the installation creates. Each place has one record, which later
+# installations extend.
 
 cmake_policy(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/content.cmake)

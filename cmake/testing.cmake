@@ -14,8 +14,8 @@ else()
 endif()
 include(GoogleTest)
 
-# Most of the build time is spent on the tests, whose code need not be fast except in long runs. The tested library is
-# compiled as usual.
+# Most of the build time is spent on the tests, and their code need not be fast except in long runs. The tested library
+# is compiled as usual.
 add_compile_options(-O0)
 # Omits the flags that harden a package's programs, because the precompiled headers are compiled without them.
 add_compile_options("SHELL:-U _FORTIFY_SOURCE")

@@ -1,5 +1,5 @@
 // Measures a segment's mutex, and a lock by name, while several processes keep requesting it. The constants of
-// sync/spin.h were chosen by these rows. "items_per_second" counts the critical sections of all processes together.
+// sync/spin.h were chosen by the results. "items_per_second" counts the critical sections of all processes together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@ function _M.run(host, options)
     for _, case in ipairs(cases) do
         found = case.name == options.case and case or found
     end
-    -- The program requires the module as any program does.
+    -- The program loads the module with require, like any program.
     package.loaded["resty.lock"] = side.lock
     local times = {}
     local text = program.alone(found, side.name, side.locks, sides.SIZES, options.quick)

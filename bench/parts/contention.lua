@@ -1,4 +1,4 @@
--- Processes with or without coroutines each request one key, hold it for a moment, and request it again, immediately or
+-- Processes, with or without coroutines, request one key, hold it for a moment, and request it again, immediately or
 -- after a pause. Emits the number of grants, the durations of all waits, and the number of grants of each contender.
 --
 --   coroutines   the number in each process; 0: the process itself is the contender, without a scheduler

@@ -1,6 +1,6 @@
--- The loops that several processes run at the same time. Each loop is made for one side: a function (n) that makes
--- about n steps and returns the number of steps. Load this file once for each case, because a loop that was compiled
--- for one kind of lock or dictionary would be slow with another kind.
+-- The loops that several processes run at the same time. Each loop is a function (n) for one side, which makes about n
+-- steps and returns the number of steps. Load this file once for each case, because a loop that was compiled for one
+-- kind of lock or dictionary would be slow with another kind.
 
 local KEY = "key000001"
 
@@ -50,7 +50,7 @@ local function unlock_eventually(lock)
 end
 
 
--- Uses a key, or a lock of the system, that no other process wants.
+-- Uses a key, or a lock of the system, that no other process uses.
 function loops.own_key(side, number)
     local lock = side.lock:new(side.system and side.locks .. number or side.locks)
     local key = ("own%06d"):format(number)

@@ -65,8 +65,8 @@ local function measure(all, blocks)
 end
 
 
--- The system's locks have no objects and no keys, so they take part only in the case lock_unlock. The dictionary is
--- ours.
+-- The system's locks have no objects and no keys, so they take part only in the case lock_unlock. With them, the
+-- dictionary is ours.
 local function takes_part(case, side, mix)
     local own_mix = case.mix == nil and "hot" or case.mix
     return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")

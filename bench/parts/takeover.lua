@@ -1,6 +1,6 @@
 -- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
--- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder. Measures the same for
--- a job and its worker if the option `way` is a name of bench/support/job_queues.lua.
+-- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder. If the option `way`
+-- is a name of bench/support/job_queues.lua, measures the same for a job and its worker.
 
 local clock, job_queues, part, sides = require "bench.support" ("clock", "job_queues", "part", "sides")
 local ffi = require "ffi"
@@ -14,7 +14,7 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
--- A way of holding: prepare() makes the object, take() returns it when it is free, release() ends the holding.
+-- A way of holding: prepare() makes the object, take() returns it when it is free, and release() gives it back.
 local function lock_way(side)
     local lock = sides.new_lock(side, PATIENCE)
     return {

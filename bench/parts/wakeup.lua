@@ -1,6 +1,6 @@
 -- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates this
--- with the time from a bare futex wake to the sleeper's next line. Both come after the same pause, so the processor is
--- idle in both. Also measures the time from the push of a job to the taker's next line.
+-- with the time from a bare futex wake to the sleeper's next line. Both follow the same pause, so that the processor is
+-- idle before both. Also measures the time from the push of a job to the taker's next line.
 --
 -- Options: way (lock, futex, or a name of bench/support/job_queues.lua: measures only this one), shortest and longest
 -- (limits of the random pause), seed (of the pauses), warm_up (samples before the counted ones).

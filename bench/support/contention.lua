@@ -57,7 +57,7 @@ end
 
 
 -- contenders: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side`
--- may be one of bench/support/sides.lua. told: options that are the same for all contenders. Returns for each name the
+-- may be one of bench/support/sides.lua. told: options that are the same for all contenders. For each name, returns the
 -- median of the rates, the longest wait, the smallest number of grants over all rounds, and the grants of each
 -- contender in each round. The result also has two histograms: one of all waits, and one of the longest wait of each
 -- contender in each round.

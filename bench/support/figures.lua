@@ -1,5 +1,5 @@
--- Figures in documents: the text between two comments comes from a file of bench/results, which the first comment
--- names.
+-- Figures in documents: the text between two comments comes from a file of bench/results. The first comment names the
+-- file.
 --
 --   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
 --   <!-- figures: bench/results/RESULTS, TABLE, mixed and missed -->
@@ -33,7 +33,7 @@ end
 -- columns.
 local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
 local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
-local OWN_KEYS = { title = "Keys of their own: lock and unlock", 2, 3, 3, whole, whole, none }
+local OWN_KEYS = { title = "Each process with its own key: lock and unlock", 2, 3, 3, whole, whole, none }
 local PROCESSES = { title = "Between processes", 2, 3, 5, whole, without_colon, ratio }
 
 -- The eight rows for README.md, from the results of `make bench`. Each line has a table, the other side, the beginning

@@ -1,6 +1,6 @@
 -- Queues of jobs, by name: ours, and those of servers over their Unix sockets. Each is open(folder, options), which
--- returns push(text); take(seconds), which returns a job or nil; and done(job). A taker blocks as its host does for
--- ours, and the process for the others.
+-- returns push(text); take(seconds), which returns a job or nil; and done(job). A taker of our queue waits as its host
+-- waits. A taker of the others blocks the process.
 
 local ffi = require "ffi"
 local peers = require "bench.support.peers"

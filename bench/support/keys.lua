@@ -64,7 +64,7 @@ end
 --
 -- Each list is made once, so all sides use the same strings. The strings are created in the order of the list, so they
 -- lie in memory in this order, like keys that a program has just created. So the benchmark times the search in the
--- dictionary, and not the fetching of keys from all over the heap.
+-- dictionary, and not the loading of keys from all over the heap.
 
 local lists = {}
 

@@ -5,12 +5,12 @@
 
 local clock = require("bench.support.clock")
 
--- How long to wait for other processes, in seconds. The slowest process needs less.
+-- The time to wait for other processes, in seconds. Even the slowest process needs less.
 local PATIENCE = 60
--- Seconds from the last arrival to the common start.
+-- The seconds from the arrival of the last process to the common start.
 local RUN_UP = 0.003
--- Seconds between two polls, for each of eight processes: many processes that poll without pause would keep others from
--- starting.
+-- The seconds between two polls, for up to eight processes. If there are more processes, each polls less often, because
+-- otherwise they would keep others from starting.
 local REST = 0.001
 
 local _M = {}
@@ -81,8 +81,8 @@ function _M.gather(host, sync, name)
 end
 
 
--- Waits for all other processes without sleeping. Returns at the same moment in all of them: the start, which is the
--- result.
+-- Waits for all other processes without sleeping. Returns in all of them at the same moment, the start, and returns the
+-- time of the start.
 function _M.start(host, sync, name)
     local arrived = assert(sync:incr(name .. " arrived", 1, 0))
     if arrived == host.workers then

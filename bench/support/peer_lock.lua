@@ -1,6 +1,7 @@
--- A lock on ngx.shared in the manner of lua-resty-lock 0.09, for machines without lua-resty-lock. This benchmark's own
--- code, with the same interface, the same two dictionary calls and the same waiting steps. A lock consists of the same
--- objects: a table, a cdata with a finaliser, and a key and a dictionary that are stored under numbers for the cdata.
+-- A lock on ngx.shared that imitates lua-resty-lock 0.09, for machines without lua-resty-lock. The code was written for
+-- this benchmark. It has the same interface, the same two dictionary calls and the same waiting steps. A lock consists
+-- of the same objects: a table, a cdata with a finaliser, and a key and a dictionary that are stored under numbers for
+-- the cdata.
 
 local ffi = require "ffi"
 

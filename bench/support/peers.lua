@@ -1,7 +1,7 @@
 -- Software that the tables of `make bench-uses` compare with.
 --
--- Debian has the servers, which run in the benchmark's folder and are ended by their pids. Nobody downloads the Lua
--- libraries: a variable of the environment names a folder with the sources of each.
+-- The servers are Debian packages. They run in the benchmark's folder and are ended by their pids. The Lua libraries
+-- are not downloaded: for each of them, an environment variable names a folder with its sources.
 
 local clock, process = require "bench.support" ("clock", "process")
 
@@ -45,7 +45,7 @@ function _M.find(key)
 end
 
 
--- In a worker of nginx: makes the modules in a folder known. `lock` is what they get as resty.lock.
+-- In a worker of nginx: adds a folder to the module path. `lock` is the module that the libraries get as resty.lock.
 function _M.use(folder, lock)
     package.path = folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
     package.loaded["resty.lock"] = lock

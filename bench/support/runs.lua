@@ -1,6 +1,6 @@
 -- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
--- foreground in a new folder, and is ended by its pid. Only if the option `serve` names a module, nginx has a socket:
--- "socket" in its folder, where each request calls the module's serve().
+-- foreground in a new folder, and is ended by its pid. If the option `serve` names a module, nginx listens at the
+-- socket "socket" in its folder, and each request calls the module's serve().
 
 local process, sides = require "bench.support" ("process", "sides")
 

@@ -108,7 +108,7 @@ function _M.chosen(host, options)
 end
 
 
--- Returns lua-resty-lock itself if it is installed. Its module has the same name as ours, which is found first.
+-- Returns lua-resty-lock itself if it is installed. Its module has the same name as ours, and ours is found first.
 local function find_resty_lock()
     local folders = { os.getenv("RESTY_LOCK_DIR") or "", "/usr/share/lua/5.1", "/usr/local/share/lua/5.1",
                       "/usr/local/openresty/lualib" }

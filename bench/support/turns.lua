@@ -72,9 +72,9 @@ local function collect(lists, lines, name)
 end
 
 
--- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn; or each time
--- in `count` processes. wanted: a list of sides, or of their keys. Returns three results: by key, the lists of times by
--- case; by key, the reason if there are no times; and the label of the peer.
+-- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn. With
+-- `count`, each run has this number of processes. wanted: a list of sides, or of their keys. Returns three results: by
+-- key, the lists of times by case; by key, the reason if there are no times; and the label of the peer.
 function _M.compare(context, part, options, wanted, count)
     local chosen, found, why_not = choose(context, wanted)
     local label
@@ -94,8 +94,8 @@ function _M.compare(context, part, options, wanted, count)
 end
 
 
--- Runs a part in `count` processes of each side, in turn, three times. Returns by key, the lines of all runs; and by
--- key, why there are none.
+-- Runs a part in `count` processes of each side, in turn, three times. Returns two results: by key, the lines of all
+-- runs; and by key, the reason if there are no lines.
 function _M.lines(context, part, options, wanted, count)
     local chosen, lines, why_not = choose(context, wanted)
     for _, i in sides.turns(context.quick and 1 or 3, #chosen) do

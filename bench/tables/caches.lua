@@ -8,17 +8,18 @@ local _M = {}
 local PART = "bench/tables/caches"
 local KEY = "one key"
 local WORKERS = math.max(2, math.min(process.cores(), 4))
--- Seconds between two calls of update(), if a timer makes them; and how long a reader waits for a value.
+-- The seconds between two calls of update(), if a timer makes them; and the seconds for which a reader waits for a
+-- value.
 local UPDATES, PATIENCE = 0.1, 0.3
--- A reader makes at least so many reads after set() has returned.
+-- The least number of reads that a reader makes after set() has returned.
 local READS = 1000
--- Seconds that the loader takes.
+-- The seconds that the loader takes.
 local LOAD = 0.05
 
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One side: options.side. Each maker returns a cache with get() and set(key, opts, value).
+-- Measures one side, which options.side names. Each maker returns a cache with get() and set(key, opts, value).
 
 local makers = {}
 
@@ -76,8 +77,9 @@ local function measure_hits(host, options, cache)
 end
 
 
--- Reads until it has had this round's value for a while, or until a limit. Returns when it had it first, or nil; the
--- number of reads that began after set() had returned, and how many of those returned an older value.
+-- Reads until it has got this round's value for a while, or until a limit. Returns the time of the first read that got
+-- the value, or nil; the number of reads that began after set() had returned; and how many of those returned an older
+-- value.
 local function await_value(options, cache, sync, round)
     local patience, update, reads, old, seen = clock.now() + PATIENCE, 0, 0, 0, nil
     while true do
@@ -98,7 +100,7 @@ local function await_value(options, cache, sync, round)
 end
 
 
--- The first process sets a value in each round, the others read it all the time.
+-- The first process sets a value in each round. The others read it all the time.
 local function measure_spread(host, options, cache)
     local sync = require("resty.shdict").open("bench_sync", { size = "100k", persist = false })
     local reads, old = 0, 0
@@ -205,9 +207,10 @@ local function hits(context, ours, others)
         title = "A hit in the process",
         headings = { "what", "holdfast", "beside", "takes", "ratio (middle half)", "target", "distance" },
         rows = rows,
-        note = "Nanoseconds of processor time, with the keys in random order: the least; the median (and the middle "
-               .. "half) of the processes, each of one side only, in turns, in workers of nginx. lrucache's copies are "
-               .. "out of date until they expire, those of mlcache's get until update() is called.",
+        note = "Nanoseconds of processor time, with the keys in random order: the minimum; the median (and the middle "
+               .. "half) of processes. Each process runs only one side, in a worker of nginx, and the sides take "
+               .. "turns. Copies in lrucache are outdated until they expire, and copies of mlcache's get until "
+               .. "update() is called.",
     }
 end
 
@@ -236,8 +239,8 @@ local function spread(context, chosen)
         title = "A value set in one process, read in the others",
         headings = { "cache", "first correct read, p50", "longest", "old reads after set returned", "target" },
         rows = rows,
-        note = ("From before set in one worker of nginx until the first new value in another, which reads all the time "
-                .. "(%d workers, pinned).")
+        note = ("The time from the beginning of set in one worker of nginx until another worker, which reads all the "
+                .. "time, gets the new value (%d workers, pinned).")
             :format(WORKERS),
     }
 end

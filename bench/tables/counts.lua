@@ -52,7 +52,7 @@ function _M.make(context)
         headings = { "operation", "instructions", "atomic read-modify-writes", "lines changed",
                      "of them, by other keys as well", "bound for all cores, 100 ns a line" },
         rows = rows,
-        note = "One dictionary of 1 MB, two processes with keys of their own.",
+        note = "One dictionary of 1 MB, and two processes, each with its own keys.",
     }
 end
 

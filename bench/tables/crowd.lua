@@ -1,4 +1,4 @@
--- Many waiters, each for its own lock: their memory, and how soon all of them continue.
+-- Many waiters, each of which waits for its own lock: their memory, and how soon all of them continue.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -108,7 +108,7 @@ end
 local NONE = report.NONE
 -- The target, in bytes for each waiting coroutine.
 local WAITER_TARGET = 1600
--- The positions in a line of the bytes of Lua, of C and C++, and of shared memory.
+-- The positions, in a line of results, of the bytes of Lua, of C and C++, and of shared memory.
 local MEMORY = { 3, 4, 5 }
 
 
@@ -151,10 +151,11 @@ function _M.make(context)
     rows[1][4] = "<= " .. WAITER_TARGET
     rows[1][5] = bytes and report.distance(bytes, WAITER_TARGET) or NONE
     return {
-        title = ("%d coroutines of one process, each waits for a lock of its own"):format(count),
+        title = ("%d coroutines of one process, each waiting for its own lock"):format(count),
         headings = { "what", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = rows,
-        note = "Another process holds all locks and releases them one after another. Medians of all rounds.",
+        note = "Another process holds all locks and releases them one after another. The values are "
+               .. "medians of all rounds.",
     }
 end
 

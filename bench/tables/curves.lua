@@ -1,5 +1,4 @@
--- The throughput of one lock and the waits for this lock, for a growing number of contenders. bench/plot draws the
--- curves.
+-- The throughput of one lock, and the waits for it, as the number of contenders grows. bench/plot draws the curves.
 
 local contention, report, stats = require "bench.support" ("contention", "report", "stats")
 
@@ -65,7 +64,7 @@ function _M.make(context)
         rows[i] = row(contenders, found)
     end
     return {
-        title = "One key, held 1 ms, wanted again after 20 ms",
+        title = "One key, held for 1 ms, requested again after 20 ms",
         headings = { "contenders", "holdfast", "lua-resty-lock", "flock", "holdfast / lua-resty-lock",
                      "longest wait: holdfast", "lua-resty-lock", "flock" },
         rows = rows,

@@ -6,16 +6,16 @@ local clock, part, peers, report, stats, turns =
 local _M = {}
 
 local PART = "bench/tables/events"
--- All that are published at once are kept.
+-- The number of events that are kept: at least as many as are published at once.
 local KEEP = 20000
--- Seconds until a subscriber gives up.
+-- The seconds after which a subscriber gives up.
 local PATIENCE = 30
 
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The first of two workers publishes numbers, the second receives them. One side: options.side. Each maker returns
--- publish(number), and calls receive(number) in the second worker.
+-- The first of two workers publishes numbers, the second receives them. Measures one side, which options.side names.
+-- Each maker returns publish(number), and calls receive(number) in the second worker.
 
 local makers = {}
 local bus  -- lua-resty-events, for serve()
@@ -53,8 +53,8 @@ function makers.worker_events(host, options, receive)
 end
 
 
--- Its module in C keeps other workers than the broker from listening. Without it, a worker connects again until it has
--- reached the broker, which costs only time before the first event.
+-- The library's C module keeps workers other than the broker from listening. Without this module, a worker reconnects
+-- until it has reached the broker, which only takes time before the first event.
 function makers.resty_events(host, options, receive)
     peers.use(options.dir)
     local _, _, disable = pcall(require, "resty.events.disable_listening")
@@ -163,7 +163,7 @@ function _M.make(context)
         title = "From publish to the subscriber in another process",
         headings = { "events", "p50", "p99", "events per second", "holdfast's rate" },
         rows = stats.map(chosen, function (side) return row(lines[side.key], side, why_not[side.key], ours) end),
-        note = ("Two workers of nginx. The rate is of %d events published at once, until the last has arrived.")
+        note = ("Two workers of nginx. For the rate, %d events are published at once, until the last has arrived.")
             :format(told.many),
     }
 end

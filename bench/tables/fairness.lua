@@ -4,7 +4,7 @@ local contention, report = require "bench.support" ("contention", "report")
 
 local NONE = report.NONE
 
--- The other rows run for a shorter time, because they show how the grants are distributed, not how many there are.
+-- The other rows run for a shorter time, because they only show how the grants are distributed.
 local PROCESSES = { workers = 8, coroutines = 0, held = 0.00001, busy = 1, what = "8 processes, held 10 µs, busy" }
 local COROUTINES = { workers = 2, coroutines = 4, held = 0.001, what = "2 processes x 4 coroutines, held 1 ms, asleep" }
 
@@ -38,7 +38,7 @@ end
 function _M.make(context)
     local long, short = context.quick and 0.5 or 10, context.quick and 0.5 or 4
     return {
-        title = "Fairness among eight",
+        title = "Fairness among eight contenders",
         headings = { "contenders", "lock", "acquisitions", "least served", "most served", "most / least",
                      "longest wait" },
         rows = {

@@ -16,12 +16,12 @@ local VALUES = {
 }
 
 
--- Caches in plain Lua that hold a fixed number of keys, for comparison. A cache is a function (key) that stores the key
--- and returns whether it was already there.
+-- Caches in plain Lua that hold a fixed number of keys, for comparison. Each cache is a function (key) that stores the
+-- key and returns whether the key was already there.
 local policies = {}
 
 
--- Evicts exactly the least recently used key: a ring of linked keys around key 0.
+-- Evicts exactly the least recently used key. The keys form a linked ring that begins and ends at key 0.
 function policies.lru(capacity)
     local newer, older, held = { [0] = 0 }, { [0] = 0 }, 0
 

@@ -1,4 +1,4 @@
--- Measures in each host how soon a coroutine continues after another process has released its lock, and the cost of
+-- Measures, in each host, how soon a coroutine continues after another process has released the lock, and the cost of
 -- coroutines that wait while nothing happens.
 
 local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
@@ -6,8 +6,8 @@ local hosts, process, report, runs, stats = require "bench.support" ("hosts", "p
 local NONE = report.NONE
 -- Targets relative to the bare futex, and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
--- How long locks are held (in seconds); the number of samples in a round, and with --quick; and the number of samples
--- before the counted ones.
+-- The time for which locks are held (in seconds), the number of samples in a round, in general and with --quick, and
+-- the number of samples before the counted samples.
 local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
@@ -26,7 +26,7 @@ local SIDES = {
     FUTEX,
     { what = "none: the process waits", host = "none", way = "lock", hold = SHORT },
     { what = "scheduler", host = "scheduler", way = "lock", hold = SHORT },
-    { what = "a loop of its own, wait_fd", host = "wait_fd", way = "lock", hold = SHORT },
+    { what = "a custom loop, wait_fd", host = "wait_fd", way = "lock", hold = SHORT },
     { what = "cqueues", host = "cqueues", way = "lock", hold = SHORT },
     { what = "copas", host = "copas", way = "lock", hold = SHORT },
     { what = "luv", host = "luv", way = "lock", hold = SHORT },
@@ -161,8 +161,8 @@ local function latency(context)
         title = "From release to resume, in another process",
         headings = { "waiter", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
         rows = stats.map(SIDES, function (side) return latency_row(found, side) end),
-        note = ("Locks %s, in the last two rows %s. The last two columns: median over %d rounds of the ratio of "
-                .. "medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
+        note = ("Locks are %s, in the last two rows %s. The last two columns show the median, over %d rounds, of the "
+                .. "ratio of the medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
     }, {
         title = "Targets",
         headings = { "what", "measured", "target", "distance" },
@@ -216,7 +216,7 @@ local function idle(context)
                                    context.why_not or not lines and runs.failed(err))
     end
     return {
-        title = ("%d coroutines wait for one lock, and nothing happens"):format(IDLE_WAITERS),
+        title = ("%d coroutines wait for one lock while nothing happens"):format(IDLE_WAITERS),
         headings = { "waiter", "of one core", "target", "distance" },
         rows = rows,
     }

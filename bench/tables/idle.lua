@@ -96,7 +96,7 @@ end
 
 function _M.make(context)
     return {
-        title = "1,000 that wait, and nothing happens",
+        title = "1,000 waiters while nothing happens",
         headings = { "waiters", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = {
             idle_row(context, "1 process x 1,000 coroutines, 1 key", 1, 1000, 1),

@@ -7,7 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Measures a semaphore or a read-write lock with very many holders: the cost of a refusal, and of releasing one share.
+-- Measures a semaphore or a read-write lock with very many holders: the cost of a refusal, and the cost of releasing
+-- one permit.
 
 local KEY = "crowded"
 local DICTIONARY = "bench_crowd"
@@ -132,7 +133,7 @@ function _M.make(context)
         title = "Many holders of one key",
         headings = { "what", FEW .. " holders", "10,000 holders", "target", "distance" },
         rows = rows,
-        note = "Time in the caller: the median (and the minimum) of five processes. One process has all shares, and "
+        note = "Time in the caller: the median (and the minimum) of five processes. One process has all permits, and "
                .. "nobody waits.",
     }
 end

@@ -109,11 +109,11 @@ end
 
 function _M.make(context)
     return {
-        title = "100 that wait for one value",
+        title = "100 waiters for one value",
         headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
         rows = stats.map({ 1, 10 }, function (processes) return one_value_row(context, processes, 100 / processes) end),
-        note = "From the release until the last waiter continues: the median (and the minimum) of all rounds. Another "
-               .. "process holds the lock.",
+        note = "The time from the release until the last waiter continues: the median (and the minimum) of all rounds. "
+               .. "Another process holds the lock.",
     }
 end
 

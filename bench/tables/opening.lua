@@ -150,10 +150,10 @@ function _M.make(context)
     local sizes = context.quick and { unpack(SIZES, 1, 3) } or SIZES -- sizes below 1 GB
     return {
         title = "Opening a new dictionary",
-        headings = { "size", "open, in the caller", "of it on a processor", "first set", "memory taken then",
+        headings = { "size", "open, in the caller", "of this, processor time", "first set", "memory occupied then",
                      "an empty file, reserved", "target", "distance" },
         rows = stats.map(sizes, function (size) return row(context, unpack(size)) end),
-        note = "The median (and the minimum) of the rounds, each in a process of its own.",
+        note = "The median (and the minimum) of the rounds, each of which runs in a new process.",
     }
 end
 

@@ -82,9 +82,9 @@ local function table_of(title, wanted, rows)
         title = title,
         headings = headings,
         rows = rows,
-        note = ("The rate of all processes together, and its ratio to the rate of one process. Each process has a key "
-                .. "of its own, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine has "
-                .. "%d cores."):format(process.cores()),
+        note = ("The rate of all processes together, and its ratio to the rate of one process. Each process has "
+                .. "its own key, in one dictionary of 1 MB. The sides take turns, in pinned processes. This machine "
+                .. "has %d cores."):format(process.cores()),
     }
 end
 
@@ -95,9 +95,9 @@ local function make(context, counts)
     local found, why_not = turns.together(context, "bench/tables/own_keys", told,
                                           stats.map(SIDES, function (side) return side.key end), counts,
                                           context.quick and 1 or 5)
-    return table_of("Keys of their own: lock and unlock", SIDES,
+    return table_of("Each process with its own key: lock and unlock", SIDES,
                     rows_of(context, found, why_not, counts, "lock", "lock + unlock", SIDES)),
-        table_of("Keys of their own: set", SET_SIDES,
+        table_of("Each process with its own key: set", SET_SIDES,
                  rows_of(context, found, why_not, counts, "set", "set", SET_SIDES))
 end
 

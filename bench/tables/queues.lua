@@ -10,7 +10,8 @@ local PART = "bench/tables/queues"
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process pushes, takes and ends jobs. Emits nanoseconds per job, because servers work in a process of their own.
+-- One process pushes, takes and ends jobs. Emits the elapsed nanoseconds per job, not processor time, because servers
+-- work in another process.
 
 function _M.run(host, options)
     local queue, times = job_queues[options.side](options.folder, options), {}
@@ -34,7 +35,7 @@ local FUTEX_TARGET, WAIT_TARGET = 1.4, 0.1
 local JOB_TARGET, JOB_SERVER_TARGET = 500, 1 / 20
 local TAKEOVER_TARGET = 15
 
--- Which queues there are; host: of the taker that waits.
+-- The queues. host: the host of the taker that waits.
 local OURS = { key = "holdfast", name = "holdfast", host = "none" }
 local SCHEDULER = { key = "holdfast", name = "holdfast, scheduler", host = "scheduler" }
 local FUTEX = { key = "futex", name = "bare futex", host = "none" }
@@ -102,8 +103,8 @@ local function waits(context)
             wait_row(rounds, SCHEDULER, FUTEX),
         },
         note = "The taker waits for 2 ms or more, in a call of its process or in a coroutine of the scheduler. Redis "
-               .. "with BRPOPLPUSH, or with a stream and XREADGROUP, beanstalkd with reserve, over Unix sockets. The "
-               .. "ratio is of the medians of rounds, in turns.",
+               .. "uses BRPOPLPUSH, or a stream and XREADGROUP; beanstalkd uses reserve; both over Unix sockets. The "
+               .. "ratio is the ratio of the medians of rounds. The sides take turns.",
     }
 end
 
@@ -131,9 +132,9 @@ local function jobs(context)
         title = "A job without waiting",
         headings = { "what", "holdfast", "beside", "takes", "ratio (middle half)", "target", "distance" },
         rows = rows,
-        note = "Nanoseconds per job, in one process that does all three: the least; the median (and the middle half) "
-               .. "of the processes, in turns. Redis with LPUSH, RPOPLPUSH and LREM, or with XADD, XREADGROUP, XACK "
-               .. "and XDEL, beanstalkd with put, reserve and delete.",
+        note = "Nanoseconds per job, in one process that makes all three calls: the minimum; the median (and the "
+               .. "middle half) of processes. The sides take turns. Redis uses LPUSH, RPOPLPUSH and LREM, or XADD, "
+               .. "XREADGROUP, XACK and XDEL; beanstalkd uses put, reserve and delete.",
     }
 end
 
@@ -162,9 +163,9 @@ local function takeovers(context)
         title = "The job of a killed worker",
         headings = { "queue", "taken again, p50", "p99", "longest", "target", "distance" },
         rows = rows,
-        note = ("%d kills, one taker waits. beanstalkd notices the end of the connection. With Redis, the job stays in "
-                .. "the list of taken jobs, or pending in the stream, until a program of the user takes it from there.")
-               :format(kills),
+        note = ("%d kills, while one taker waits. beanstalkd notices the end of the connection. With Redis, the job "
+                .. "stays in the list of taken jobs, or pending in the stream, until a program of the user takes it "
+                .. "from there."):format(kills),
     }
 end
 

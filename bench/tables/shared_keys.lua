@@ -26,7 +26,7 @@ end
 
 function _M.run(host, options)
     local side = sides.chosen(host, options)
-    -- name: of the case; reads: number for each write.
+    -- name: the name of the case; reads: the number of reads for each write.
     local function measure(name, list, dict, reads)
         local mine = turned(list, side.dict("bench_sync"):incr(name .. " number", 1, -1) / host.workers)
         part.rates(host, options, side, name, BATCH, function (loops)

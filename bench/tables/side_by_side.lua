@@ -167,7 +167,7 @@ end
 function _M.locks(context)
     local function is_wanted(case) return case.lock end
     local found = measure(context, is_wanted, keys_of, { "hot" }, { "ours", "peer", "plain", "mutex" })
-    return beside_nginx(found, is_wanted, "Locks, nobody else"), in_plain_luajit(found, is_wanted),
+    return beside_nginx(found, is_wanted, "Locks without contention"), in_plain_luajit(found, is_wanted),
         beside_the_system(found)
 end
 

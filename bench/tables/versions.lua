@@ -1,4 +1,4 @@
--- The same operations of dictionaries without versions and with them.
+-- Compares the same operations of dictionaries without and with versions.
 
 local report, runs, stats, turns = require "bench.support" ("report", "runs", "stats", "turns")
 local cases = require "bench.cases"
@@ -48,8 +48,8 @@ function _M.make(context)
         title = "Dictionaries with versions",
         headings = { "what", "without versions", "with versions", "ratio (middle half)" },
         rows = rows,
-        note = "Nanoseconds of processor time per step, in plain LuaJIT: the least; the median (and the middle half) "
-               .. "of the processes, each of one side only, in turns.",
+        note = "Nanoseconds of processor time per step, in plain LuaJIT: the minimum; the median (and the middle half) "
+               .. "of processes. Each process runs only one side, and the sides take turns.",
     }
 end
 

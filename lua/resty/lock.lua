@@ -27,7 +27,7 @@ local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
 
--- The methods of lua-resty-lock accept options that it would ignore, but log a warning.
+-- The methods that lua-resty-lock also has accept options that it would ignore, but log a warning.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
                                     "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
@@ -44,9 +44,9 @@ end
 local asked, answer = pcall(is_debug_build)
 local DEBUG = asked and answer or program.getenv("HOLDFAST_DEBUG") == "1"
 
--- With DEBUG, memo shows the live objects, as in lua-resty-lock: each object refers to its dictionary while it lives.
--- Objects then cost eight times as much, and Debian's nginx is a debug build, so memo is filled only after the program
--- has read one of the three names.
+-- With DEBUG, memo contains the live objects, as in lua-resty-lock: each object refers to its dictionary while it
+-- lives. Objects then cost eight times as much, and Debian's nginx is a debug build, so memo is filled only after the
+-- program has read one of the three names.
 local dict_ref_type
 local SHOWN = { memo = true, ref_obj = true, unref_obj = true }
 

@@ -135,8 +135,8 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. Returns the code, and whether the object still has the permit; then nothing has
--- changed. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
+-- Gives back the oldest permit. Returns the code, and whether the object still has the permit, which means that nothing
+-- has changed. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code

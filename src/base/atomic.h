@@ -1,8 +1,8 @@
 // Named memory orderings for the shared structures.
 //
-// Two kinds of observers matter. Other processors need real ordering. For a process that inspects a segment after the
-// death of its writer, compiler ordering is enough, because a killed process leaves a prefix of its stores in program
-// order.
+// Two kinds of observers matter. Other processors need orderings that the hardware enforces. For a process that
+// inspects a segment after the death of its writer, compiler ordering is enough, because a killed process leaves a
+// prefix of its stores in program order.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
 /// Publishes `value`. A thread whose acquire load reads `value` sees all earlier stores of this thread. No later store
-/// of this thread moves before this one, so that after a crash, later stores are visible only if `value` is.
+/// of this thread is moved before this one. So after a crash, later stores are visible only if `value` is.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {
   where.store(value, kRelease);

@@ -30,8 +30,8 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
-/// Says whether a process is alive. `unknown` means that the kernel cannot be asked: report this, and do not take
-/// anything over.
+/// Says whether a process is alive. `unknown` means that the kernel cannot be asked. In this case, report an error, and
+/// do not take anything over.
 ///
 /// A process proves that it is alive by the record lock on its slot (world/process_table.h), which ends with the
 /// process's memory map. So a killed process counts as alive until the kernel has freed its memory, which takes 0.2 to

@@ -24,7 +24,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept;
-/// Returns the code of the exception that is being handled. REQUIRES: it is called in a catch block.
+/// Returns the code of the exception that is being handled. REQUIRES: the call is in a catch block.
 int fail_exception() noexcept;
 
 /// Returns the code, and keeps a message if the code needs one.
@@ -48,7 +48,7 @@ inline int check_seconds(const char* name, double seconds) noexcept {
 /// Returns OK if the number is not NaN.
 int check_timeout(double timeout) noexcept;
 
-/// Runs the body of a call of the C API, and returns its code, even if the body throws. This takes no time if it does
+/// Runs the body of a call of the C API, and returns its code, even if the body throws. Costs nothing if the body does
 /// not throw. scripts/lint finds calls without this function.
 template <class Call>
 int guarded(Call&& call) noexcept {

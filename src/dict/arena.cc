@@ -61,7 +61,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
 }
 
 // Removes a block from its bin. The block's two sizes must agree, and its neighbours in the bin must point back at it.
-// So after a word was overwritten, no memory of an entry is allocated, and no link leads into the middle of an entry.
+// So even after a word was overwritten, the memory of an entry is not allocated again, and no link leads into the
+// middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);

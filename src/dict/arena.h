@@ -7,12 +7,12 @@
 //
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
 // change of a value released becomes the spare block. It is not merged or in a bin, and its free bits are clear. A
-// string that is overwritten repeatedly alternates between two blocks, which halves the work. The spare block contains
-// its size twice, once inverted, and a 0 where an entry has its shape, so an overwritten word cannot turn an entry into
-// it. After a death, repair frees the spare block, because no chain reaches it.
+// repeatedly overwritten string alternates between two blocks, which halves the work. The spare block contains its size
+// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into a spare
+// block. After a death, repair frees the spare block, because no chain reaches it.
 //
-// ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
-// to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
+// ShardHeader::no_run and no_room remember shortages: the smallest sizes that a search failed to find, without and with
+// eviction. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
 // only if it has found a sufficient run (Reclaimer). So calls that are refused repeatedly do not delay other calls.
 //
 // REQUIRES, for every call: the shard's mutex.
@@ -25,7 +25,7 @@
 
 namespace holdfast {
 
-/// The length of a run that was not found in an arena. It fits in one word, because each operation on a dictionary
+/// The length of a run that was not found in an arena. It is a single word, because each operation on a dictionary
 /// passes it on.
 class Shortage {
  public:
@@ -118,7 +118,7 @@ class Arena {
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Returns whether memory was short while locks or permits were in use, of which some may belong to dead processes.
+  /// Returns whether memory was short while locks or permits were in use. Some of them may belong to dead processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
@@ -183,8 +183,8 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// Checks that the words of the spare block agree, so that an overwritten word does not cause an entry's memory to be
-// allocated.
+// Checks that the words of the spare block agree, so that an entry's memory is not allocated because of an overwritten
+// word.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);

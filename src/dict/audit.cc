@@ -12,8 +12,8 @@ namespace holdfast {
 
 namespace {
 
-/// A set of blocks, compared by count and sum of squares. After a single overwritten word, no other set is equal in
-/// both.
+/// A set of blocks, compared by count and sum of squares. If a single word was overwritten, at least one of the two
+/// differs.
 struct Tally {
   std::uint32_t count = 0;
   std::uint64_t sum = 0;
@@ -103,8 +103,7 @@ class Audit {
   bool foreign_ = false;  // an entry was cut off
 };
 
-// Checks a shard that is marked as unused. A used shard must not be mistaken for an unused one, because repair counts
-// only used shards.
+// Checks that a shard that is marked as unused was indeed never used.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)

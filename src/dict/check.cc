@@ -17,7 +17,7 @@ namespace holdfast {
 
 namespace {
 
-/// The number of tries, for a shard that other processes change. No benchmark covers this constant, because none runs a
+/// The number of tries if other processes change the shard. No benchmark covers this constant, because none runs a
 /// check. check_test.cc runs checks while other processes change the shard.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
@@ -44,7 +44,8 @@ class ShardCheck {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner no longer changes anything, but may have left a change incomplete, which is not damage.
+      // A dead or idle owner no longer changes anything. But the owner may have left a change incomplete, which is not
+      // damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();

@@ -1,8 +1,8 @@
 // Checks whether a dictionary is intact, and reports the result. The check takes no mutex and changes nothing.
 //
 // It copies each shard into private memory, and audits the copy (dict/repair.h). A copy may be torn while other
-// processes change the shard. So a fault counts only if nothing that the audit reads has changed during the copy.
-// Nothing has changed if the mutex was free before and after the copy, and the header is the same: each change of the
+// processes change the shard. So a fault counts only if nothing that the audit reads changed during the copy. Nothing
+// changed if the mutex was free before and after the copy, and the header is the same, because each change of the
 // structure changes a count in the header.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace holdfast {
 
 namespace {
 
-// How many granules a cold pass moves before the sweep starts a warm pass: a multiple of the request, plus a constant.
-// The benchmark is "Hits".
+// The number of granules that a cold pass moves before the sweep starts a warm pass is a multiple of the request, plus
+// a constant. The benchmark is "Hits".
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -101,11 +101,11 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before anything is removed: does a window fit at all, and does it fit before the next pinned block? ---
+// --- before anything is removed: can a window be cleared, and is it before the next pinned block? ---
 
-// Returns whether any pass can clear a window. It can if a run of removable neighbours is long enough. It also can if
-// the entries between such runs can be moved: the smallest of them fits into a run, and there are enough granules
-// before a pinned block. Scans first ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass can clear a window. A pass can do so if a run of removable neighbours is long enough. It can
+// also do so if the entries between such runs can be moved: the smallest entry fits into a run, and there are enough
+// granules before a pinned block. First scans ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -132,7 +132,7 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
 
 // Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
 // is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends there
-// all the same, the result is only a wrong hint.
+// by chance, the result is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;

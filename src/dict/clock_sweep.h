@@ -3,11 +3,11 @@
 // visit. It keeps used entries, and moves them to the left end of the window or elsewhere, so that the free memory is
 // contiguous.
 //
-// So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3, and a scan of all keys does not
-// evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks form a window.
-// Held locks are moved but never removed. Holders, and entries with waiters, are not even moved (they are *pinned*),
-// because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no pinned
-// block ends the window too soon. The key's own old value is removed last.
+// So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3. A program that reads all keys
+// once does not evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks
+// form a window. Held locks are moved but never removed. Holders, and entries with waiters, are *pinned*: they are not
+// even moved, because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that
+// no pinned block ends the window too soon. The key's own old value is removed last.
 //
 // Removing or moving a block is one store, to the link that leads to the block. So all other keys of the shard are
 // unchanged after every step.
@@ -69,7 +69,7 @@ class ClockSweep {
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
-  /// Selects what the next lap may remove: first unused entries, then also used entries, then also the key's own entry.
+  /// Selects what a lap may remove. cold: unused entries. warm: also used entries. own: also the key's own entry.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;

@@ -7,8 +7,8 @@
 
 namespace holdfast {
 
-// Adds the owner. If its slot has another token by now, the owner is certainly dead, and is kept instead of the slot's
-// present token.
+// Adds the owner. If its slot has another token by now, the owner is certainly dead, so this owner is recorded instead
+// of the present one.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
@@ -54,7 +54,7 @@ bool DeadOwners::has_ended(const EntryView& view) const noexcept {
 }
 
 // Runs without the mutex, so it may see words of different moments. This does no harm, because the result only decides
-// about which processes to ask, and whether to search with the mutex.
+// which processes to ask the kernel about, and whether to search with the mutex.
 DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {

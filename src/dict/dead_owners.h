@@ -1,9 +1,9 @@
 // Finds what a shard may reclaim: grants and waiters of dead processes, and locks and permits that ended without the
 // shard's mutex.
 //
-// It keeps one owner for each process slot, the oldest, so that each check finds some dead owners, however many there
-// are. After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full
-// of locks of living processes stays fast.
+// It keeps only the oldest owner of each process slot, so that each check finds some dead owners, however many there
+// are. After a check that finds none, the shard makes no check for a second for each MB, up to a minute. So a
+// dictionary full of locks of living processes stays fast.
 //
 // The kernel is asked here, without the shard's mutex. Later, under the mutex, exactly the processes that were found
 // dead here count as dead. They stay dead, because a token is never reused.

@@ -30,8 +30,8 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return present_.get();
 }
 
-// Forgets a segment whose dictionary was removed. From now on, no call finds the segment, but its memory stays for the
-// calls that already use it.
+// Forgets a segment whose dictionary was removed. No later call finds the segment, but its memory stays for the calls
+// that already use it.
 void Dictionary::let_go(const Segment& removed) noexcept {
   const std::uint32_t why = removed.header().file.retired.load(kRelaxed);
   const platform::ForkGuard no_fork;
@@ -42,7 +42,7 @@ void Dictionary::let_go(const Segment& removed) noexcept {
   retire(std::move(present_));
 }
 
-// Finds the next segment after the dictionary was removed, or its world ended. Creates a new dictionary only if the
+// Finds the next segment after the dictionary was removed or its world ended. Creates a new dictionary only if the
 // world has ended, so that a lock behind a gate never becomes a local lock, and a local lock never gets a gate.
 Segment* Dictionary::refresh() noexcept {
   const EpochGuard inside;

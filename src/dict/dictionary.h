@@ -1,5 +1,5 @@
-// The operations of a dictionary. Each operation becomes visible through one store (see the table in docs/design.md).
-// At whichever instruction a process is killed, the key is in the state before or after the operation.
+// The operations of a dictionary. Each operation becomes visible through one store (see the table in docs/design.md). A
+// process that is killed at any instruction leaves the key in the state before or after the operation.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
 // it finds the next dictionary with the same name, or returns `removed`. The memory of the removed dictionary is freed
@@ -38,7 +38,7 @@ struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
-/// The version of a key, where to find it again, and the end of a copy of the value.
+/// The version of a key, the stripe that contains it, and the time at which a copy of the value ends.
 struct Version {
   std::uint64_t number = 0;             // below 2^53; odd while a change is under way
   std::uint32_t stripe = 0;             // number of the stripe in the dictionary
@@ -62,7 +62,8 @@ class Dictionary {
   Code get(std::string_view key, ValueOut& out) noexcept;
   /// Reads a value like get, but also returns an expired value that is still stored.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// Sets `seconds` to the time left: 0 if the value never expires, negative if it has expired but is still stored.
+  /// Sets `seconds` to the time until the value expires: 0 if it never does, negative if it has expired but is still
+  /// stored.
   Code ttl(std::string_view key, double& seconds) noexcept;
   /// Returns at most `max` keys; 0 means all.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
@@ -74,8 +75,8 @@ class Dictionary {
   /// Returns the largest size, in bytes, that a key and its value may have together.
   std::uint64_t room_for_one() noexcept;
   /// Returns the size, in bytes, of the largest value that fits under a key of ordinary length.
-  /// value_max_if_asked_for() returns the same for a dictionary of this size that is made for the largest possible
-  /// values.
+  /// value_max_if_asked_for() returns the largest value of a dictionary of this size that is made for the largest
+  /// possible values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
@@ -137,7 +138,7 @@ class Dictionary {
 
   /// Returns the present segment, or null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses
   /// no segment that it found before, except through a shared_ptr. This segment, its shards and their entries may be
-  /// used as long as the thread holds the guard (sync/epoch.h), which this function itself needs, too.
+  /// used as long as the thread holds the guard (sync/epoch.h), which this function itself also needs.
   [[gnu::always_inline]] Segment* segment(const EpochGuard& /*inside*/) noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]
@@ -154,9 +155,9 @@ class Dictionary {
 
   /// Takes the mutex of the key's shard, looks the key up, and runs `operation(Transaction&) -> Code`. The operation
   /// must either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
-  /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, or after
-  /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory, at most
-  /// kLooksMax times, after a search for memory of dead processes.
+  /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, and after
+  /// Code::locked if an attempt found no room in the queue. After a search for memory of dead processes, the operation
+  /// also runs again after Code::no_memory, at most kLooksMax times.
   ///
   /// `granules`: the largest block that the operation may have to allocate, or 0 if it fits into any dictionary.
   /// Returns too_large, without taking the mutex, if this block never fits. `unopened`: whether to open a shard that
@@ -164,7 +165,8 @@ class Dictionary {
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// Does the same in this segment, even if it was removed, for an operation that already uses it.
+  /// Does the same in the given segment, even if its dictionary was removed, for an operation that already uses the
+  /// segment.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;

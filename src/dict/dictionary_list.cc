@@ -1,6 +1,6 @@
 // The list operations of a dictionary: push and pop. Each commits by one store to the list's word, or to a link
-// (dict/list.h). They are in a separate file, because otherwise the compiler would inline less of a set, which would
-// take 32 more instructions.
+// (dict/list.h). They are in a separate file, because otherwise the compiler would inline less code into a set, which
+// would then take 32 more instructions.
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/list.h"
@@ -13,8 +13,8 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
   const std::uint64_t node = value.size > kValueMax ? kNeverFits : granules_for_node(value.size);
   const auto operation = [&](Transaction& change) {
     bool exists = false;
-    // Make room for the node and the entry together. Once the node is filled, nothing may move, because the node is not
-    // in a list yet. While room is made, the list may expire, and then needs an entry again.
+    // Make room for the node and the entry together. Once the node is filled, nothing may be moved, because the node is
+    // not in a list yet. If the list expires while room is made, it needs a new entry.
     for (int tries = 0;; ++tries) {
       exists = change.exists();
       if (exists && !change.is(EntryType::list)) return Code::not_a_list;

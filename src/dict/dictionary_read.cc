@@ -17,10 +17,10 @@ namespace holdfast {
 
 namespace {
 
-/// The number of tries before a reader takes the mutex. No benchmark covers these two constants: where several
-/// processes write, the values are numbers, which are overwritten in place.
+/// The number of tries before a reader takes the mutex. No benchmark covers these two constants: in benchmarks with
+/// several writers, the values are numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
-/// Each copy of this many bytes counts as another try.
+/// Each multiple of this many bytes that is copied counts as another try.
 constexpr std::size_t kBytesPerTry = 32768;
 /// The time to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
 /// kReadGivesUpNs.
@@ -146,7 +146,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Inlined, like read(), find_any() and get_any(), because a call to any of them would take 7 % of the time of a get.
+// Inlined, like read(), find_any() and get_any(), because a call of any of these functions would take 7 % of the time
+// of a get.
 [[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
                                                          bool& stale) noexcept {
   stale = false;
@@ -169,9 +170,9 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// Reads an entry again that seems to have ended. A change may move the end of an entry between the load of the end and
-// the read of the clock. So an end has passed only if the next read finds the same end. If the end was moved and has
-// passed each time, the last try decides.
+// Reads an entry again that seems to have ended. Another process may change the end of an entry after this process has
+// loaded the end and before it reads the clock. So an entry has ended only if the next read finds the same end. If each
+// read finds a different end that has passed, the last try decides.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;

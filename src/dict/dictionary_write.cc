@@ -79,8 +79,8 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 // Does the same as transact() with the operation that `make()` returns, but first tries `shortcut(Segment&, const
 // Shard&, const Key&)` under the mutex. If the shortcut returns true, nothing else has to be done. If the keys have
 // versions, there is no shortcut. Everything after the shortcut is in a separate function, which works on copies, so
-// that the short path needs few registers. The copies are passed by reference, because a second copy would wait for the
-// narrower stores of the first copy.
+// that the short path needs few registers. The copies are passed by reference, because making a second copy would have
+// to wait for the narrower stores of the first one.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
@@ -152,8 +152,8 @@ Code Dictionary::store_unless_changed(std::string_view key, Version& version, co
   const auto operation = [&](Transaction& change) {
     Segment& segment = change.segment();
     if (!segment.has_versions()) return Code::unsupported;
-    // Load the version before the entry is filled. If the dictionary is flushed in the meantime, the returned version
-    // belongs to the flushed value.
+    // Load the version before the entry is filled, so that, if the dictionary is flushed in the meantime, the returned
+    // version belongs to the flushed value.
     const Stripe& stripe = change.shard().stripes().of(change.key().short_hash());
     const std::uint64_t before = segment.version_of(stripe);
     if (before != version.number) return Code::differs;
@@ -251,8 +251,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
     const DeadOwners dead(shard, world_, segment.flush_epoch());
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Repair before the sweep, which must not free anything twice. An audit that finds a broken chain does not see all
-    // keys, so audit twice.
+    // Repair before the sweep, because a sweep of a damaged shard could free something twice. An audit that finds a
+    // broken chain does not see all keys, so audit again after the repair.
     for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
     Arena arena(shard);
     count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
@@ -311,9 +311,9 @@ bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeou
 std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept {
   const bool needed = result == Code::no_memory;
   const int looks = blockers.looks++;
-  // Always run again after the first search, because other processes may have reclaimed memory after this operation
-  // failed. After a later search, run again only if it found something, because other processes may have taken that
-  // memory and then died.
+  // Always run again after the first search, because other processes may have reclaimed memory since this operation
+  // failed. After a later search, run again only if it found memory of dead processes: the processes that took the
+  // memory found earlier may have died.
   if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
   const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
@@ -321,8 +321,8 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   return std::nullopt;
 }
 
-// Reclaims what dead processes hold, and repairs damage, when memory is short while something is held. Returns an error
-// if it does not get the mutex. Sets `found` to true if the operation may succeed now.
+// Reclaims what dead processes hold, and repairs damage, when memory is short while locks or permits are held. Returns
+// an error if it does not get the mutex. Sets `found` to true if the operation may succeed now.
 //
 // A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
 // after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
@@ -343,7 +343,7 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
     const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
     // Keep the recorded shortages, because without them each later call would search with the mutex. But the shortages
-    // may be over or overwritten, so check again without the mutex.
+    // may be over, or their words may have been overwritten, so check again without the mutex.
     blockers.found = complete || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
     reclaimer.note_asked(swept.dead != 0);  // there may be more dead owners
   }

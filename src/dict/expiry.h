@@ -11,16 +11,16 @@
 // compared with the clock of the host's event loop, if the host has one.
 //
 // The end of a lease is counted from the exact clock. The only exception is a lease of ten seconds or more on the fast
-// path. It counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel does not promise a
-// limit for the lag of the coarse clock, so this second is an assumption; a margin of 0.05 s was too small by up to 0.2
-// s.
+// path. Such a lease counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel does not
+// promise a limit for the lag of the coarse clock, so this second is an assumption. A margin of 0.05 s was too small by
+// up to 0.2 s.
 //
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
 // a handler runs. So a value ends exactly when a timer of the same length that was set in the same handler fires.
 //
 // The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
-// would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value
-// for longer, by the loop's delay, as in ngx.shared. A loop is ignored if its time has not advanced for a minute, like
+// would not find a value that it has just stored for 5 ms. As a consequence, a worker whose loop is late still finds a
+// value during the loop's delay, as in ngx.shared. A loop is ignored if its time has not advanced for a minute, like
 // the loop of a process that was forked from nginx.
 //
 // Thread safety: any thread may make any call at any time.
@@ -58,8 +58,8 @@ inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// Returns the loop's time, or 0 if there is none to follow. Does not follow a time that is ahead, for example because
-/// a clock was set.
+/// Returns the loop's time, or 0 if there is none to follow. Ignores a loop's time that is ahead of the clock, for
+/// example because a clock was set.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
@@ -113,8 +113,8 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
   return is_endless(seconds) ? kExpiryNever : end_of_lease(seconds, platform::monotonic_ns());
 }
 
-/// Returns the time (ms) from which a value's exptime counts: the loop's time; or, for a long exptime, the last tick of
-/// the system's clock; or 0 for neither. Both times lag, so the value never outlives its exptime.
+/// Returns the time (ms) from which a value's exptime counts if a rough time is enough: the loop's time or, for a long
+/// exptime, the last tick of the system's clock; otherwise 0. Both times lag, so the value never outlives its exptime.
 inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;

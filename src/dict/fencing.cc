@@ -20,8 +20,8 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept {
 }
 
 // Begins a new range by the store into `range`. Several shards may run this at the same time. Each takes its own range
-// and returns the first token of the range, which no other caller can return. The count never decreases: it leaves a
-// range only for a higher one.
+// and returns the first token of the range, which no other caller can return. The count never decreases, because it
+// only moves to a higher range.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept {
   DictionaryHeader& header = segment.header();
   const FencingRanges ranges = segment.world().fencing();

@@ -39,8 +39,8 @@ struct Numbers {
 };
 
 /// Gives out `count` tokens, or fewer, which are larger than any token given out before in this dictionary. `before`:
-/// the last token of the entry, or 0. However damaged the count is, this token is not given out again. If there is only
-/// one shard, the shard's mutex guards the count. This saves an atomic operation that takes as long as finding the
+/// the last token of the entry, or 0. Even if the count is damaged, this token is not given out again. If there is only
+/// one shard, the shard's mutex guards the count, which saves an atomic operation that takes as long as finding the
 /// lock.
 inline Numbers next_numbers(Segment& segment, std::uint64_t before, std::uint32_t count) noexcept {
   DictionaryHeader& header = segment.header();

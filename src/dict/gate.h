@@ -1,7 +1,7 @@
 // The gate of a dictionary decides whether this machine may grant a lock that other machines also use.
 //
-// A plain dictionary has no gate, and does not pay for gates. The only gate is in cluster/. A library that was built
-// without cluster/ cannot open a dictionary that has a gate.
+// A plain dictionary does not have a gate, and gates do not make it slower. The only gate is in cluster/. A library
+// that was built without cluster/ cannot open a dictionary that has a gate.
 //
 // The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. The
 // library itself reads only the name. A lock with a gate is never granted or released without the shard's mutex: its
@@ -45,8 +45,9 @@ struct Gate {
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
   /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
-  /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it may continue. unsupported
-  /// ends all waits; any other code ends only the waits of waiters that only try. REQUIRES: the shard's mutex.
+  /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it may continue. The code
+  /// unsupported ends all waits. Any other code ends only the waits of waiters that only try. REQUIRES: the shard's
+  /// mutex.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
   /// Tells the gate that a process wants the key with that hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;

@@ -199,7 +199,8 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
 }
 
 // Returns whether the absence of the token is certain. The search ended between two neighbours, and was misled if the
-// token of one of them was overwritten. Such a token is out of order, so that a search for it ends elsewhere.
+// token of one of them was overwritten. An overwritten token is out of order, so a search for this token ends
+// elsewhere.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;

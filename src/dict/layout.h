@@ -30,12 +30,12 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// The number of granules that share a use count. The benchmark is "Hits".
+/// The number of granules with a common use count. The benchmark is "Hits".
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page. Each is a cache line, so that up to kReadCounts - 1 processes do not disturb
-/// each other. A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the last
-/// record.
+/// Counts of reads, in the header page. Each record is a cache line, so that up to kReadCounts - 1 processes do not
+/// disturb each other. A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the
+/// last record.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -51,8 +51,7 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Each word below is changed by single atomic operations, unless the word is constant. The first cache line changes
-  // rarely.
+  // Each word below is constant, or is changed by single atomic operations. The first cache line changes rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // complement of `seed`, because a process with a wrong seed would find no locks
@@ -74,8 +73,8 @@ static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHea
 /// 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size.
 /// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
-/// No block has 0 granules, so this bin contains the spare block (Arena::keep), if there is one. The map does not have
-/// a bit for it.
+/// No block has 0 granules, so this bin is used for the spare block (Arena::keep), if there is one. The map does not
+/// have a bit for this bin.
 inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -87,8 +86,8 @@ struct ShardHeader {
   /// and in a shard that was never used. It is written with the mutex held, and each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
-  /// Counts how often memory that a chain once reached was released. A reader that finds the count unchanged has only
-  /// read memory that was reachable when the read began.
+  /// Counts the releases of memory that a chain once reached. A reader that finds the count unchanged has only read
+  /// memory that was reachable when the read began.
   alignas(64) Word64 reuse_epoch;
   // Counts of events, shown to users. They are written with the mutex held, and only if a waiter is involved, because
   // they share the cache line of the epoch, which every reader loads.
@@ -155,7 +154,7 @@ constexpr bool has_key(EntryType type) noexcept {
       return false;
   }
 }
-/// Returns whether an entry of this type is held rather than stored. A free entry of such a type stays until its memory
+/// Returns whether entries of this type are held rather than stored. A free entry of such a type stays until its memory
 /// is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 

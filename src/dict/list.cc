@@ -145,8 +145,8 @@ bool List::relink_inner(std::uint32_t from, std::uint32_t to) noexcept {
   return true;
 }
 
-// Replaces the node. Relies only on the entry's word to find out whether the node is an end of the list, because the
-// outward link of an end may have any value.
+// Replaces the node. Only the entry's word shows whether the node is an end of the list, because the outward link of an
+// end may have any value.
 bool List::relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept {
   if (!shard.holds_header(from)) return false;
   const std::uint32_t hash = node_at(shard, from).hash.load(kRelaxed);

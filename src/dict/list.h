@@ -73,8 +73,7 @@ class List {
   };
 
   ListEnds ends() const noexcept { return list_.list_ends(); }
-  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes up for
-  /// it.
+  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes it.
   void change(const ListEnds& then) noexcept {
     commit_change(shard_.stripes(), hash_, list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);

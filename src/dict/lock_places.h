@@ -1,5 +1,5 @@
-// Remembers the places of locks that this process has taken lately, so that a release need not look them up. The places
-// are only hints, and are private to this process.
+// Remembers where the locks are that this process has taken lately, so that a release need not look them up. These
+// places are only hints, and are private to this process.
 #pragma once
 
 #include <array>

@@ -11,8 +11,8 @@
 //   owner of the lock writes them; afterwards, only the owner of the mutex does. In between, the grant is incomplete:
 //   the lock is held, and its entry must not be moved or released unless the owner is dead.
 // - An entry is cut from its chain or moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
-//   stays MUTEX_OWNED. So a process that still uses that memory does not change anything there. FREE contains bits that
-//   other content is unlikely to have, in case the memory is reused at the same moment.
+//   stays MUTEX_OWNED. So a process that still uses that memory does not change anything there. In case the memory is
+//   reused at the same moment, FREE contains bits that other content is unlikely to have.
 //
 // Each store into a lock under the mutex comes after take_over(). The table says why the owner of the lock does not
 // write to the same word at the same time. tests/mutants violates most of these reasons.
@@ -68,8 +68,7 @@ struct LockWord {
   constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
-  /// Returns whether the word does not name a process. This may be true of an overwritten word, too, even if it is not
-  /// FREE.
+  /// Returns whether the word does not name a process. This may also be true of an overwritten word that is not FREE.
   constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
   constexpr bool operator==(const LockWord&) const = default;
 
@@ -109,7 +108,7 @@ Token owner_of(World& world, const LockFields& lock) noexcept;
 /// The most fencing tokens in a block; a block may have fewer. The benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Returns whether the lock's block has a token for the next turn. If a process died while it wrote a new block, the
-/// limit is behind the word, and the difference is too large.
+/// limit is behind the word's turn, and the difference is too large.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
 }
@@ -127,7 +126,7 @@ struct SeenGrant {
 /// Reads the grant of a lock. Returns false if the grant changed in the meantime; even then, the word is valid for one
 /// moment.
 // The fields of a later grant are written after a release fence, which follows the change of the word. So a reader that
-// sees such a field also sees another word after the acquire fence.
+// sees such a field also sees the changed word after the acquire fence.
 inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& seen) noexcept {
   seen.word = load_word_of(lock, kAcquire);
   seen.complete = is_complete(lock, seen.word);
@@ -153,8 +152,8 @@ inline LockWord take_over(LockFields& lock) noexcept {
   return word.is_mutex_owned() ? word : LockWord{lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)};
 }
 
-/// Completes a grant that its owner will not complete, because one of its words was overwritten. REQUIRES: the lock is
-/// taken over.
+/// Completes a grant that its owner has completed, but that looks incomplete because one of its words was overwritten.
+/// REQUIRES: the lock is taken over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
 /// Returns whether the lock has something that each operation must see. Without the mutex the result is a hint.

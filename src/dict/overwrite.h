@@ -1,6 +1,6 @@
-// Makes the most frequent change: replaces a value with another of the same key, type and size. Has the same effect on
-// shared memory as a transaction, with half the instructions. Leaves anything unusual, especially damage, to a
-// transaction, without changing anything.
+// Makes the most frequent change: replaces a key's value with another value of the same type and size. Has the same
+// effect on shared memory as a transaction, with half the instructions. In unusual cases, especially on damage, changes
+// nothing and leaves the change to a transaction.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once

@@ -28,9 +28,9 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// How long a shard pauses after a search for dead owners that has found none: a second for each MB, but at most a
-// minute. The hints contain the lower 32 bits of a time in microseconds, which repeat after 71 minutes. No benchmark
-// covers these constants, because none has a shard full of held locks.
+// The longest pause of a shard after a search for dead owners that has found none. The pause is a second for each MB,
+// but at most a minute. The hints contain the lower 32 bits of a time in microseconds, which repeat after 71 minutes.
+// No benchmark covers these constants, because none has a shard full of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;
@@ -40,7 +40,8 @@ constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
 }
 static_assert(rest_of((1U << 30) / 15 * 4) == kRestUsMax, "a larger arena does not rest for a shorter time");
 
-// Returns the time that a hint records. It is never 0, which means that nothing is recorded.
+// Returns the present time as a hint stores it. The result is never 0, because a hint of 0 means that nothing is
+// recorded.
 std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000) | 1; }
 
 }  // namespace
@@ -230,7 +231,7 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
   return cleared;
 }
 
-// Records a search that failed although it had seemed possible, because it would fail again at each call.
+// Records a search that failed although it had seemed possible, so that it is not repeated at each call.
 void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
   if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us(), kRelaxed);
 }

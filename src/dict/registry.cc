@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Returns whether the file is a dictionary that can be opened, or for which open() reports the reason of its failure.
-/// A temporary dictionary of another world that no process uses does not count.
+/// Returns whether the file is a dictionary that open() can open, or for which open() returns an error other than
+/// not_found. A temporary dictionary of another world that no process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -71,7 +71,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
 // Returns advice for the message about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
-  // In a dictionary of one shard, less than a tenth of the memory is not available for values.
+  // A dictionary of one shard needs less than a tenth of its memory for other purposes than values.
   return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
 }
 
@@ -100,7 +100,7 @@ static Expected<Declaration> find_declared(const std::string& name) {
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// Makes way for the declared dictionary: retires a kept dictionary that has another size, or only accepts smaller
+// Makes way for the declared dictionary: removes a kept dictionary that has another size, or accepts only smaller
 // values, unless a process uses it.
 static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
@@ -214,7 +214,8 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   }
   if (declared && declared->bytes >= kSizeMin && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
-  // Prefer a dictionary in use, whatever size is declared, because the process that created it may have known better.
+  // Prefer a dictionary that is in use, whatever size is declared, because its creator may have asked for the right
+  // size.
   auto existing = open_locked(name, {});
   if (existing) {
     if (Status wrong = check_declared(**existing, *gate); !wrong.ok()) return wrong;

@@ -155,8 +155,8 @@ Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   return census;
 }
 
-// Turns the map of occupied granules into free blocks, from left to right. Before `at` the bits have their final form;
-// after it they are still the map.
+// Turns the map of occupied granules into free blocks, from left to right. Before `at`, the bits already have their
+// final form. After it, they are still the map.
 void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
   Arena arena(shard);
   arena.clear_bins();
@@ -174,7 +174,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
 
 std::uint32_t repair(const Shard& shard) noexcept {
   ShardHeader& header = shard.header();
-  // The memory that will be overwritten may have been reachable a moment ago, so use the same order as in
+  // The memory that is overwritten below may have been reachable a moment ago, so use the same order as in
   // Arena::release.
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);

@@ -2,8 +2,8 @@
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
 // inconsistent node. Then it frees all blocks that no chain reaches. It writes only derived state and the links that it
-// cuts. So it may be killed and restarted at any point, and has no effect on a repaired shard. It takes about 20 ns for
-// each entry.
+// cuts. So a repair may be killed and restarted at any point, and repeating it has no effect. A repair takes about 20
+// ns for each entry.
 //
 // It also initialises a shard, which consists of zeros, when the shard is first used.
 //
@@ -21,9 +21,9 @@ namespace holdfast {
 std::uint32_t repair(const Shard& shard) noexcept;
 
 /// Returns whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys match
-/// their hashes. Finds damage that no operation has found yet, such as an entry behind a lost link, a free block that
-/// is not in a bin, or a wrong count. Cuts off every entry whose hash does not match its key. If audit() returns false,
-/// repair() makes it return true.
+/// their hashes. Finds damage that operations have not found yet, such as an entry behind a lost link, a free block
+/// that is not in a bin, or a wrong count. Cuts off every entry whose hash does not match its key. If audit() returns
+/// false, repair() makes it return true.
 ///
 /// Takes a bounded number of steps for each granule, whatever the shard contains.
 bool audit(const Shard& shard, std::uint64_t seed) noexcept;

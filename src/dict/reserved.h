@@ -16,7 +16,7 @@
 // releases the mutex, reserves, and runs again. A process whose request is refused does not ask again for 100 ms. In
 // the meantime it treats the arena as complete: values are evicted, and safe_set returns `no memory`. If a process may
 // no longer write to the file, because its user or group has changed, mincore() reports all pages as present. Such a
-// process has to ask for each page.
+// process has to ask the kernel for each page.
 //
 // The mark is only a hint: a process touches only memory that it has found to exist (platform::reserve_pages). A mark
 // that was overwritten is repaired if it is invalid, or smaller than a mark that this process knows. Reserved memory
@@ -31,8 +31,8 @@
 namespace holdfast {
 
 /// The mark is a number of units of the arena, below check bits that most other words do not match. A unit is a page of
-/// 4 KB. A dictionary for large values may have an arena of more than 64 MB. There, a unit is the smallest power of two
-/// with which the mark can count the whole arena.
+/// 4 KB. Only a dictionary for large values can have an arena of more than 64 MB. There, a unit is the smallest power
+/// of two with which the mark can express the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
@@ -58,9 +58,10 @@ struct ReservedMark {
   }
 };
 
-/// The part of an arena that is reserved at first, and the most by which the arena grows in one step, unless a unit is
-/// larger or more is needed. A step doubles the arena. So a dictionary of few keys stays small, and a step takes a
-/// fraction of a millisecond. The benchmark of both constants is "Opening a new dictionary".
+/// The part of an arena that is reserved at first, and the most by which the arena grows in one step. A step is larger
+/// if a unit is larger or an operation needs more. Each step up to this limit doubles the arena. So a dictionary of few
+/// keys stays small, and a step takes a fraction of a millisecond. The benchmark of both constants is "Opening a new
+/// dictionary".
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 

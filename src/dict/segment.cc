@@ -34,7 +34,7 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
          describe_gate(gate) + (versions ? " and versions" : "");
 }
 
-// Returns the error for a damaged dictionary, which no process can open any more, but which may have to be kept.
+// Returns the error for a damaged dictionary. No process can open it any more, but its file may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt,
@@ -132,8 +132,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
 }
 
 // Adopts a persistent dictionary of a world that no longer has a process. The owners are unknown in this world, so
-// locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing tokens cannot
-// wait for that, and are reset here. If this process is killed, the next process starts again.
+// locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing tokens must be
+// reset now. If this process is killed, the next process starts again.
 Status Segment::adopt(const OpenedFile& file) {
   for (Shard& shard : shards_) {
     if (!shard.open_if_used() || shard.header().in_use.load(kRelaxed) == 0) continue;
@@ -167,8 +167,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        auto held = hold_new_name(world.directory(), file_name(name), inode);
                        if (!held) return held.status();
                        name_use = std::move(*held);
-                       // Do not take the range earlier, or a dictionary with the same name that was made and removed in
-                       // the meantime would have larger tokens.
+                       // Do not take the range earlier. Otherwise, a dictionary with the same name that was made and
+                       // removed in the meantime would have larger tokens.
                        initialise_fencing(*header, world.fencing());
                        return {};
                      },

@@ -59,8 +59,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Returns the size of the existing segment, whether or not it may be used, or 0 if there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
   /// Attaches to the segment, or creates it if there is none. Returns mismatch if the segment has another size or
-  /// mutex, unless it is kept but not in use: such a segment is made again. If no caller has asked for the segment's
-  /// size, the segment serves all callers that ask for at most this size.
+  /// mutex. A kept segment that is not in use is replaced instead. If no caller has asked for the segment's size, the
+  /// segment serves all callers that ask for at most this size.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -79,8 +79,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Returns whether the keys have versions (dict/versions.h).
   bool has_versions() const noexcept { return static_cast<bool>(shard_array_->stripes()); }
   /// Returns the version of the keys of a stripe. The base differs for each dictionary, so a version of a removed
-  /// dictionary is very unlikely to occur in its successor. Acquire: everything that was changed before the version is
-  /// visible.
+  /// dictionary is very unlikely to occur in its successor. Acquire: everything that was changed before the version
+  /// changed is visible.
   std::uint64_t version_of(const Stripe& stripe) const noexcept {
     const std::uint64_t flushes = header().flush_epoch.load(kAcquire);
     return (base_version() + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
@@ -142,8 +142,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   bool has_size(const DictionaryOptions& options) const noexcept;
   bool has_traits(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Returns whether an open with other options may replace the dictionary while nobody uses it: only if nobody has
-  /// asked to keep the dictionary permanently.
+  /// Returns whether an open with other options may replace the dictionary while nobody uses it. This is the case
+  /// unless somebody has asked to keep the dictionary permanently.
   bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;

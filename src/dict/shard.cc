@@ -16,7 +16,7 @@ namespace holdfast {
 namespace {
 
 /// From this size on, in bytes, it is worthwhile to check whether a copy is consistent although the epoch has changed.
-/// No benchmark covers these two constants: where several processes write, the values are numbers, which are
+/// No benchmark covers these two constants: in benchmarks with several writers, the values are numbers, which are
 /// overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
 /// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes by other
@@ -63,8 +63,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// Copies the holder of a lock. If a lock changes all the time, reports that the owner of the word is about to take the
-// lock, which was true at one moment. No benchmark covers kLooks, because none reads such a lock.
+// Copies the holder of a lock. If the lock changes during each try, reports that the owner of the word is about to take
+// the lock, which was true at one moment. No benchmark covers kLooks, because none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
@@ -139,7 +139,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports anything inconsistent as damaged. The epoch then shows whether this is damage or a torn read.
+// Reports anything inconsistent as damaged. The caller compares the epoch to distinguish damage from a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;
@@ -229,9 +229,9 @@ void Shard::note_opened() noexcept {
 
 bool Shard::catch_up() noexcept {
   if (opened_ == nullptr) return false;
-  // Acquire: pairs with the release in add_reserved(). A reader may have followed a link that was written in a later
-  // critical section, beyond the memory that the reader knows. Such a reader sees the mark that was written before the
-  // link.
+  // Acquire: pairs with the release in add_reserved(). A reader may have followed a link into memory that it does not
+  // know, because the link was written in a later critical section. Such a reader sees the mark that was written before
+  // the link.
   const std::uint32_t end = ReservedMark::granules_of(header_->reserved().load(kAcquire), all_granules_);
   return end > granules() && reserve_to(end);
 }

@@ -93,7 +93,8 @@ struct EntryView {
   }
 };
 
-/// The position of a key: the link that leads to its entry, or the end of the chain where the entry would be linked.
+/// The position of a key: the link that leads to its entry or, if there is no entry, the end of the chain to which it
+/// would be added.
 struct Position {
   Word32* link;
   std::uint32_t block;  // 0: no entry; `link` is the end of the chain
@@ -154,8 +155,7 @@ class Shard {
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
   /// Opens the shard to this process. Returns not_found if no process has opened the shard and `unopened` says to leave
-  /// it unopened, or no_memory. REQUIRES: the thread holds no shmtx. (This is true of every reservation of memory,
-  /// unless something was overwritten.)
+  /// it unopened, or no_memory. REQUIRES: the thread holds no shmtx.
   Code open(Unopened unopened) noexcept;
   /// Opens the shard to this process if any process has opened it. If this returns false, all bytes of the shard are
   /// zero.
@@ -259,7 +259,7 @@ class Shard {
   /// The result of a read. torn: memory was released in the meantime, so a writer is active; try again. damaged: no
   /// memory was released, but the words that were read are inconsistent, so the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
-  /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
+  /// Copies the key's value, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
   /// Does the same, inline (dict/shard_read.h).
   Read read_inline(const Key& key, ValueOut& out) const noexcept;
@@ -433,8 +433,8 @@ template <class At>
 }
 
 // This runs for every lock and unlock, so it only compares the entry with what the entry of a lock must contain, and
-// does not interpret entries of other types. The key is compared after the walk, which then needs fewer registers. The
-// price is that another key with the same hash and length hides the lock.
+// does not interpret entries of other types. The key is compared after the walk, which then needs fewer registers. As a
+// consequence, another key with the same hash and length can hide the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;

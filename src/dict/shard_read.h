@@ -29,8 +29,8 @@ inline constexpr std::uint32_t kPlainSteps = 16;
   return Read::found;
 }
 
-// This handles a short chain without damage and without another key of the same hash and length. It leaves all other
-// cases to read(), which starts from the beginning.
+// Handles only short chains without damage and without another key of the same hash and length. Leaves all other cases
+// to read(), which starts from the beginning.
 [[gnu::always_inline]] inline Shard::Read Shard::read_inline(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
   std::uint32_t found = 0;

@@ -2,12 +2,12 @@
 // to users.
 //
 // Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
-// time, perhaps only one of them counts. A lock without contention is taken and released in less time than two clock
-// reads take, and without a store for which other processes would have to wait. So holds are counted in three ways.
-// When a grant begins, it is decided which of the three apply to it:
+// time, perhaps only one of them counts. But taking and releasing a lock without contention takes less time than
+// reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted in
+// three ways. The beginning of a grant decides which of them apply:
 //
-// - A grant is measured, and counts once, if its process has not measured a grant of the dictionary in this way for 4
-//   ms.
+// - A grant is measured, and counts once, if its process has not measured another grant of the dictionary in this way
+//   for 4 ms.
 // - One in 256 of the other grants is drawn at random, is measured, and counts 256 times.
 // - A long hold counts once, whether it is drawn or not. A release finds it by reading the coarse clock: a hold is long
 //   if this clock has ticked twice since the hold began. Each release makes this check, except in a process that makes
@@ -17,9 +17,9 @@
 // once.
 //
 // The counts are in the dictionary's file, after the shards, in 68 KB that are a hole until something is counted. So
-// they are removed and adopted with the file, have its permissions, and are mapped in forked children like the rest of
-// the file. Two alternatives were rejected: histograms for each process (35 KB each, and lost with the process), and
-// reading the coarse clock at each release (5 ns of about 35).
+// the counts are removed and adopted with the file, have its permissions, and are mapped in forked children like the
+// rest of the file. Two alternatives were rejected: histograms for each process (35 KB each, and lost with the
+// process), and reading the coarse clock at each release (5 ns of about 35).
 //
 // Keys are found by the space-saving algorithm: if there is no room for another key, the key with the least weight in
 // its set loses its record. The new key continues from that weight, so that it is not the next key to be dropped.
@@ -98,7 +98,7 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// The time for which a process does not measure another hold, except drawn and long ones. The benchmark of this
+  /// The time for which a process does not measure another hold, except drawn and long holds. The benchmark of this
   /// constant and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// The most checks of the end of a hold in that time. A check takes 5 ns.

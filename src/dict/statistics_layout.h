@@ -16,8 +16,8 @@
 
 namespace holdfast {
 
-// The buckets of a log-linear histogram of times: 16 of the same width for each doubling. So a bucket is at most 1/16
-// as wide as its lower bound, and its middle is at most 1/32 off.
+// The buckets of a log-linear histogram of times: 16 of the same width for each doubling. So the width of a bucket is
+// at most 1/16 of its lower bound, and its middle differs from any time in it by at most 1/32.
 
 inline constexpr std::uint32_t kBucketsPerDoubling = 16;
 inline constexpr std::uint32_t kBucketBits = 4;

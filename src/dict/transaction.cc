@@ -22,8 +22,8 @@ Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
 }
 
-// Keeps the entry's block as the spare block, because a value that changes, or is removed and stored again, often has
-// the same size.
+// Keeps the entry's block as the spare block, because a value that replaces another value, or is stored again after a
+// removal, often has the same size.
 inline void Transaction::discard(std::uint32_t block, const EntryView& view) noexcept {
   if (is_holdable(view.type) || view.type == EntryType::list)
     Reclaimer(world_, segment_, shard_, arena_).discard(block, view);
@@ -31,7 +31,7 @@ inline void Transaction::discard(std::uint32_t block, const EntryView& view) noe
     arena_.keep(block, view.granules);
 }
 
-// Moves the waiters, in their order, to the entry that replaces theirs, and to which no link leads yet.
+// Moves the waiters, in their order, to the entry that replaces theirs. No link leads to the new entry yet.
 static void move_waiters(const EntryView& from, const EntryView& to) noexcept {
   const auto move = [](Word32& word, Word32& target) {
     target.store(word.load(kRelaxed), kRelaxed);

@@ -90,7 +90,7 @@ class Transaction {
   /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
-  /// Returns whether the key's entry may be released, or changed by a process other than its lock's owner. Waits
+  /// Returns whether the key's entry may now be released, or changed by a process other than its lock's owner. Waits
   /// briefly while the owner is about to write into the entry. If this returns false, the operation must return
   /// timeout: in_the_way().
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }

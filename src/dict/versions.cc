@@ -16,8 +16,8 @@ void wake_watchers_of(World& world, const Stripe& stripe) noexcept {
   // sees the new version.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (stripe.watchers.load(kRelaxed) == 0) return;
-  // Acquire and release: a watcher whose bit is taken here is posted to below. It sets the bit again if it has received
-  // the post but the version is still the one that it knows.
+  // Acquire and release: each watcher whose bit is taken here gets a post below. If the version is still the one that
+  // the watcher knows, it sets the bit again.
   const std::uint64_t watchers = stripe.watchers.exchange(0, std::memory_order_acq_rel);
   HOLDFAST_FAILPOINT("watchers.taken");
   post_to_slots(world, watchers);

@@ -3,24 +3,25 @@
 // the value knows when it ends.
 //
 // Only a dictionary that was made with versions has them. Several keys share a version: a key's hash selects one of the
-// *stripes*. So a version may change although the key has not changed, but not the other way round.
+// *stripes*, each of which has a version. So a version may change although the key has not changed, but a key never
+// changes without its version.
 //
 // A change makes the stripe's word odd, commits, and makes the word even again, one higher, all in one critical
 // section. So
 //
 //   - a process that sees the new value also sees that the word has changed (release of commit(), acquire of readers),
-//   - a process that loads an even word before it reads a value reads the value of that version or a newer one (release
-//     of the third step),
+//   - a process that loads an even word before it reads a value reads the value of that version or a newer value
+//     (release of the third step),
 //   - a word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
 //     version. After a death, the next owner of the mutex repairs the shard, which gives every stripe a new version.
 //
-// A copy of a value is therefore current exactly as long as the word is even and has the value that it had before the
-// copy was made. Nobody has to send or receive anything for this.
+// A copy of a value is therefore current as long as the word is even and has the value that it had before the copy was
+// made. No messages are needed for this.
 //
 // A process that waits for a change sets the bit of its slot in the stripe's word `watchers`, and then compares the
 // version. A process that has changed a value loads the word after it has released the mutex. A full fence on both
-// sides makes sure that one of the two sees the other. The bits are hints: if a process dies between taking the bits
-// and posting, the watchers notice the change at their next check (wait/parking_lot.h).
+// sides makes sure that at least one of the two processes sees the store of the other. The bits are hints: if a process
+// dies between taking the bits and posting, the watchers notice the change at their next check (wait/parking_lot.h).
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,7 @@ constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
   return std::min(ns_of(traits >> kDelayShift & ((traits & kAnyKind) != 0 ? ~1U : ~7U)), kDelayMaxNs);
 }
-// 0.2.0 reads the delay in this way, so it may be wrong by some microseconds there.
+// Version 0.2.0 reads the kind as a part of the delay, so the delay may be wrong by some microseconds there.
 constexpr bool is_read_by_0_2_0(std::uint64_t delay_ns, HeldKind kind) noexcept {
   const std::uint64_t seen = std::min(ns_of(traits_of({.kind = kind, .delay_ns = delay_ns}) >> 3 & ~1U), kDelayMaxNs);
   return seen + 1024 >= delay_ns && seen <= delay_ns + 16 * 1024;
@@ -60,8 +60,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// Returns when to remove a waiter that no longer checks, so that a stopped waiter keeps its position no longer than it
-// would have waited.
+// Returns when to remove a waiter that no longer checks. So a stopped waiter keeps its position no longer than it would
+// have waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
   const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;
@@ -145,8 +145,8 @@ void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t af
 
 std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   if (is_here(waiter)) return refresh(waiter);
-  // Most waiters belong at the end. A waiter that queues again because another was faster keeps its position, which is
-  // near the head.
+  // Most waiters belong at the end. A waiter that queues again because another request was faster keeps its position,
+  // which is near the head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
@@ -255,7 +255,7 @@ bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // This waiter had a position and has lost it, but not by a repair, so it was removed after it was woken.
+  // This waiter had a position, and did not lose it in a repair, so it was removed after it was woken.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);

@@ -8,8 +8,8 @@
 // kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
 // it rests.
 //
-// There are two kinds of queue. Waiters, which want the lock or permits, are in one; watchers, which wait for a grant
-// to end (lock/watchers.h), are in the other. Comments apply to both kinds unless they name one.
+// There are two kinds of queue: one for waiters, which want the lock or permits, and one for watchers, which wait for a
+// grant to end (lock/watchers.h). Comments apply to both kinds unless they name only one of them.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
 /// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
-/// coroutines", "Fairness among eight".
+/// coroutines", "Fairness among eight contenders".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.
@@ -135,7 +135,7 @@ class WaitQueue {
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// Makes this waiter count as the first from now on, unless it already does. This is for a waiter for which the
+  /// Makes this waiter count as the first from now on, unless it already does. Call this for a waiter for which the
   /// earlier waiters stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   /// Returns how long the waiter, which has responded, took after it was woken. Returns 0 if it was not woken, or

@@ -62,7 +62,7 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
-  // Only changes local variables, so that the loop over the buckets, of which most may be empty, runs in registers.
+  // Only changes local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;

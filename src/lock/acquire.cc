@@ -35,7 +35,7 @@ Code attempt(Dictionary& dictionary, std::string_view key, const Contender& cont
   return code;
 }
 
-/// The second attempt: a spin, if spins have succeeded recently. Its length is what the caller's host can afford.
+/// The second attempt: a spin, if spins have succeeded recently. The caller's host decides how long it may spin.
 class LockSpin {
  public:
   explicit LockSpin(const Request& request) noexcept
@@ -50,7 +50,7 @@ class LockSpin {
     LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
     Polled polled = Polled::open;
     Code code = Code::locked;
-    // If an attempt fails for another reason, it may have waited for the mutex, so do not repeat it here.
+    // An attempt that fails for another reason may have waited for the mutex, so do not repeat such an attempt here.
     while (polled == Polled::open && code == Code::locked) {
       polled = spin_for_lock(dictionary, key, contender, polls, lease);
       if (polled == Polled::open && has_other_tasks_) break;
@@ -77,7 +77,7 @@ class LockSpin {
   bool is_to_be_noted_ = false;
 };
 
-// Makes the second attempt of a thread that blocks while it waits. Does not need a parker yet.
+// Makes the second attempt of a thread that blocks while it waits. The thread does not need a parker yet.
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
@@ -89,9 +89,9 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Returns whether the result of the fast path is final, because a live process has the lock. If the thread blocks, does
-// not ask the kernel about the holder, because asking takes longer than a short section, and the wait asks before it
-// sleeps. Clears the lease, which names the holder that the fast path has found.
+// Returns whether the result of the fast path is final, because a live process has the lock. If the thread will block,
+// this call does not ask the kernel about the holder: asking takes longer than a short section, and the wait asks
+// before it sleeps. Clears the lease, in which the fast path has stored the holder.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Lease& lease) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
@@ -156,7 +156,7 @@ namespace {
 /// How soon a forked child tries again to enter the world while another process is entering. No benchmark covers this
 /// constant, because children enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
-/// How long to ask the gate on behalf of a caller that does not wait.
+/// The time for which the gate may be asked on behalf of a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
 /// The calling thread as a waiter for one key.
@@ -200,7 +200,7 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// Returns the code of a wait that did not succeed. This is locked if a process of this machine holds the lock,
+/// Returns the code of a wait that did not succeed. If a process of this machine holds the lock, the code is locked,
 /// whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;

@@ -3,8 +3,8 @@
 // A request makes at most three attempts before it sleeps:
 //
 // 1. free: takes a free lock by one compare-and-swap (lock/fast_path.h). The attempt uses the mutex for permits, and
-//    whenever the lock's word cannot decide: the key has no lock, the holder's lease has ended, or the holder may be
-//    dead.
+//    for locks whose word does not contain the answer: the key has no lock, the holder's lease has ended, or the holder
+//    may be dead.
 // 2. spin: polls a held lock without the mutex, and takes the lock if it becomes free soon (sync/spin.h). If others
 //    already wait for the lock, an attempt with the mutex decides. Permits are not polled, because holders usually keep
 //    permits for longer than a spin.
@@ -28,8 +28,8 @@
 namespace holdfast {
 
 /// Takes the lock or permits if they are available now. Returns ok, locked, no_memory, too_large, timeout, busy,
-/// removed (the dictionary was removed), system (this process has no identity), elsewhere, unsupported (permits behind
-/// a gate).
+/// removed (the dictionary was removed), system (this process has no identity), elsewhere, or unsupported (permits
+/// behind a gate).
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
 /// Takes one step of a wait. Returns the codes of acquire_try(). After locked, the waiter is queued: sleep for at most
@@ -39,17 +39,17 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
                   Lease& lease) noexcept;
 
 // A request from upgrade_of() makes a reader of an rwlock the writer. `lease` is then the reader's lease, which does
-// not change. In this case there are more codes: not_owner; unsupported, also if the lease holds a lock or permits of a
-// semaphore; and deadlock, in any call, if another reader is already waiting to become the writer, so that the waiter
-// is not queued.
+// not change. Such a request can return three more codes: not_owner; unsupported, also if the lease holds a lock or
+// permits of a semaphore; and deadlock, in any call, if another reader is already waiting to become the writer. In the
+// last case, the waiter is not queued.
 
 /// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
 /// not block, and a timeout of more than kLongest has no limit.
 ///
 /// Returns the codes of acquire_try() and acquire_wait(). After the timeout, returns the code of the last attempt,
 /// locked or timeout. Behind a gate it may also return unavailable, which means that nothing can be granted, or
-/// elsewhere, which means that another machine has the lock. Even if the caller does not wait, it asks the gate for up
-/// to a second. On deadlock, `cycle` receives the keys of the cycle of waits.
+/// elsewhere, which means that another machine has the lock. Even with a timeout of 0, the call asks the gate for up to
+/// a second. On deadlock, `cycle` receives the keys of the cycle of waits.
 ///
 /// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
 /// std::bad_alloc, and std::runtime_error if the process has too many waiters. If it throws, nothing is taken.

@@ -1,6 +1,5 @@
 // The waiter of a thread that blocks while it waits. Its parker is on the thread's stack, and exists only for this
-// wait. So threads do not share anything here, a thread that exits leaves nothing behind, and a forked child inherits
-// nothing.
+// wait. So threads do not share parkers, a thread that exits leaves none behind, and a forked child inherits none.
 #pragma once
 
 #include <algorithm>

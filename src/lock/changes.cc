@@ -21,7 +21,7 @@ void announce(const Stripe& stripe, Token self) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Checks the version for a waiter. If this process has received a post, its bit in the stripe is gone, so sets the bit
+// Checks the version for a waiter. A post to this process clears its bit in the stripe, so this call sets the bit
 // again.
 WatchState peek_version(const Watch& watch, LivenessCache& /*liveness*/, const WaiterId& waiter) noexcept {
   const auto& stripe = *static_cast<const Stripe*>(watch.fields);
@@ -61,7 +61,7 @@ Code compare(Dictionary& dictionary, std::string_view key, const Waiter& waiter,
   HOLDFAST_FAILPOINT("watch.kept");
   announce(stripe, waiter.owner);
   const std::uint64_t now = segment->settled_version_of(shard, stripe);
-  // If deaths end the wait, it sleeps only once, because the next step cannot tell why it was woken.
+  // If deaths end the wait, the waiter sleeps only once, because the next step cannot tell why it was woken.
   const bool goes_on = waiter.is_new || !version.deaths;
   if (now == version.number && goes_on) return Code::locked;
   version.number = now;

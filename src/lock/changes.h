@@ -1,4 +1,5 @@
-// Waits until a key has changed (dict/versions.h). The waiter is not in a queue: a change posts to its process instead.
+// Waits until a key has changed (dict/versions.h). The waiter is not in a queue. Instead, a process that changes the
+// key posts to the waiter's process.
 #pragma once
 
 #include <string_view>
@@ -10,7 +11,7 @@
 namespace holdfast {
 
 /// Takes one step of a wait. Returns ok, with the new version, if the key's version is no longer `version.number`. If
-/// `version.deaths` is set, the second step always returns ok: it follows the death of a process, or comes earlier.
+/// `version.deaths` is set, the second step always returns ok, because a process may have died since the first step.
 /// After unchanged: sleep for at most `sleep` seconds, then call again, or end the wait with Parker::end(). Other codes
 /// end the wait: unsupported (the dictionary has no versions), removed, no_memory, system, invalid (there is no such
 /// waiter).

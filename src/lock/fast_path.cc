@@ -15,8 +15,8 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Rarely used calls get a copy(), so that the original stays in registers.
-/// REQUIRES, as long as this is used: an EpochGuard that began before the lock was found.
+/// A lock that was found without the mutex. Pass a copy() to rarely used calls, so that the original stays in
+/// registers. REQUIRES, as long as this object is used: an EpochGuard that began before the lock was found.
 struct LockRef {
   Segment* segment;
   const Shard* shard;
@@ -28,8 +28,8 @@ struct LockRef {
 
   [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
-  // Reads the word before comparing the epoch again, so the entry was in its chain when the word was read. If the entry
-  // is cut or moved later, the lock is taken over first, and then a compare-and-swap from this word fails.
+  // Reads the word before comparing the epoch again, so the entry was in its chain when the word was read. Before the
+  // entry is cut or moved later, the lock is taken over, so a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of release_word().
@@ -56,8 +56,8 @@ struct LockRef {
 // Does the same as find(), but is not inlined, so that callers that rarely need it use fewer registers.
 [[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
 
-// Does the same as find(), but without a hash and a walk if no memory was released since try_lock_fast() remembered the
-// block.
+// Does the same as find(). Does not compute a hash or walk along the chain if no memory was released since
+// try_lock_fast() remembered the block.
 [[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
                                                std::uint64_t sequence, LockRef& found) noexcept {
   if (segment == nullptr) return false;
@@ -75,9 +75,8 @@ struct LockRef {
   return found.load(key);
 }
 
-// Returns whether the key leads to the lock with the word that was just stored. This must be checked if memory of the
-// shard was released after the lock was found. Comparing the position is not enough, because the same key may have
-// another lock there now.
+// Returns whether the key leads to the lock with the word that was just stored. Call this if memory of the shard was
+// released after the lock was found. To compare the position is not enough, because the key may have a new lock there.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
@@ -101,9 +100,9 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant whose lock another process took over before the grant could be put back, which means that the word
-// really belongs to a lock. The grant may count as complete by now, so its turn is used up: no other grant may have the
-// same token.
+// Ends a grant whose lock another process took over before the grant could be put back. This shows that the word really
+// belongs to a lock. The grant may count as complete by now, so no other grant may get its turn, and with it the same
+// token.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
@@ -134,9 +133,9 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The present time, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
-/// is five times faster to read, plus the largest lag of that clock. So the lease may end a little later, but never
-/// earlier.
+/// The present time, and the time at which a lease of `seconds` ends. A long lease begins at the time of the coarse
+/// clock, which is five times faster to read, plus the largest lag of that clock. So the lease may end a little later,
+/// but never earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
@@ -183,8 +182,8 @@ struct LeaseTimes {
   {
     // The section distinguishes a grant that is about to be completed from an overwritten one (mend_incomplete()).
     const MutexlessSection section(dictionary.world(), self);
-    // Acquire: as in load(), for the same word. It is also needed here, because a grant that was put back in between
-    // leaves the same word.
+    // Acquire: as in load(), for the same word. The load alone is not enough, because a grant that was made and put
+    // back in between leaves the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
     HOLDFAST_FAILPOINT("fast_path.taken");
     // A grant in a dictionary that was removed before this moment does not count.
@@ -195,8 +194,7 @@ struct LeaseTimes {
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
     } else {
-      // Do this inside the section. Outside of it, other processes assume that the grant was overwritten, and complete
-      // it.
+      // Do this inside the section. Otherwise, other processes assume that the grant was overwritten, and complete it.
       result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
     }
   }
@@ -245,13 +243,12 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     // A fair request must not overtake a waiter, so it belongs in the queue.
     if (contender.request.fair && word.is_mutex_owned() && needs_mutex(*found.lock)) return Polled::over;
     if (word.is_free() && word.is_mutex_owned()) {
-      // An operation under the mutex ends soon, but waiters and other reasons for MUTEX_OWNED remain, and so does a
-      // gate.
+      // An operation under the mutex ends soon. Waiters and other reasons for MUTEX_OWNED remain, and so does a gate.
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
     } else if (word.is_free()) {
-      // Take the lock immediately. If we searched for it again, its last owner could take it in the meantime.
+      // Take the lock immediately. During another search, its last owner could take it again.
       if (take_cold(dictionary, found, key, contender.self, contender.request, lease) == Fast::taken)
         return Polled::taken;
       lease = {};  // the holder's token, if another process was faster
@@ -259,7 +256,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     may_be_open = true;
     polls.waited = true;
     if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
-    // A holder that is still inside has a long section, so disturb it less.
+    // A holder that still has the lock is in a long section, so poll less often.
     const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
     const int learned = std::clamp(spin_interval.pauses(), polls.policy.first, polls.policy.longest);
     const int interval = is_long ? polls.policy.longest : learned;

@@ -28,7 +28,7 @@ WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
 }
 
 // Adds up, for users, how long locks were granted to waiters that had not responded yet. Whole milliseconds are enough:
-// a grant begins at a random time within a millisecond, so the errors of many grants cancel out.
+// grants begin at random times within a millisecond, so the rounding errors cancel out.
 void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
   const std::uint64_t since_ms = Since{lock.fields.since.load(kRelaxed)}.ms();
@@ -37,7 +37,7 @@ void note_reserved_time(const LockEntry& lock) noexcept {
   sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs, false) / 1'000'000), kRelaxed);
 }
 
-// Removes the waiter from the queue. The next waiter counts as the first from now on, not only from the next release.
+// Removes the waiter from the queue. The next waiter counts as the first immediately, not only after the next release.
 void remove_from_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
   if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }

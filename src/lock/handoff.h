@@ -2,26 +2,27 @@
 // chosen waiters after releasing the mutex.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
-// first waiter, once, and the fastest request gets the lock. If the lock were passed to the waiter instead, each
+// first waiter once, and the fastest request gets the lock. If each release passed the lock to a waiter instead, each
 // critical section would cost a wake-up, which takes longer than many sections.
 //
 // Later requests can overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
 // kOvertakeNs. After that, a release grants the lock to this waiter, which must claim the lock within claim_ns(). So a
 // waiter that finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If
-// the lock is held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.
+// the lock is held for longer than kOvertakeNs, the waiter gets it after these k requests and one other request.
 //
 // A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
 // the order is strict.
 //
-// A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above apply to prompt
-// waiters. A waiter *stands aside* if its event loop is known to take longer than kPromptNs to respond
-// (wait/promptness.h). Such a waiter is woken and keeps its position, but others overtake it, and the lock goes to the
-// first waiter behind it that does not stand aside. A waiter that stands aside gets the lock in one of two ways:
+// A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above apply only to
+// waiters that respond promptly. A waiter *stands aside* if its event loop is known to take longer than kPromptNs to
+// respond (wait/promptness.h). Such a waiter is woken and keeps its position, but others may overtake it, and the lock
+// goes to the first waiter behind it that does not stand aside. A waiter that stands aside gets the lock in one of two
+// ways:
 // - After it has responded, it is *present*: it polls briefly for the next release, which grants the lock to it.
-// - Before it responds, the lock is granted to it once it has been first for kShare times as long as its response still
-//   takes, so that the lock is idle for at most 1 / kShare of the time. No waiter stands aside for a fair request, and
-//   a fair waiter does not stand aside: the idle time is the price of strict order. A waiter whose loop is not known
-//   yet counts as prompt, but has only kFirstClaimNs to respond.
+// - Even before it responds, it gets the lock once it has been first for kShare times as long as its response will
+//   still take. So the lock is idle for at most 1 / kShare of the time. No waiter stands aside for a fair request, and
+//   a fair waiter does not stand aside: the idle time is the price of strict order. A waiter counts as prompt while the
+//   delay of its loop is unknown, but has only kFirstClaimNs to respond.
 #pragma once
 
 #include <algorithm>
@@ -39,9 +40,9 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// The limit is small, but large enough that, with sections of a microsecond, the wake-ups cost no more than the
-// sections. Benchmarks of this constant and the next: "contended_lock", "Short critical sections", "Fairness among
-// eight".
+// The limit is small. But with sections of a microsecond, it is large enough for the wake-ups to take no more time than
+// the sections. Benchmarks of this constant and the next: "contended_lock", "Short critical sections", "Fairness among
+// eight contenders".
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // This is enough time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
@@ -90,7 +91,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// The most watchers that one call wakes. The benchmark is "100 that wait for one value".
+/// The most watchers that one call wakes. The benchmark is "100 waiters for one value".
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
@@ -109,8 +110,8 @@ struct Turn {
   Head aside;  // the first of the waiters that stand aside for `first`
 };
 
-/// Finds the waiters that are next, as of now. `may_stand_aside(const Waiter&) -> bool` says whether later waiters may
-/// overtake this waiter.
+/// Finds the waiters that are next at this moment. `may_stand_aside(const Waiter&) -> bool` says whether later waiters
+/// may overtake this waiter.
 template <class May>
 Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t overtakes,
              May&& may_stand_aside) noexcept {
@@ -133,7 +134,7 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// Finds the waiters that are next, as of now. `fair`: on behalf of a fair request, for which no waiter stands aside.
+/// Finds the waiters that are next at this moment. `fair`: the request is fair, so no waiter stands aside for it.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
@@ -145,7 +146,8 @@ Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// afterwards.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
-/// Records that the first waiter, if there is one, is overtaken once. If this is not allowed, only returns false.
+/// Records that the first waiter, if there is one, is overtaken once. Returns false and records nothing if the waiter
+/// may not be overtaken.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
 /// Ends a grant, whether a holder has claimed it or it is reserved for a waiter that did not respond. REQUIRES: the
 /// lock is granted.

@@ -18,7 +18,8 @@ namespace {
 /// mutex. No benchmark covers this constant, because only late_release_test.cc stops a process.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
-// A signal handler that interrupts a call here must not wait for its own thread.
+// Set while this thread is inside a call, so that a signal handler that interrupts the call does not wait for its own
+// thread.
 constinit thread_local bool is_inside{false};
 static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
 

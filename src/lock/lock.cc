@@ -24,8 +24,8 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// Checks a lock behind a gate. As long as the gate is closed, a waiter treats the lock as held, and tries again by
-// itself.
+// Checks a lock behind a gate. As long as the gate is closed, a waiter treats the lock as held, and retries without
+// being woken.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -148,8 +148,8 @@ Code make_free_lock(Transaction& change) noexcept {
   return code;
 }
 
-// Returns the holder of the watched lock. A reserved grant has no task yet, and neither has an incomplete grant. A
-// holder whose grant is no longer valid does not block anybody.
+// Returns the holder of the watched lock. Reserved and incomplete grants have no task yet. A holder whose grant is no
+// longer valid does not block anybody.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
@@ -172,8 +172,8 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Makes room for a waiter. If the waiter had no position in the queue, the gate would not ask for the lock, so values
-// are evicted if necessary. Because nobody holds the lock, it may be evicted itself, so there must be room for both.
+// Makes room for a waiter, and evicts values if necessary, because the gate does not ask for a lock without a waiter in
+// its queue. Because nobody holds the lock, the lock itself may be evicted, so there must be room for both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;

@@ -4,7 +4,7 @@
 // Once created, a lock entry stays until its memory is needed. The owner takes the lock with one store and releases it
 // with another. Owner and fencing token together prove a lease, so a lease that has expired or was taken over cannot
 // release or renew the grant of another process. A dead process loses its locks: a process that wants such a lock asks
-// the kernel, outside the mutex, and replaces exactly the owner that it found dead.
+// the kernel about the owner, outside the mutex, and then replaces exactly this owner.
 //
 // Waiters queue in order of arrival; lock/handoff.h says which waiter gets a lock that becomes free.
 #pragma once
@@ -22,13 +22,13 @@ namespace holdfast {
 Code make_free_lock(Transaction& change) noexcept;
 
 /// Attempts once to take the lock, in one section of the shard's mutex. A refused waiter gets its position in the
-/// queue. `dead` contains owners that were found dead; what they hold counts as free. Returns ok, locked, no_memory,
-/// too_large, timeout, busy, removed.
+/// queue. `dead` contains owners that were found dead; everything that they hold counts as free. Returns ok, locked,
+/// no_memory, too_large, timeout, busy, removed.
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
 
-/// Returns ok if it is the contender's turn to take the free lock, or to replace it by permits. A grant that has ended
-/// or is reserved for the contender is ended first. Otherwise returns locked, queues the contender's waiter, and fills
+/// Returns ok if the contender may now take the free lock, or replace it by permits. First ends a grant that has
+/// expired or is reserved for the contender. Otherwise returns locked, queues the contender's waiter, and fills
 /// `blocked_by`. Wake `chosen` after releasing the mutex. REQUIRES: the shard's mutex.
 Code clear_lock(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
                 BlockedBy& blocked_by, Chosen& chosen) noexcept;

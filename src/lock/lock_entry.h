@@ -107,8 +107,8 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Changes when the lease ends. `flush`: the flush epoch in which the lease was found live. A later flush still ends
-  /// the lease.
+  /// Changes when the lease ends. `flush`: the flush epoch in which the lease was found live, so that a later flush
+  /// still ends the lease.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
@@ -136,8 +136,8 @@ struct LockEntry {
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
     // The limit is stored after the word. If the process dies in between, the turn is beyond the limit, and the next
-    // grant takes another block. In the other order, a new limit with the old turn would seem to leave tokens that in
-    // fact belong to other locks.
+    // grant takes another block. In the other order, the old turn and the new limit would make tokens of other locks
+    // look unused.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
   }

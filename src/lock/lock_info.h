@@ -37,7 +37,7 @@ struct HolderCount {
 };
 
 /// Writes the holders, the oldest first. If not all fit, writes those that have held longest. Includes dead holders,
-/// with `liveness` dead. Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
+/// with `liveness` dead. Excludes holders whose lease has ended. Returns ok, timeout, busy or removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
@@ -50,9 +50,9 @@ struct WaiterInfo {
 
 /// Writes, without the mutex, as many holders and waiters as fit: the holders that have held longest, the oldest first;
 /// the waiters in the order of their queue; and then the watchers. `liveness` is unknown, because the kernel is not
-/// asked. Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt, removed.
-// Holders are read like values (dict/shard.h), so the call either sees them as of one moment or fails. Queues are
-// hints: a waiter that comes or leaves at that moment may be missed, or appear in the wrong position.
+/// asked. Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt or removed.
+// Holders are read like values (dict/shard.h), so the call either sees all of them at one moment or fails. The queues
+// are only hints: a waiter that arrives or leaves at that moment may be missed, or appear in the wrong position.
 Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   std::span<WaiterInfo> waiters, HolderCount& count) noexcept;
 

@@ -40,7 +40,7 @@ class Peek {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
     const bool sense = read_key();
-    // A half-finished change may look like damage. In that case a process has the mutex. Acquire: if the mutex is free,
+    // A half-finished change may look like damage, but then a process has the mutex. Acquire: if the mutex is free,
     // everything that was done with it is visible, including the epoch.
     const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
     if (!settled || !shard_.unchanged_since(start)) return Seen::torn;
@@ -106,7 +106,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   for (int i = 0; i < kTries && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
   if (seen.word.is_free()) return sense;
   if (!whole || !seen.complete) {
-    // The owner of the word is about to complete its grant, and the lease must not be used before.
+    // The owner of the word is about to complete its grant, and the lease must not be used before then.
     holder = {};
     holder.lease.owner = segment_.world().token_of(seen.word.owner());
     holder.since_ns = platform::monotonic_ns();

@@ -16,13 +16,13 @@ namespace holdfast {
 
 namespace {
 
-/// The most waiters that an attempt overtakes at the same time, whatever they want, because it must check each of them.
-/// No benchmark covers these two constants, because none waits for permits.
+/// The most waiters that an attempt overtakes at the same time. There is a limit because the attempt must check each of
+/// them. No benchmark covers these two constants, because none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
 /// The most holder records that a check without the mutex reads.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// If there are many holders, and a check of all of them is not due, a refused attempt asks the kernel about this many.
-/// The benchmark is "Many holders of one key", row "refused try".
+/// If there are many holders, and a check of all of them is not due, a refused attempt asks the kernel about this many
+/// holders. The benchmark is "Many holders of one key", row "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter checks ---
@@ -44,7 +44,7 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
 
 // Checks the permits for a waiter. Usually, only the first waiter in the queue must learn that it may continue, because
 // it wakes the next waiter. But if the first waiter is late or dead, or a holder record is no longer valid, the waiters
-// behind it must try, too.
+// behind it must also try.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (!watch.is_same_entry() || watch.segment->retired() ||
@@ -60,9 +60,9 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-/// The link to a holder record, and the record, as seen without the mutex. The owner and the fencing token of a record
-/// are constant, and the number is never reused. So if the link and the fencing token are the same before and after a
-/// read, everything in between was read from that record, and the link led to it.
+/// A holder record, and the link to it, as seen without the mutex. The owner and the fencing token of a record are
+/// constant, and the number is never reused. So if the link and the fencing token are the same before and after a read,
+/// everything in between was read from that record, and the link led to it.
 class SeenRecord {
  public:
   SeenRecord(const Watch& watch, const Word32& link) noexcept : link_(link), block_(link.load(kAcquire)) {
@@ -143,8 +143,8 @@ class PermitsAttempt {
         want_(contender.request.want) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
-    // Make room for everything at once, because nothing may move after the holder record is filled. Then check again,
-    // because an existing entry may have ended in the meantime.
+    // Make room for everything at once, because nothing may be moved once the holder record is filled. Then check
+    // again, because an existing entry may have ended in the meantime.
     bool exists = false;
     std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
@@ -339,7 +339,7 @@ class PermitsAttempt {
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, want_);
   }
 
-  // Gives up for now. The permits are idle until the first waiter responds or its time is over; then this waiter tries
+  // Gives up for now. The permits are idle until the first waiter responds or its time is over. Then this waiter tries
   // again.
   void give_up_on(const Head& first) noexcept {
     const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
@@ -408,11 +408,11 @@ class PermitsAttempt {
 
 // --- a check of many holders ---
 
-/// The number of holders that are checked in one section of the mutex, which takes some microseconds. No benchmark
-/// covers these two constants, because in "Many holders of one key" hardly any try makes a check; permits_many_test.cc
-/// has tries that do.
+/// The number of holders that are checked in one section of the mutex. Such a section takes some microseconds. No
+/// benchmark covers these two constants, because in "Many holders of one key" hardly any try makes a check;
+/// permits_many_test.cc has tries that do.
 constexpr std::uint32_t kHoldersPerSection = 256;
-/// One in this many checks is made in a single section, and recounts the permits, which corrects counts that were
+/// One check in this many is made in a single section. It recounts the permits, which corrects counts that were
 /// overwritten.
 constexpr std::uint32_t kChecksPerRecount = 64;
 

@@ -2,7 +2,7 @@
 //
 // A permits entry has a total, and a chain of holder records. Each record says how many permits a process has. A
 // semaphore grants one or more permits at a time. An rwlock has kAllPermits permits: a reader takes one, and a writer
-// takes all. A writer that keeps one permit becomes a reader without releasing the rwlock in between.
+// takes all. A writer that gives back all permits but one becomes a reader without releasing the rwlock in between.
 //
 // If there is only one reader, it can become the writer by one store to its record. It keeps its fencing token, which
 // is larger than the tokens of all earlier writers, because nobody could write while it read.
@@ -11,9 +11,9 @@
 // its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
-// neither readers nor writers wait forever. If there are enough, but the woken waiter has not responded yet, others may
-// overtake it, as they may overtake the first waiter of a lock (lock/handoff.h). A waiter that gets permits wakes the
-// next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
+// neither readers nor writers wait forever. If there are enough, but the first waiter has not responded to its wake-up
+// yet, other requests may overtake it. The rules are those of a lock (lock/handoff.h). A waiter that gets permits wakes
+// the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
 // (dict/holder_list.h). The same is usually true of a refused attempt, because among many holders it names only some.
@@ -21,7 +21,7 @@
 // When a check of all holders is due, one attempt of one process makes it. It checks some holders at a time, and
 // releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which the
 // kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n holders, an
-// ended lease is found up to n / 1024 ms late, and a death up to n / 64 ms late. Neither is found more than 1 s late,
+// ended lease is found at most n / 1024 ms late, and a death at most n / 64 ms late. Neither takes longer than 1 s,
 // plus the time until the next attempt.
 #pragma once
 
@@ -49,10 +49,10 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests
-/// something else, may then replace them. Otherwise returns locked, and queues the contender's waiter as a waiter for
-/// all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and the
-/// transaction found permits.
+/// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests a
+/// different kind, may then replace the permits. Otherwise returns locked, and queues the contender's waiter as a
+/// waiter for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and
+/// the transaction found permits.
 Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
                    CheckState& long_check, Chosen& chosen) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,
@@ -68,8 +68,9 @@ struct PermitsCount {
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept;
 
 /// Checks all holders of the key. `dead` contains owners that were found dead. Names the owners of the other holders in
-/// `blocked_by`, or different ones each time if there are too many. Returns whether the check has removed any record.
-/// REQUIRES: the caller has claimed the check (PermitsEntry::claim_check) and does not hold the shard's mutex.
+/// `blocked_by`; if there are too many owners, names different ones each time. Returns whether the check has removed
+/// any record. REQUIRES: the caller has claimed the check (PermitsEntry::claim_check) and does not hold the shard's
+/// mutex.
 bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept;
 
 }  // namespace holdfast

@@ -13,8 +13,8 @@ namespace holdfast {
 namespace {
 
 // For many holders, a check takes a few dozen nanoseconds for each holder. So checks take a few per cent of the time if
-// leases end, and a few per mille if none does. The benchmark is "Many holders of one key", row "refused try", where no
-// lease ends; no benchmark has leases that end.
+// leases end, and a few tenths of a per cent if none ends. The benchmark is "Many holders of one key", row "refused
+// try", where no lease ends; no benchmark has leases that end.
 constexpr std::uint32_t kHoldersPerMs = 1024;
 constexpr std::uint32_t kHoldersPerMsIdle = 64;
 constexpr std::uint32_t kRestMaxMs = 1000;
@@ -95,7 +95,7 @@ bool PermitsEntry::claim_check(bool at_once) const noexcept {
       !(rested_for_ends && time_passed(fields.next_end.load(kRelaxed))))
     return false;
   fields.looked.store(static_cast<std::uint32_t>(now), kRelaxed);
-  // Otherwise leave the time unchanged, because the check cannot find an earlier end.
+  // If the time has not passed, leave it unchanged, because the check cannot find an earlier end.
   if (time_passed(fields.next_end.load(kRelaxed))) fields.next_end.store(kNever, kRelaxed);
   return true;
 }
@@ -109,7 +109,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   HolderList::Cursor at =
       check.next == HolderCheck::kFirst ? HolderList::Cursor(chain) : HolderList::Cursor(chain, check.next);
-  // Stop only at a holder whose fencing token was not lost, because only such a holder can be found again.
+  // Stop only at a holder whose fencing token is intact, because only such a holder can be found again.
   for (std::uint32_t seen = 0; at.found() && (seen < max || at.sequence() == 0); ++seen) {
     if (!check_one(at, flush, dead, check.next_end)) {
       check.removed = true;

@@ -57,8 +57,8 @@ inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
-/// Returns whether, according to `used`, `want` permits are free. If none is used, all are free, whatever the total is,
-/// because a request of another kind also asks a semaphore for all permits.
+/// Returns whether, according to `used`, `want` permits are free. A `want` of kAllPermits is free if no permit is used,
+/// whatever the total is, because requests of other kinds ask a semaphore for all permits.
 inline bool are_enough(const PermitFields& fields, std::uint32_t want) noexcept {
   const std::uint64_t used = fields.used.load(kRelaxed);
   return want == kAllPermits ? used == 0 : used + want <= fields.total.load(kRelaxed);
@@ -101,13 +101,13 @@ struct PermitsEntry {
   /// Removes the records that are no longer valid, and collects as many of the other owners as fit. Returns when the
   /// next record expires (ms), or kExpiryNever if none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Returns whether all of many holders must be checked now, because a check is due or `at_once` is set. If this
-  /// returns true, the caller must check them with check_some(), and no other attempt does so in the meantime.
+  /// Returns whether many holders must all be checked now, because a check is due or `at_once` is set. If this returns
+  /// true, the caller must check them with check_some(), and no other attempt does so in the meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
-  /// Returns when an attempt may check all of many holders because a lease has expired (ms), or kExpiryNever if no
-  /// lease expires.
+  /// Returns the time (ms) at which the end of a lease allows a check of many holders, or kExpiryNever if no lease
+  /// ends.
   std::uint64_t next_check_ms() const noexcept;
   /// Collects the owners of the first `max` holders.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
@@ -138,8 +138,8 @@ struct PermitsEntry {
   /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
-  /// Finds the waiters that are next, as of now. A waiter does not stand aside if there are too few permits for it, or
-  /// if the request is `fair`.
+  /// Finds the waiters that are next at this moment. A waiter does not stand aside if there are too few permits for it,
+  /// or if the request is `fair`.
   Turn turn_of(World& world, bool fair) const noexcept;
   /// Chooses the first waiter, and the first waiter that stands aside, if there are enough permits for them. Returns
   /// the waiters to wake.

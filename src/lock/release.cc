@@ -53,7 +53,8 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Returns whether it is unknown if one of the holders lives, so that a dead process may hold the lock or the permits.
+// Returns whether a dead process may hold the lock or the permits, because it is unknown whether one of the holders
+// lives.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -99,8 +100,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 
 namespace {
 
-// Releases a lease of any process. The owner of the lease may release the lock's word without the mutex, but not as
-// long as the owner of the mutex has the word, as it has here.
+// Releases a lease of any process. The owner of the lease cannot release the lock without the mutex in the meantime,
+// because here the owner of the mutex has taken over the lock's word.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
@@ -194,7 +195,8 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   return code == Code::not_found ? Code::not_owner : code;
 }
 
-// Sets `seconds` to how long the grant lasts. Takes the mutex, because the gate cannot give an exact answer without it.
+// Sets `seconds` to the time until the grant ends. Takes the mutex, because the gate cannot give an exact answer
+// without it.
 static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                   double& seconds) noexcept {
   const auto on_lock = [&](const LockEntry& lock) {

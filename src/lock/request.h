@@ -15,7 +15,7 @@ namespace holdfast {
 class Dictionary;
 class Parker;
 
-/// The time within which a prompt waiter must claim what a release has granted to it.
+/// The time within which a prompt waiter must claim the lock or permits that a release has granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
 /// The timeout of one attempt. Callers have their own timeouts, so an attempt should fail soon instead of blocking on a

@@ -9,21 +9,21 @@ namespace holdfast {
 
 namespace {
 
-// A waiter tries again by itself after this time, however long the lock is held. (Its parker checks more often.) The
-// benchmark is "100 coroutines wait for one lock, and nothing happens".
+// A waiter that is not woken tries again after this time. (Its parker checks more often.) The benchmark is "100
+// coroutines wait for one lock while nothing happens".
 constexpr double kSleepMax = 1.0;
-// The same time for a waiter whose parker finds everything by its checks. The benchmark is "1,000 that wait, and
-// nothing happens".
+// The same time, for a waiter whose parker sees everything that an attempt would see. The benchmark is "1,000 waiters
+// while nothing happens".
 constexpr double kRest = 15.0;
 static_assert(1e3 * kRest < kRestingPatienceMs);
-// A waiter polls if it cannot queue, because there is no memory or the key has an ordinary value. It also polls if no
-// thread listens for it, because no wake thread could be started. No benchmark covers these two constants, because none
-// has such waiters.
+// A waiter polls if it cannot queue, because there is no memory or the key has an ordinary value. It also polls if the
+// wake thread that should listen for it could not be started. No benchmark covers these two constants, because none has
+// such waiters.
 constexpr double kSleepPolling = 0.01;
 // The more pollers there are, the less often each of them tries. Together they find a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
-// How long a present waiter polls until it is next, and the interval between its polls. No benchmark covers these
-// constants, because only a waiter of a slow loop polls.
+// The time for which a present waiter polls until it is next, and the interval between its polls. No benchmark covers
+// these constants, because only a waiter of a slow loop polls.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kPollNs = 20'000;
 

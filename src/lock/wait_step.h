@@ -6,8 +6,8 @@
 // treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead.
 //
 // If it is unknown whether a holder lives, nothing is taken from this holder. In this case, an attempt that does not
-// wait ends with `system`. A wait continues, because the holder may still release, and only ends with `system` if it
-// does not.
+// wait ends with `system`. A wait continues, because the holder may still release; it ends with `system` only if the
+// holder does not release in time.
 #pragma once
 
 #include <cstdint>

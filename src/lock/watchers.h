@@ -1,14 +1,14 @@
 // Watchers wait for the end of a grant. They do not want the lock, and all of them continue together.
 //
-// A watcher waits until the grant that held the lock when the wait began has ended, because it was released, expired,
-// deleted or flushed, or because its process died. Later grants do not matter, so a watcher never waits because a lock
-// is busy.
+// A watcher waits for the end of the grant that held the lock when the wait began. The grant ends when it is released,
+// expires, is deleted or flushed, or when its process dies. Later grants do not matter, so a busy lock does not prolong
+// the wait.
 //
 // Watchers have a separate queue, and do not delay waiters, because a handoff ignores them. Each watcher is added while
 // its grant holds the lock, so watchers of grants that have ended come first in the queue. The process that ends a
 // grant removes up to kWokenAtOnce of them, in a separate section, and then wakes them. Each watcher that arrives or
-// leaves removes and wakes up to kWokenAtOnce more. So no caller pays for a large number of watchers. If a dead or
-// stopped watcher does not wake others, they notice the end at their next check (wait/parking_lot.h).
+// leaves removes and wakes up to kWokenAtOnce more, so no single call wakes a large number of watchers. If a watcher
+// dies or is stopped before it wakes others, they notice the end at their next check (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>

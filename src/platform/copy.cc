@@ -19,8 +19,8 @@ namespace {
 #elif defined(__x86_64__)
 // From this size on, the string instruction is faster, although it is slow to start.
 constexpr std::size_t kStringWords = 256;
-// The same limit for 32-byte registers, and the size from which these registers are used. Without them, a set of 1 KB
-// takes an eighth longer.
+// The same limit for 32-byte registers, and the size from which these registers are used. Without these registers, a
+// set of 1 KB takes an eighth longer.
 constexpr std::size_t kStringWordsWide = 512;
 constexpr std::size_t kWideWords = 32;
 

@@ -19,7 +19,7 @@ constexpr int kEverybody = 0x7FFFFFFF;
 
 // kForking, plus the number of threads that hold a guard.
 constinit std::atomic<std::uint32_t> gate{0};
-// The number of this process in its line of forks: the number of its parent + 1.
+// The generation of this process: the number of its parent + 1.
 constinit std::atomic<std::uint32_t> generation{1};
 
 struct Guards {
@@ -54,7 +54,7 @@ void enter_gate() noexcept {
 
 void leave_gate() noexcept {
   std::uint32_t seen = gate.load(std::memory_order_relaxed);
-  // The thread may not be counted, in a child that a signal handler has forked while the thread was entering.
+  // The thread may be uncounted, in a child that a signal handler forked while the thread was entering.
   while ((seen & ~kForking) != 0) {
     // Release: pairs with the acquire in before_fork(). The next fork sees the guarded work.
     if (!gate.compare_exchange_weak(seen, seen - 1, std::memory_order_release, std::memory_order_relaxed)) continue;
@@ -63,9 +63,9 @@ void leave_gate() noexcept {
   }
 }
 
-// Closes the gate and waits for the guards of other threads. A signal handler may fork inside a guard of its own
-// thread. In this case, does not wait: that guard would never end, and guards of other threads may wait for something
-// that this thread holds.
+// Closes the gate and waits for the guards of other threads. Does not wait if a signal handler forks inside a guard of
+// its own thread: that guard would never end, and guards of other threads may wait for something that this thread
+// holds.
 void before_fork() noexcept {
   if (guards_of_this_thread.count != 0) return;
   change_open_gate([](std::uint32_t seen) { return seen | kForking; });

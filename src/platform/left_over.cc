@@ -13,7 +13,8 @@ namespace holdfast::platform {
 
 namespace {
 
-/// A list of things to release later. If all slots are taken, a thing leaks, but in practice, the kernel never refuses.
+/// A list of things to release later. If all slots are taken, a thing leaks, but in practice, the kernel hardly ever
+/// refuses.
 template <class Thing>
 class LeftOver {
  public:

@@ -26,9 +26,9 @@ void GuardedSocket::close() noexcept {
   fd_ = -1;
 }
 
-// Returns whether the socket is open, and was not closed by the host. Each socket is a file with its own identity, so
-// it can be distinguished from a file that gets its number later. This would not be true of eventfds, which all have
-// the same identity.
+// Returns whether the socket is open, and was not closed by the host. Each socket is a file with a unique identity, so
+// it can be distinguished from a file that gets its number later. Eventfds could not be distinguished, because all of
+// them have the same identity.
 bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {

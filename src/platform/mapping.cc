@@ -61,7 +61,7 @@ bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed)
 
 void note_credentials() noexcept {
   // Relaxed is enough, because nothing else depends on this word. If a later mapping is made with other credentials,
-  // there are only unnecessary calls.
+  // the only effect is unnecessary calls.
   std::uint64_t none = kNotMapped;
   mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
 }

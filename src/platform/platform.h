@@ -48,7 +48,8 @@ std::string error_text(int error);
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
 
 /// Moves the description to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The numbers up
-/// to 2 are not safe: the host may have closed standard input, output or error, but may still write a log line there.
+/// to 2 are not safe: the host may have closed standard input, output or error, but may still write log lines to these
+/// numbers.
 int above_standard(int fd) noexcept;
 
 /// Owns one descriptor, whose number is always above 2. The library puts every descriptor that it opens into a
@@ -254,7 +255,7 @@ Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcep
 /// mapping. REQUIRES: a ForkGuard is held from before the lock is taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
-/// Removes a pin, given the address that Mapping::release() returned.
+/// Removes the pin at the address that Mapping::release() returned.
 void unpin(void* pin) noexcept;
 
 /// Allocates file system memory for all pages of a shared mapping that overlap [begin, begin + size), so that no later
@@ -264,8 +265,8 @@ int reserve_pages(void* begin, std::size_t size) noexcept;
 
 /// Unmaps the memory. If the kernel refuses, the next give_back_left_over() tries again. Preserves errno.
 void unmap(void* data, std::size_t size) noexcept;
-/// Retries earlier failures of unmap() and close_if_file(). Runs before each attempt at a record lock, because a pin
-/// that could not be unmapped still holds a lock. Preserves errno.
+/// Retries earlier failures of unmap() and close_if_file(). Each attempt at a record lock calls this first, because a
+/// pin that could not be unmapped still holds a lock. Preserves errno.
 void give_back_left_over() noexcept;
 
 /// Maps one private page that reads as zero after fork. If the kernel does not support this (before Linux 4.14), the
@@ -331,8 +332,8 @@ int unlock_description(int fd) noexcept;
 
 /// Copies whole words into or out of shared memory. Each word is one relaxed store or load, in no particular order. If
 /// another thread writes at the same time, the copy may mix old and new words, and the caller must detect this. The
-/// copy is as fast as memcpy. Do not use memcpy instead, because a compiler may read the memory twice or not at all,
-/// although others change it.
+/// copy is as fast as memcpy. Do not use memcpy instead, because the compiler may read the memory twice or not at all,
+/// although other processes change it.
 void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept;
 void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
 
@@ -370,7 +371,7 @@ std::uint64_t random_number() noexcept;
 /// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. Returns EAGAIN if
 /// this user or process has too many threads.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
-/// Ends the count of a background thread. A thread that start_thread() started calls this last.
+/// Stops counting this thread as a background thread. A thread of start_thread() calls this last.
 void background_thread_ends() noexcept;
 /// Returns whether this process has no threads except the calling thread and threads of start_thread(). Returns false
 /// if the kernel does not say.
@@ -437,23 +438,24 @@ struct Apart {
 };
 
 /// Forks a process that is independent of the host: it is not the host's child, is in another session, and blocks all
-/// signals. It has the caller's private memory, but only those of the caller's descriptors and shared mappings that are
-/// in `apart`. So it does not keep a port, a file or a dictionary in use. It calls _exit() after body(argument).
-/// begin(argument) runs first, in an intermediate process for which start_apart() waits. Returns an errno value:
-/// EAGAIN, ENOMEM; ENOENT or EACCES if /proc/self/maps, which lists the mappings to release, cannot be read.
+/// signals. It has a copy of the caller's private memory, but of the caller's descriptors and shared mappings, it has
+/// only those in `apart`. So it does not keep a port, a file or a dictionary in use. It calls _exit() after
+/// body(argument). begin(argument) runs first, in an intermediate process for which start_apart() waits. Returns an
+/// errno value: EAGAIN, ENOMEM; ENOENT or EACCES if /proc/self/maps, which lists the mappings to release, cannot be
+/// read.
 int start_apart(const Apart& apart) noexcept;
 
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
 /// Installs, once, the fork handlers that make forks wait for ForkGuards. Call this when the library is loaded, and
-/// before installing fork handlers that take a mutex: those must run before this one, because a thread that holds such
-/// a mutex may need a guard.
+/// before installing fork handlers that take a mutex. Those handlers then run before these, which is necessary because
+/// a thread that holds such a mutex may need a guard.
 void install_fork_gate() noexcept;
 
 /// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
 /// such as a record lock that is not pinned yet, or a container in the middle of a change. Guards may be nested. A fork
-/// waits for existing guards, and new guards wait for the fork. So code with a guard must not wait for others for more
-/// than a few milliseconds.
+/// waits for existing guards, and new guards wait for the fork. So a thread with a guard must not wait for anything for
+/// more than a few milliseconds.
 class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }
@@ -486,7 +488,7 @@ class LongMutex {
   std::uint32_t lock() noexcept;
   void unlock(std::uint32_t word) noexcept;
 
-  // 0 means free. Bit 0 says that a thread may sleep. The other bits identify the process, in a line of forks, that has
+  // 0 means free. Bit 0 says that a thread may sleep. The other bits contain the generation of the process that has
   // locked the mutex.
   std::atomic<std::uint32_t> word_{0};
 };

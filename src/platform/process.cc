@@ -182,8 +182,8 @@ int start_apart(const Apart& apart) noexcept {
   const pid_t between = ::fork();
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
-  // This takes a millisecond, unless the process is stopped. If the host reaps it first, it is unknown whether the
-  // second fork has failed.
+  // This takes a millisecond, unless the process is stopped. If the host reaps the process first, it is unknown whether
+  // the second fork has failed.
   const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {
     int status = 0;

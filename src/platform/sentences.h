@@ -21,7 +21,7 @@ void keep_literal(const char* text) noexcept;
 void keep_formatted(const char* instead, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 /// Returns the message, or "" if there is none; never null. The next message may have another address.
 const char* kept_sentence() noexcept;
-/// Returns the message at an address that all later messages of the thread share. So a pointer that was taken before a
+/// Returns the message. All later messages of the thread have the same address, so a pointer that was taken before a
 /// failure shows the message of that failure. If there is no memory, returns the same as kept_sentence().
 const char* lasting_sentence() noexcept;
 

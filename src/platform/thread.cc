@@ -17,7 +17,7 @@ namespace holdfast::platform {
 namespace {
 
 // Counts the processors that this thread or the first process may use. Workers are often pinned to one processor each,
-// so this thread's mask is not enough, but nobody pins the first process of the container or machine.
+// so this thread's mask is not enough. The first process of a container or machine is never pinned.
 int count_processors() noexcept {
   constexpr ::pid_t kFirst = 1;
   cpu_set_t own;

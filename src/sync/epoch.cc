@@ -99,9 +99,9 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has only the forking thread. Its `seen` is reset, so that when its outermost guard ends, it frees what
-// waited for threads of the parent. It keeps its record, because a signal handler may have forked while the thread
-// began a guard.
+// The child has only the forking thread. Its `seen` is reset, so that when its outermost guard ends, it frees the
+// objects that waited for threads of the parent. The thread keeps its record, because a signal handler may have forked
+// while the thread began a guard.
 [[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
   Record* const own = epoch_internal::record;
   if (own != nullptr) own->seen.store(0, std::memory_order_relaxed);
@@ -151,9 +151,9 @@ struct EpochReclamation {
 
 namespace {
 
-// Frees what can be freed. The first caller also works for all callers that arrive in the meantime, so that no caller
-// waits, not even a signal handler for its own thread. No child may be forked in the meantime, because it would lose
-// the objects on the list.
+// Frees the objects that can be freed. The first caller also works for all callers that arrive in the meantime. So no
+// caller waits, in particular no signal handler for its own thread. No child may be forked in the meantime, because it
+// would lose the objects on the list.
 void collect() noexcept {
   const platform::ForkGuard no_fork;
   if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;
@@ -171,7 +171,7 @@ namespace epoch_internal {
   Record* const found = record_for(platform::this_thread());
   if (found == nullptr) is_crowded.store(true, std::memory_order_relaxed);
   record = found != nullptr ? found : &crowd;
-  // Relaxed is enough, because this matters only in a forked child, in which this thread is the only one.
+  // Relaxed is enough, because this matters only in a forked child, where this thread is the only thread.
   if (retired.load(std::memory_order_relaxed) != nullptr) collect();
   return record;
 }

@@ -2,7 +2,7 @@
 // can use it any more. Until then, the memory stays valid and shared, so that a late call sees a consistent dictionary,
 // like all other processes that still use it.
 //
-//   EpochGuard an operation holds it from before it loads a pointer until it no longer uses the object
+//   EpochGuard an operation holds a guard from before it loads a pointer until it no longer uses the object
 //   retire()     takes an object whose pointer can no longer be loaded
 //
 // Each thread has a record with two words: the number of its guards (`depth`), and an epoch after which it had no guard
@@ -11,7 +11,7 @@
 //
 // Nobody uses a freed object, for these reasons:
 //
-//  1. A guard counts itself, then loads the pointer. The processor may swap these two steps, but not across the
+//  1. A guard counts itself, then loads the pointer. The processor may reorder these two steps, but not across the
 //     barrier. If the count comes before the barrier, the scan after the barrier sees it. If the count comes after the
 //     barrier, then the load also comes after it, and no longer finds the object.
 //  2. `seen` is above e only if the thread had no guard at some moment after retire() had begun the next epoch. The

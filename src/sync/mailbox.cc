@@ -19,8 +19,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// Sleeps for a process without an identity, which has no mailbox. After this time at most, the caller checks again. No
-// benchmark covers this constant; mailbox_test.cc has such a process.
+// The longest sleep of a process without an identity, which has no mailbox. Then the caller checks again. No benchmark
+// covers this constant; mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -56,7 +56,7 @@ void notify(ProcessSlot& slot) noexcept {
   while (!slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,
                                             std::memory_order_relaxed)) {
   }
-  // Wake all threads, because the waiter may belong to any of them.
+  // Wake all threads, because the waiter may belong to any thread.
   if ((word & kAsleep) != 0) platform::futex_wake(slot.signal, std::numeric_limits<int>::max());
 }
 

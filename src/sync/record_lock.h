@@ -1,10 +1,10 @@
 // The record lock behind the strategy `file` of a shmtx (the mutex in shared memory).
 //
-// Each acquisition opens the file again. A record lock belongs to an open file description, so threads of one process
-// also exclude each other. A mapping, which a forked child does not inherit, pins the description, so that a host that
-// closes all descriptors does not release the lock. The descriptor stays open for the explicit unlock, because the
-// description may outlive both the mapping and the descriptor. A child of posix_spawn or vfork, for which no fork
-// handler runs, has a copy until it calls exec. No other child gets one, because forks wait until the lock is released.
+// Each acquisition opens the file again, so that threads also exclude each other: a record lock belongs to an open file
+// description. A mapping, which a forked child does not inherit, pins the description, so that a host that closes all
+// descriptors does not release the lock. The descriptor stays open for the explicit unlock, because the description may
+// outlive both the mapping and the descriptor. A child of posix_spawn or vfork, for which no fork handler runs, has a
+// copy until it calls exec. No other child gets one, because forks wait until the lock is released.
 #pragma once
 
 #include <atomic>

@@ -32,8 +32,8 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter checks whether the owner lives after a sleep of this length, which doubles each time. The benchmark is
-/// contended_mutex/futex.
+/// A waiter sleeps for this time before it first checks whether the owner lives. Each later sleep is twice as long. The
+/// benchmark is contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
 /// The interval at which a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
@@ -49,8 +49,8 @@ std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// Handles a signal handler that forks inside a critical section. The child is another process, and does not own what
-// its parent holds. When the child leaves the section, unlock_slow() only counts a robbery.
+// Covers the case of a signal handler that forks inside a critical section. The child is another process, and does not
+// own what its parent holds. When the child leaves the section, unlock_slow() only counts a loss of ownership.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word == 0) return;
   if (critical_section.file != nullptr) critical_section.file->leave_to_parent(critical_section.descriptor);
@@ -106,7 +106,8 @@ bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
   // seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // If the word was given back before the section ended, it is no longer `seen`.
+  // An owner gives its word back before its section ends. So if the count is 0 and the word is still `seen`, the word
+  // was overwritten.
   return count_inside(*world_, owner_of(seen)) == 0;
 }
 
@@ -141,7 +142,7 @@ bool Shmtx::spin(const SpinPolicy& policy) noexcept {
 LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
   std::atomic<std::uint64_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
-  // Keep the WAITERS bit when taking the word after a sleep, because other threads may still sleep.
+  // Set the WAITERS bit when taking the word after a sleep, because other threads may still sleep.
   std::uint64_t waiters = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {

@@ -12,10 +12,10 @@
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
 // WAITERS may be set although no thread sleeps, which only causes an unnecessary wake-up. But no thread may sleep while
-// it is clear. Owner and lock are a single word, so the mutex is never locked without an owner. A waiter asks the
-// kernel whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is
-// bounded, so a lost wake-up only causes a delay. The mutex is never taken from a live owner, even if the owner is
-// stopped.
+// WAITERS is clear. Owner and lock are a single word, so the mutex is never locked without an owner. A waiter asks the
+// kernel whether the owner lives, and takes over from a dead owner by a compare-and-swap of exactly that word. Every
+// sleep is bounded, so a lost wake-up only causes a delay. The mutex is never taken from a live owner, even if the
+// owner is stopped.
 //
 // An overwritten word may name a live process that is not inside a section. So each process counts in its slot how many
 // of its threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the
@@ -46,7 +46,7 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found the mutex held; shown to users
-  /// A word for the user of the mutex, which is read while the mutex is held. It is here because the owner already has
+  /// A word that the user of the mutex reads while it holds the mutex. The word is here because the owner already has
   /// this cache line.
   std::atomic<std::uint32_t> note;
 };
@@ -66,8 +66,8 @@ enum class LockResult {
 
 namespace shmtx_internal {
 
-/// The critical section that this thread is in. It uses initial-exec TLS, so that reading it takes only a load, not a
-/// call.
+/// The critical section that this thread is in. This object is in initial-exec TLS, so that reading it takes only a
+/// load, not a call.
 struct CriticalSection {
   std::uint64_t word;                    // what the thread stores in the shmtx, or tries to store; 0: outside
   std::atomic<std::uint64_t>* sections;  // count of the process

@@ -27,12 +27,12 @@ inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
 /// The spin of a thread that wants a mutex of strategy `spin`, before the thread yields the processor. The benchmark is
 /// contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
-/// The spin of a waiter that wants a lock and delays no other task. It lasts about as long as it takes to sleep and be
-/// woken. `first` and `longest` bound a SpinInterval. Benchmarks: "contended_lock", "Short critical sections".
+/// The spin of a waiter that wants a lock and delays no other task. It lasts about as long as a sleep and a wake-up
+/// would take. `first` and `longest` bound a SpinInterval. Benchmarks: "contended_lock", "Short critical sections".
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which is right for
-/// sections about as short as a system call. No benchmark has such sections in a host with other tasks. The benchmark
-/// of `budget`, after which any waiter assumes a long section, is contended_lock.
+/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which suits sections
+/// about as short as a system call. No benchmark has such sections in a host with other tasks. After `budget`, any
+/// waiter assumes a long section; the benchmark of `budget` is contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
 /// The spin of a process that waits for the owner of a grant to complete it, which takes about ten instructions. It
@@ -67,10 +67,10 @@ class Spin {
   int left_;
 };
 
-/// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, it is not
-/// necessary to catch the end of a particular section: a lock that is free half of the time is soon found free, and
-/// until then, its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any
-/// thread may make any call at any time.
+/// Computes how many pauses to wait between two polls of a lock. If many sections pass between two polls, a poll need
+/// not catch the end of a particular section: a lock that is free half of the time is soon found free, and until then,
+/// its owner works undisturbed. All locks of the process share one interval, which is only a hint. Any thread may make
+/// any call at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;

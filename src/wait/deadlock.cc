@@ -16,8 +16,8 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// When to try again after the table of waits was full. No benchmark covers this constant, because only
-/// deadlock_test.cc fills the table.
+/// The delay before the next attempt to take a record after the table of waits was full. No benchmark covers this
+/// constant, because only deadlock_test.cc fills the table.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own wait, or the wait of its whole Lua state.
@@ -140,7 +140,8 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Returns whether the wait has a record, and takes a record if possible. REQUIRES: the wait continues.
+// Returns whether the wait has a record. Takes a record if the wait has none and one is free. REQUIRES: the wait
+// continues.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;

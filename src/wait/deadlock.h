@@ -12,32 +12,32 @@
 // cycle counts only if each of its records names a holder that was seen after T:
 //   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records are read once,
 //      and then a second time, to make sure that they still exist for the same waits. So from T until some time between
-//      the two readings, no task of the cycle did anything: none took a lock, and none released a lock.
-//   2. When the check was made, after T, task i + 1 held what task i waits for, by a grant with a fencing token of its
-//      own. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, task i + 1
-//      did neither after T. So it did so before, and held the lock at T.
-//   3. So at T each task waited for what the next task held, and no task could release anything. Without "seen after T"
-//      the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then releases
-//      this lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one clock for
-//      all processors.
+//      the two readings, no task of the cycle did anything else: none took or released a lock.
+//   2. At the time of the check, after T, task i + 1 held the lock that task i waits for, by a grant with a unique
+//      fencing token. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1,
+//      task i + 1 did neither after T. So it became the holder before T, and held the lock at T.
+//   3. So at T, each task waited for a lock that the next task held, and no task could release anything. Without "seen
+//      after T" the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then
+//      releases this lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one
+//      clock for all processors.
 //
 // Read the start time of a wait after a full fence, and the time of a check before a full fence. Then a check with a
 // later time sees what the task did before it waited.
 //
-// Only a task outside the cycle, or the clock, can still end the cycle: by a timeout, the exptime of a grant, a death,
-// a delete of the key, or another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
+// Only an event outside the cycle can still end the cycle: a timeout, the exptime of a grant, a death, a delete of the
+// key, or another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
 //
 // The search does not find cycles that contain: a wait for a lock with several other holders; a wait for a kind of
 // entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free
 // record; a wait that polls; or a process of another world (another runtime directory).
 //
 // It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts).
-// The waits of a stopped or busy process are not seen until the process continues. If a grant does not name a task,
-// because its process is not certain which task will release it, the search ends there.
+// The waits of a stopped or busy process are not seen until the process continues. The search also ends at a grant that
+// names no task, because its process does not know for certain which task will release it.
 //
 // The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. The
-// victim may fail to react, because it is no longer resumed or its process is stopped. After kVictimPatienceNs, the
-// task that began to wait before it becomes the victim, and so on.
+// victim may fail to react, because its coroutine is no longer resumed or its process is stopped. After
+// kVictimPatienceNs, the task that began to wait immediately before it becomes the victim, and so on.
 #pragma once
 
 #include <cstddef>
@@ -78,9 +78,9 @@ class TrackedWait {
   void end() noexcept;
   bool going_on() const noexcept { return wait_.token != kNobody; }
 
-  /// Returns the value of the table's changes() for which look() need not be called, or kNothing if it must be called.
-  /// For a wait for a lock with several holders, look() must always be called, because the lock may later have a single
-  /// holder, which the table does not show.
+  /// Returns the value of the table's changes() at the last search, or kNothing. While changes() still has this value,
+  /// look() need not be called. For a wait for a lock with several holders, look() must always be called, because the
+  /// lock may later have a single holder, which the table does not show.
   std::uint64_t quiet_at() const noexcept {
     return is_written_ && !in_cycle_ && wait_.blocker.known() ? changes_ : kNothing;
   }

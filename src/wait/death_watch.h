@@ -8,13 +8,13 @@
 // check follows later.
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there
-// is one check every 10 ms, as often as without the thread. Other changes are posted to all processes of the world: a
-// flush, a removal, or a lease that now ends earlier. The thread has its own descriptor table (close_range), so a host
-// that closes all descriptors does not close those of the thread, and no child inherits them.
+// is one check every 10 ms, as often as without the thread. Changes other than deaths, such as a flush, a removal, or a
+// lease that now ends earlier, are posted to all processes of the world. The thread has its own descriptor table
+// (close_range), so a host that closes all descriptors does not close those of the thread, and no child inherits them.
 //
-// A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends when no task
-// has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at short intervals.
-// For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
+// A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends after a time
+// of kIdleNs in which no task waited. If the kernel refuses notices, there is no death watch, and parkers check at
+// short intervals. For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
@@ -29,8 +29,8 @@ class World;
 
 class DeathWatch {
  public:
-  /// No thread is started for a shorter wait. The benchmark of both constants is "1,000 that wait, and nothing
-  /// happens", in which the thread runs.
+  /// No thread is started for a shorter wait. The benchmark of both constants is "1,000 waiters while nothing happens",
+  /// in which the thread runs.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 

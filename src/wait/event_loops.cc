@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend 1/kLookShare of its time on checks. The benchmark is "100 coroutines wait for one lock,
-/// and nothing happens".
+/// The wake thread may spend 1/kLookShare of its time on checks. The benchmark is "100 coroutines wait for one lock
+/// while nothing happens".
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {
@@ -104,8 +104,8 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the parking lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
-  // destroyed.
+  // Close the parking lot when the process exits, because nobody waits any more, and objects that the wake thread uses
+  // may be destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
     const std::lock_guard<std::mutex> lock(lot.mutex_);

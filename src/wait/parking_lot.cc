@@ -35,10 +35,11 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// The benchmark for the next constants is "10,000 coroutines, each waits for a lock of its own", row "of C and C++".
+// The benchmark for the next constants is "10,000 coroutines of one process, each waiting for its own lock", row "of C
+// and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// When the listener is this late, the other threads check by themselves. They wake so rarely that even many threads
+// When the listener is this late, the other threads make their own checks. These are so rare that even many threads
 // need little time. No benchmark covers this constant, because only sleepers_test.cc has several threads.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
@@ -102,8 +103,8 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     }
     slot.looks = lot_.looks_;
     slot.ready = false;
-    // The thread of a foreign loop may be busy while the wake thread checks, and no thread checks while the process
-    // exits.
+    // These parkers are excluded: the thread of a foreign loop may be busy while the wake thread checks, and no thread
+    // checks while the process exits.
     waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open() && !lot_.closed_;
     waiter.arrival = slot.arrival;
     waiter.place = slot.place;
@@ -279,8 +280,8 @@ std::uint64_t ParkingLot::pause_of(const Slot& slot) const noexcept {
   return rests ? kRestNs : kLookNs * (rank_of(slot) + 1);
 }
 
-// Returns whether the waiter still has its position. A waiter loses it in a repair, which drops all queues, or if the
-// waiter was woken and did not respond. A watcher loses it when woken.
+// Returns whether the waiter still has its position. A repair, which drops all queues, removes the waiter, and so does
+// a waker if the waiter was woken before and did not respond. A watcher is removed when it is woken.
 bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
   return slot.place == 0 || is_queued(*slot.watch.shard, slot.place, waiter.self, waiter.number);
 }
@@ -302,7 +303,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.elect_listener();
     return {.count = count};
   }
-  // A listener without its own waiters does not check, so a parker with waiters takes over.
+  // A listener that has no waiters itself does not check, so a parker with waiters takes over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;

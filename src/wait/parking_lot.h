@@ -9,8 +9,8 @@
 // open or granted to it, or if it is no longer in the lock's queue. If the mailbox has overflowed, the parker checks
 // immediately. If several threads sleep, one of them listens and checks for all of them (wait/sleepers.h).
 //
-// The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, slices matter
-// only if a process is stopped after it has stored a change and before it has posted the wake-up.
+// The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, the length of the
+// slices matters only if a process is stopped after it has stored a change and before it has posted the wake-up.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has either a descriptor for that loop to watch, or
 // a connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such parkers. The thread
@@ -47,9 +47,10 @@ class ParkingLot;
 class World;
 
 /// The time within which the first waiter of a queue notices a release without a wake-up. For a later waiter, this time
-/// is longer by kLookNs for each of up to kRankMax waiters before it. So a hundred waiting processes are not awake all
-/// the time. The check of a later waiter matters only if the first waiter does not check. The benchmark for this
-/// constant and the next two is "1,000 that wait, and nothing happens"; the benchmark "takeover" also covers kLookNs.
+/// is longer by kLookNs for each of up to kRankMax waiters before it. Otherwise, a hundred waiting processes would be
+/// awake all the time. The check of a later waiter matters only if the first waiter does not check. The benchmark for
+/// this constant and the next two is "1,000 waiters while nothing happens"; the benchmark "takeover" also covers
+/// kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// The interval between the checks of any waiter when a death watch is on. It is shorter than the time within which a
@@ -97,8 +98,8 @@ class Parker {
   /// descriptor, and so does the first call after the host has closed it. Also starts the wake thread. After a failure,
   /// the next call tries again.
   Expected<int> descriptor();
-  /// Listens at a new path in the runtime directory, and ends an earlier listener or connection. This is for loops that
-  /// can wait only for a connection that they opened themselves.
+  /// Listens at a new path in the runtime directory, and ends an earlier listener or connection. Use this for loops
+  /// that can wait only for connections that they have opened themselves.
   Expected<std::string> listen();
   /// Accepts the connection that this process has made to that path, and removes the path. From now on, a byte arrives
   /// on the connection each time the descriptor would become readable. After a failure the parker still listens, unless
@@ -109,7 +110,7 @@ class Parker {
   /// Makes the descriptor readable, or sends a byte, at the given time. kNever cancels the alarm. A parker has only one
   /// alarm. Fails like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// Returns false if the parker's loop needs the wake thread but the thread cannot run: the waiters must then poll.
+  /// Returns false if the parker's loop needs the wake thread but the thread cannot run. The waiters must then poll.
   bool attended() const noexcept;
 
   /// Returns whether the kernel tells this process when others die.
@@ -198,7 +199,7 @@ class ParkingLot {
   }
 
   /// Distributes the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
-  /// no such waiters and the thread may sleep, the thread must sleep now and call again. When a check is due,
+  /// none and the thread may sleep, the thread must now sleep, then call again. When a check is due,
   /// also checks what the waiters wait for, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
@@ -215,8 +216,8 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// If a check is due, checks what the parker's waiters wait for, or what all waiters wait for if the parker was the
-  /// listener.
+  /// If a check is due, checks what the parker's waiters wait for. If the parker was the listener, checks for all
+  /// waiters.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
   /// Returns the time (ns) until which the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;

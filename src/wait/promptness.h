@@ -1,5 +1,5 @@
 // Measures how promptly the waiters of one event loop react to a wake-up. Also limits the time for which the loop polls
-// for a release that is near.
+// for a release that is expected soon.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@ class Promptness {
     const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
     delay_ns_.store(std::max(mean - mean / weight + counted / weight, kDelayMinNs), kRelaxed);
   }
-  /// Records that a waiter responded too late, after it had lost the position that was reserved for `claim_ns`. The
-  /// waiter was woken at some time after the last step of a wait in this loop.
-  // The first value counts in full. Otherwise several slow loops that arrive together would delay the other loops for a
-  // long time, because a slow loop would miss its wake-up repeatedly until its delay is known.
+  /// Records that a waiter responded too late: it had `claim_ns` to respond, and then lost its position. It was woken
+  /// at some time after the last step of a wait in this loop.
+  // The first value counts in full. Otherwise, a slow loop would miss its wake-ups repeatedly until its delay is known,
+  // and several slow loops together would delay the other loops for a long time.
   void note_missed(std::uint64_t claim_ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t ns = std::max(claim_ns, now_ns - stepped_ns_.load(kRelaxed));
     if (delay_ns() == 0)

@@ -31,7 +31,7 @@ void Sleepers::unlink(SleepSlot& slot) noexcept {
 void Sleepers::wake(SleepSlot& slot) noexcept {
   if (!slot.asleep) return;
   unlink(slot);
-  // Change the word first: the kernel compares it, so a thread that is about to sleep does not.
+  // Change the word first. The kernel compares it, so a thread that is about to sleep returns immediately.
   slot.word.fetch_add(1, kRelaxed);
   platform::futex_wake(slot.word, 1);
 }

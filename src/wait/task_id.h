@@ -1,8 +1,8 @@
 // Task ids are the numbers by which a host distinguishes its tasks. A task is a coroutine, a light thread, or an event
-// loop's task that holds something or waits. The host decides what the numbers mean; only the search for deadlocks uses
-// them.
+// loop's task, which holds something or waits. The host decides what the numbers mean; only the search for deadlocks
+// uses them.
 //
-// The lower 20 bits distinguish the tasks of one Lua state. If all 20 bits are 0, the id means the Lua state as a
+// The lower 20 bits distinguish the tasks of one Lua state. If all 20 bits are 0, the id stands for the Lua state as a
 // whole.
 #pragma once
 

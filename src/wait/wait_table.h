@@ -34,7 +34,7 @@ struct alignas(128) WaitRecord {
   Word64 owner;  // token of the process that may write the other words; 0: free
   Word32 stamp;
 
-  // The words below belong together if the stamp is even, and has the same value before and after they are read.
+  // The words below belong to one wait if the stamp is even, and has the same value before and after they are read.
   Word32 task;
   Word64 token;            // the owner that wrote these words
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)

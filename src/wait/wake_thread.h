@@ -7,10 +7,10 @@
 // stays mapped when the host unloads the library (-z nodelete).
 //
 // The descriptor of a parker is one of a pair of sockets, because each socket is a separate file, whereas all eventfds
-// have the same inode. Device and inode are compared before each write, so a number that the host has closed and reused
-// is not mistaken for the parker's descriptor. The message is an empty datagram, which does not put a byte into a
-// stream. The wake thread also serves a parker's timer, so a loop that waits for this one descriptor without a timeout
-// is woken by mail and by the timer.
+// have the same inode. Device and inode are compared before each write, so a descriptor number that the host has closed
+// and reused is not mistaken for the parker's descriptor. The message is an empty datagram, which adds no byte to a
+// stream if the wrong descriptor gets it. The wake thread also serves a parker's timer, so a loop that waits for this
+// one descriptor without a timeout is woken by mail and by the timer.
 //
 // Making a descriptor readable takes about twice as long as waking a parker that sleeps by itself, because the wake-up
 // passes through a second thread.
@@ -33,8 +33,9 @@ class WakeThread {
   /// with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
-  /// Runs one round of the thread. Called without the mutex, after each post, and no later than the time that the last
-  /// round returned. Returns when the next round is due (CLOCK_MONOTONIC, ns), or 0 if the thread must end.
+  /// Runs one round of the thread. The thread calls this without the mutex, after each post, and at the latest at the
+  /// time that the last round returned. Returns when the next round is due (CLOCK_MONOTONIC, ns), or 0 if the thread
+  /// must end.
   using Round = std::uint64_t (*)() noexcept;
 
   /// Makes sure that the thread runs, and that its next round is at the deadline (CLOCK_MONOTONIC, ns) at the latest.

@@ -17,7 +17,7 @@ class Segment;
 class Shard;
 class World;
 
-/// Caches which processes live, during one check, so that the check usually asks the kernel only once about each
+/// Remembers, for one check, which processes live, so that the check usually asks the kernel only once about each
 /// process.
 class LivenessCache {
  public:
@@ -32,7 +32,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No benchmark covers this constant, because none has waits for locks of as many processes.
+  // No benchmark covers this constant, because none waits for the locks of so many processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;
@@ -61,9 +61,10 @@ struct WatchKind {
   /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). If it does
   /// not end by itself, returns a time that never comes, such as kExpiryNever.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
-  /// A check sees everything that an attempt would see, so that a waiter need not retry by itself.
+  /// Whether a check sees everything that an attempt would see, so that a waiter need not retry unless a check tells it
+  /// to.
   bool sees_all;
-  /// The waiters are in a queue. Otherwise, the process that changes what they wait for wakes them in another way.
+  /// Whether the waiters are in a queue. If not, the process that changes what they wait for wakes them in another way.
   bool has_queue;
 };
 

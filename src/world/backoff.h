@@ -1,6 +1,6 @@
 // Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt. So
-// hundreds of processes that start together do not retry at the same time, and leave the processors to the lock's
-// holder.
+// hundreds of processes that start together do not retry at the same time, and do not keep the lock's holder from a
+// processor.
 #pragma once
 
 #include <algorithm>

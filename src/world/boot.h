@@ -16,8 +16,8 @@ struct Boot {
 /// Returns the boot and the time namespace, which each process reads only once.
 const Boot& this_boot() noexcept;
 
-/// Returns the present time namespace, which may differ from the first one, because fork may have put a child into
-/// another namespace.
+/// Returns the present time namespace. It may differ from the first one, because fork may put a child into another
+/// namespace.
 std::uint64_t time_namespace_now() noexcept;
 
 /// Compares two boots. Unknown ids count as equal, because record locks then decide.

@@ -2,7 +2,7 @@
 // every later token is larger.
 //
 // Dictionaries take ranges of tokens here, and give out the tokens of a range themselves (dict/fencing.h). So a new
-// dictionary with an old name continues above all tokens of the old dictionary.
+// dictionary continues above all tokens of an earlier dictionary with the same name.
 //
 // The number of the last range is stored twice, each time with a check in the word's lower bits. So an overwritten word
 // is detected, and the other word says where to continue.
@@ -44,8 +44,8 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that has never been given out. `above`: a range that, as the caller knows, was given out, or 0.
-  /// Any thread of any process may call this. Does not make system calls or take locks.
+  /// Returns a range that has never been given out. `above`: a range that the caller knows was given out, or 0. Any
+  /// thread of any process may call this. Does not make system calls or take locks.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range given out.
   std::uint64_t last() const noexcept;

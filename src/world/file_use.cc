@@ -41,7 +41,7 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
 }
 
 // Returns whether the file's times are meaningful here. The boot id does not matter, because no file in memory survives
-// a boot, and containers have their own ids. But times of another time namespace have a different meaning.
+// a boot, and containers have different ids. But times of another time namespace have a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
@@ -116,8 +116,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended in the meantime may have asked for a longer lifetime, which matters if the file would be
-    // retired.
+    // A user that has ended in the meantime may have asked for a longer lifetime. Check this before retiring the file.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -211,7 +210,8 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const int fd = directory_fd->get();
-  // Do this first. Otherwise, if this process were killed here, files that are recorded but missing would be refused.
+  // Do this first. If it were done later and this process were killed before, files that are recorded but missing would
+  // be refused.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
@@ -226,8 +226,8 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody makes one now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
-    // A file that cannot be opened now keeps its name and world. A process that can open it later uses the same file.
-    // By then, the holders in it are dead, so the data survives, and no lock has two holders.
+    // A file that cannot be opened now keeps its name and world. A process that can open the file later keeps its data.
+    // By then, the holders in it are dead, so no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
     // No process is present, so the only users of this world's files are processes that are exiting, perhaps the caller

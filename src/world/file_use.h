@@ -2,8 +2,8 @@
 //
 // A process that has a dictionary mapped holds a shared record lock on kUseLock of its file. The lock is taken before
 // the file is mapped, and the mapping pins the open file description. So a forked child inherits the lock with the
-// mapping, closing descriptors does not release it, and it ends with the last mapping. Whoever gets an exclusive lock
-// on this byte knows that the file is not in use.
+// mapping, closing descriptors does not release the lock, and it ends with the last mapping. A process that gets an
+// exclusive lock on this byte knows that the file is not in use.
 //
 // The file names its world. Its tokens, waiters and mutex words are meaningful only in that world:
 //
@@ -15,11 +15,11 @@
 //                      | about each other                  | stays. In another time namespace, whose clock differs,
 //                      |                                   | a kept file is retired, and a persistent one refused.
 //
-// An adopted file need not be searched for owners: each world begins the generations of its slots at another number, so
-// old tokens do not belong to living processes.
+// An adopted file need not be searched for owners: each world begins the generations of its slots at a different
+// number, so old tokens do not belong to living processes.
 //
 // The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is on a separate
-// file (world/kept_file.h): through the lock's descriptor, the program could read and write the dictionary's file.
+// file (world/kept_file.h). A descriptor of the dictionary's file would let the new program read and write it.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ std::optional<std::string> dictionary_of_file(std::string_view file);
 /// A dictionary's file that this process has mapped and uses.
 struct UsedFile {
   OpenedFile file;
-  /// If this is not null, the file is being adopted, and only the caller uses it until finish_adoption(). Before that,
-  /// the caller must drop what the file says about processes. No child is forked in the meantime, because it would
-  /// share the lock.
+  /// If this is not null, the file is being adopted, and only the caller uses it until finish_adoption(). Before
+  /// calling that, the caller must drop what the file says about processes. No child is forked in the meantime, because
+  /// it would share the lock.
   std::unique_ptr<platform::ForkGuard> adopting;
   /// Shows other processes that the name stands for this file. Keep it while the file is mapped.
   platform::Mapping name;
@@ -83,8 +83,8 @@ Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& 
 
 /// Retires every temporary dictionary that no other world uses. Removes temporary files of dead creators, and name
 /// files of other worlds. The first process that enters a world does this, and so does the last process that leaves. A
-/// file whose state is unknown stays, so that whoever opens it gets an error. Fails if it could not begin. REQUIRES:
-/// the process table's record lock, and no other process present.
+/// file whose state is unknown stays, so that a process that opens it gets an error. Fails if it could not begin.
+/// REQUIRES: the process table's record lock, and no other process present.
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
 
 }  // namespace holdfast

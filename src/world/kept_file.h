@@ -5,9 +5,8 @@
 //                         <number> is random
 //
 // The new program may run as another user, so the descriptors that it inherits must give no access to the world
-// (runtime directory). Therefore, each file is empty, is made by a single call and used by no other, and is open for
-// reading only. There is a shared record lock on its first byte, which lasts until the last copy of the descriptor is
-// closed.
+// (runtime directory). Therefore, each file is empty, belongs to a single call, and is open for reading only. There is
+// a shared record lock on its first byte, which lasts until the last copy of the descriptor is closed.
 //
 // A file gets its name after it is locked, so a named file without a lock was left behind by a program that has exited.
 #pragma once

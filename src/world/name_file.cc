@@ -22,8 +22,8 @@ constexpr std::uint32_t kFileMode = 0600;
 /// The offset of the file's number, after the FileHeader.
 constexpr std::size_t kNumberOffset = 128;
 
-// Returns the table's record of the file. Relaxed, here and below, because nothing depends on the order of the word,
-// and the kernel orders the locks.
+// Returns the table's record of the file. Relaxed is enough, here and below, because the kernel orders the locks, and
+// nothing else depends on this word.
 Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
   return directory.made_name_files()[number % kNameFiles];
 }

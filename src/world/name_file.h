@@ -1,8 +1,8 @@
 // The files `names-00` to `names-63`, on which record locks show which names are in use (world/name_use.h).
 //
-// The kernel keeps the record locks of a file in a list, which it walks for each query. A thousand processes with a
-// hundred dictionaries each hold a hundred thousand of these locks. If the locks were on `processes`, each query about
-// a process would walk all of them. So they are on separate files, which are chosen by the hash of the name.
+// The kernel keeps the record locks of a file in a list, which it walks for each query. A thousand processes that each
+// have a hundred dictionaries hold a hundred thousand of these locks. If the locks were on `processes`, each query
+// about a process would walk all of them. So the locks are on separate files, which are chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and exists as long as the process table. If such a file were deleted by
 // hand, no process would see the locks on it. So the table records the inodes of the files, each with a check. A

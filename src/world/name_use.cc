@@ -27,7 +27,7 @@ constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// The number of records in which a byte may be stored.
 constexpr std::size_t kProbe = 16;
 
-// Records are written under the directory's lock. A process that finds another record lock in its way reads the records
+// Records are written under the directory's lock. A process whose attempt at a record lock fails reads the records
 // without the directory's lock. A torn record does not name a file in use, and the reader checks again.
 using Notes = std::array<std::uint64_t, kRemovedNotes>;
 
@@ -166,8 +166,8 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {
   auto file = open_name_file(directory, name_byte(name, 0) >> kNameInodeBits);
   const bool is_in_want = !file && (file.status().code == Code::system || file.status().code == Code::no_memory);
-  // If there is no file, no name of the file is in use, or no new process is admitted anyway. So a removal does not
-  // need memory.
+  // If there is no file, either no name of the file is in use, or no new process is admitted anyway. So a removal does
+  // not need memory.
   return file || is_in_want ? std::move(file) : FileDescriptor();
 }
 

@@ -5,13 +5,13 @@
 // Users do not notice when a file is deleted by hand, or when another file is moved over it. But a process that opens
 // the name after that finds a lock of this name with another inode, and is refused.
 //
-// A process takes its own lock before it checks for other locks. So if two processes open two files at the same time,
-// at least one of them sees the lock of the other.
+// A process takes its own lock before it checks for other locks. So if two processes open two files of one name at the
+// same time, at least one of them sees the lock of the other.
 //
-// A file that was removed properly does not block its name, because its users find it marked as retired. The remover
-// records the file's byte in the name's file, after it sets the mark and before it removes the name. If the record is
-// lost, new processes are refused until the last user of the removed file has detected the removal, but they are never
-// admitted by mistake.
+// A file that was removed properly does not block its name, because its users find it marked as retired. The process
+// that removes it records the file's byte in the name's file, after it sets the mark and before it removes the name. If
+// the record is lost, new processes are refused until the last user of the removed file has detected the removal, but
+// they are never admitted by mistake.
 //
 // The record of byte b is in one of the 16 words, numbered modulo 256, that begin at number
 // (b * 0x9E3779B97F4A7C15 mod 2^64) >> 32. A word whose byte is not locked may be reused. Records are written under the

@@ -87,8 +87,8 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
                                " bytes, but only " + std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
-// Refuses a file that cannot be created, before anything is allocated, because a full /dev/shm harms every process, and
-// a process over its file size limit would get SIGXFSZ.
+// Refuses a file that is too large before anything is allocated, because a full /dev/shm harms every process, and a
+// process over its file size limit would get SIGXFSZ.
 Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
   const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {

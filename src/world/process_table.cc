@@ -152,8 +152,8 @@ KeptLife KeepLife::take() const noexcept {
 Status end_kept_description(int fd) {
   if (const int error = platform::record_unlock_all(fd))
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
-  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). Close a new one,
-  // because the description of a keeper stays open if other processes have it.
+  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). Close a new
+  // description, because the description of a keeper stays open if other processes have it.
   if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
     platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
@@ -297,8 +297,8 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-// Waiters sleep on the holder's pid, in order of arrival. So hundreds of processes that are forked together do not
-// starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
+// Waiters sleep in order of arrival, on a word with the holder's pid. So hundreds of processes that are forked together
+// do not starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
 // bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
@@ -403,8 +403,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     program = std::move(*kept);
   }
   set_generation(index, generation);
-  // Do this afterwards, because if the file is missing while its generation is still current, it counts as deleted by
-  // hand.
+  // Remove the file afterwards, because a missing file whose generation is still current counts as deleted by hand.
   if (is_of_hold(before)) forget_life(directory_, make_token(index, before));
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
@@ -600,7 +599,7 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
     return Kernel::holds;
   }
   // Before concluding that a process has died, check that the descriptor referred to this file before and after the
-  // query: a host that closes all descriptors and opens others must not make live processes look dead.
+  // query. Otherwise, a host that closes all descriptors and opens others could make live processes look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = probe_descriptor();
@@ -621,7 +620,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
-  // If a successor is between its three stores, it writes all three words anyway, and an exact exchange does not damage
+  // A successor that is between its three stores writes all three words anyway, and an exact exchange does not damage
   // them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&

@@ -17,12 +17,12 @@
 // other processes are even, and they have no such file.
 //
 // If none of these locks is held, the boot id and the time namespace in the header show whether the file is still
-// valid. A process joins a table in use whatever its boot id, because containers have their own boot ids. A copy of a
-// table is refused, because its header names another inode.
+// valid. A process joins a table that is in use whatever its boot id is, because containers have different boot ids. A
+// copy of a table is refused, because its header names another inode.
 //
 // A process that enters holds the table's lock for about 0.2 ms. Waiting processes sleep, in order of arrival, on a
 // word with the holder's pid. A holder wakes the next process when it has closed the file. A holder that dies does not
-// wake others, so each sleep is bounded; the bounds are random and grow. On two processors, 900 children that are
+// wake others, so each sleep is bounded. The bounds are random and grow. On two processors, 900 children that are
 // forked together enter within 0.3 s.
 //
 // A process gives up after one second if the same process holds the lock all the time, because that process may be
@@ -30,10 +30,10 @@
 // immediately for 0.1 s, and after further failures for up to 1 s.
 //
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
-// a process look dead. The generation is raised under the table's lock while the slot's lock is free, so that a
-// successor is never mistaken for its predecessor, wherever the predecessor was stopped. The first generation of a slot
-// is the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h
-// says why).
+// a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
+// never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
+// the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h says
+// why).
 #pragma once
 
 #include <array>
@@ -175,7 +175,7 @@ class ProcessTable {
   static Expected<ProcessTable> look(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
-  /// Only runs for a table that could not be entered, because the table of a world that was entered is never destroyed.
+  /// Runs only for a table that could not be entered: the table of a world that was entered is never destroyed.
   ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
@@ -294,8 +294,8 @@ class ProcessTable {
   WorldId id_;
   std::uint64_t time_namespace_ = 0;
   bool only_looks_ = false;  // mapped read-only
-  // This descriptor is open from the time a process enters, so that a later lack of descriptors, permissions or paths
-  // does no harm. The process's children inherit it. The host may close it (daemons close everything). So the
+  // This descriptor is open from the time a process enters, so that it does no harm if descriptors, permissions or
+  // paths are lost later. The process's children inherit it. The host may close it (daemons close everything). So the
   // descriptor is compared with the file before a process is considered dead, and is closed only if it still belongs to
   // the file (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};

@@ -89,13 +89,13 @@ std::string place_to_suggest() {
   return private_to_us && is_tmpfs(system) ? without_tail(folder) + "/holdfast" : kAny;
 }
 
-// Suggests naming another directory. Using another one without a message would split the world, because processes of
-// one user may have different environments.
+// Suggests naming another directory. If the library used another directory by itself, it would split the world, because
+// processes of one user may have different environments.
 std::string name_another_one() {
   return "choose another one for all programs that share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-// Suggests what to do about the directory. Only a directory with the default name is ours, whereas HOLDFAST_DIR may
+// Suggests what to do about the directory. Only a directory with the default name is certainly ours. HOLDFAST_DIR may
 // name any directory, such as /tmp, which must not be removed. Only the directory's user knows whether programs use it,
 // so root must not remove it either.
 std::string another_one(const std::string& path) {
@@ -147,7 +147,7 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
 }
 
-// Explains that the user has changed. A directory that was opened before setuid() is useless after it, because each
+// Explains that the user has changed. A directory that was opened before setuid() is useless afterwards, because each
 // process that enters a world opens the world's directory.
 Status explain_changed_user(const std::string& path, uid_t before) {
   return refuse(
@@ -171,8 +171,9 @@ Status explain_missing_shared_directory(const std::string& path) {
                                path + " && chgrp GROUP " + path + " && chmod 0770 " + path};
 }
 
-// Sets the mode of a new directory. A umask may have removed bits of the mode, even bits that open() needs. O_PATH does
-// not need them, and a chmod through the descriptor changes exactly the directory that was checked.
+// Sets the mode of a new directory. A umask may have removed bits of the mode, even bits that open() needs. An open
+// with O_PATH does not need these bits, and a chmod through the descriptor changes exactly the directory that was
+// checked.
 Status make_private(const std::string& path, int parent, const std::string& name) {
   const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
@@ -249,7 +250,7 @@ Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
   return Status{Code::invalid, "bad HOLDFAST_SHARE \"" + std::string(share) + "\": expected \"group\", or no value"};
 }
 
-// Accepts only a number, because the C library would load modules into every program to look up a name.
+// Accepts only a number, because to look up a name, the C library would load modules into every program.
 Expected<std::optional<uid_t>> owner_from_environment() {
   const char* const text = ::secure_getenv("HOLDFAST_OWNER");
   if (text == nullptr || *text == '\0') return std::optional<uid_t>();

@@ -1,15 +1,15 @@
 // The runtime directory defines a world: all processes that share the directory belong to one world.
 //
-// It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
-// write into this process's memory. It must be a directory (not a symbolic link) on tmpfs, owned by this user and
-// closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may belong to root,
-// to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's groups (any
-// group for root), its mode may be up to 0770, and files in it are checked against that group.
+// It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. The path is checked every time it is opened, because the
+// directory's users may write into this process's memory. It must be a directory (not a symbolic link) on tmpfs, owned
+// by this user and closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may
+// belong to root, to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's
+// groups (any group for root), its mode may be up to 0770, and files in it are checked against that group.
 //
 // The owner matters as much as the group, because every user may make directories in /dev/shm. An outsider may have
 // made this directory before root ran `install -d -m 0770 -g`. This command sets mode and group, but the outsider
-// remains the owner, and may delete `processes` at any time. HOLDFAST_OWNER is a number, because glibc would load
-// modules into every program to look up a name. Nothing protects against members of the group, because they may write
+// remains the owner, and may delete `processes` at any time. HOLDFAST_OWNER is a number, because to look up a name,
+// glibc would load modules into every program. Nothing protects against members of the group, because they may write
 // into the locks anyway.
 //
 // All changes are made relative to a descriptor of the parent directory, never by path. The environment is read with
@@ -85,7 +85,7 @@ class RuntimeDirectory {
   enum class Sharing { none, group };
 
   /// While this object exists, open() in this thread uses the same descriptor, instead of opening and checking the path
-  /// each time. So it may not notice yet that another directory has taken the name.
+  /// each time. So open() may not notice yet that another directory has taken the name.
   class Visit {
    public:
     explicit Visit(const RuntimeDirectory& directory);

@@ -21,7 +21,7 @@ namespace {
 
 /// The timeout while processes enter one after the other, as hundreds of forked children may do.
 constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
-/// The first timeout of a forked child, which enters inside a call, while the holder of the table's lock may be
+/// The first timeout of a forked child. The child enters inside a call, and the holder of the table's lock may be
 /// stopped. After a failure, the child waits for a shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
@@ -200,8 +200,8 @@ Status World::enter(std::uint64_t timeout_ns) {
   const RuntimeDirectory::Visit visit(directory_);
   auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
-  // A forked child has its parent's presence, so it does not conclude that its own world has ended. A process that is
-  // exiting also counts, because it may hold locks until its last instruction.
+  // A forked child has its parent's presence, so it never finds its own world empty. A process that is exiting also
+  // counts as present, because it may hold locks until its last instruction.
   const bool is_first = !ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
                         !table_->end_holds(*lock, ProcessTable::Ended::all);
   if (is_first) {
@@ -267,8 +267,8 @@ struct Keeper {
 }  // namespace
 
 // Starts a keeper if necessary. The keeper is forked, so it has this process's presence from its first instruction on.
-// It has no slot, because it does not hold anything. If the keeper is killed, the next process that calls this function
-// detects that.
+// It does not need a slot, because it does not hold anything. If the keeper is killed, the next process that calls this
+// function detects its death.
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
@@ -303,8 +303,8 @@ Status World::keep_for(pid_t parent) {
 }
 
 // Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside
-// critical sections, and this process keeps what it holds. So this does not remove anything while another process is
-// exiting, or anything that threads of this process use. The next process that enters removes the rest.
+// critical sections, and this process keeps what it holds. So this call removes nothing while another process is
+// exiting, and nothing that threads of this process use. The next process that enters removes the rest.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
     const platform::LongMutex::Hold only_one(entering);

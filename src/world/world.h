@@ -1,10 +1,10 @@
 // A world consists of the processes that share a runtime directory, and thereby dictionaries and locks. World reports
 // which of these processes live.
 //
-// A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
-// mapping of a closed descriptor. A forked child does not inherit the lock (MADV_DONTFORK), and the lock ends with the
-// process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it needs
-// one. No decision depends on a pid.
+// A process enters by taking a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
+// mapping whose descriptor is closed. A forked child does not inherit the lock (MADV_DONTFORK), and the lock ends with
+// the process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it
+// needs one. No decision depends on a pid.
 //
 // A world lives while it contains a process, a child that such a process forked, or a keeper, which stays until a given
 // process exits. The first process to enter an empty world retires every dictionary that is not persistent. The last
@@ -58,9 +58,8 @@ class World {
   /// Returns the error for calls that an observer cannot make.
   static Status refuse_observer();
 
-  /// Enters, and returns descriptors that keep this process's slot and presence as long as one of them is open
-  /// anywhere, even after exec, when the process runs another program. Fails with exists if the process already has a
-  /// slot.
+  /// Enters, and returns descriptors. As long as one of them is open anywhere, this process keeps its slot and
+  /// presence, even after exec, when it runs another program. Fails with exists if the process already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process exits, even while no other process is in the world. Starts a
@@ -88,8 +87,8 @@ class World {
   /// that was never issued. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation. But a
-  /// process that has ended is always dead, even if it is kept alive across exec, because nobody is inside its critical
-  /// sections any more.
+  /// program that has ended always counts as dead, even if its process is kept alive across exec, because nobody is
+  /// inside its critical sections any more.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
   /// Returns whether the process table was truncated. If it was, this process has lost its identity permanently.
   bool lost() const noexcept;
@@ -150,7 +149,7 @@ class World {
       std::array<char, 500> text;
     };
     std::atomic<Token> token;             // written once per process, when it enters
-    std::atomic<std::uint64_t> retry_ns;  // do not enter before this time: the last attempt failed
+    std::atomic<std::uint64_t> retry_ns;  // after a failed attempt: do not enter before this time
     std::atomic<std::uint64_t> pause_ns;  // the pause between the last attempt and the next
     Failure failure;                      // why the attempt failed; guarded by a mutex
   };

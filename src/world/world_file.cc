@@ -120,7 +120,7 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 
 // Marks the file as retired, for the users that have mapped it. Writes only to a file that is long enough and ours.
 // Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an access to
-// that part faults. Returns 0, or an errno value if the users do not get to know that the file is retired.
+// that part faults. Returns 0, or an errno value if the users do not learn that the file is retired.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
@@ -249,8 +249,8 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
   for (Backoff backoff;;) {
     int error = 0;
     {
-      // The guard is in the object, so that no fork happens between locking and owning, and forks do not wait during
-      // the pause below.
+      // The guard is in the object, so that no fork happens between taking the lock and recording it, and forks do not
+      // wait during the pause below.
       DirectoryLock lock(directory_fd);
       error = platform::try_lock_description(directory_fd);
       if (error == 0) return Expected<DirectoryLock>(std::move(lock));

@@ -72,7 +72,7 @@ struct FileHeader {
   std::atomic<std::uint32_t> persist;  // a Persist; raised by an open that asks for a longer lifetime
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
   std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
-  std::uint64_t time_namespace;        // times of another time namespace mean nothing either
+  std::uint64_t time_namespace;        // nor do times of another time namespace
   std::uint32_t mode;                  // permission bits with which it was created; a file with more is refused
   std::uint32_t reserved;              // 0
   std::uint64_t inode;                 // the file's own inode, which differs in a copy
@@ -104,9 +104,9 @@ class DirectoryLock {
   int fd_;
 };
 
-/// Returns how users get to know that a mapping of such a file was lost. A lost dictionary is reported to all users. A
-/// lost process table is reported only to this process, because otherwise new processes would make another table while
-/// other processes still use this one.
+/// Returns how users learn that a mapping of such a file was lost. A lost dictionary is reported to all users. A lost
+/// process table is reported only to this process, because otherwise new processes would make another table while other
+/// processes still use the lost table.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
@@ -122,7 +122,7 @@ struct OpenedFile {
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
-/// Opens `name`. It must be a regular file of the directory's owner with one link, and without more permissions than it
+/// Opens `name`. It must be a regular file of the directory's owner with one link, and with no more permissions than it
 /// was created with. It must have the right `kind`, the layout kLayoutVersion, and the size in its header. Otherwise,
 /// the message says what was found and what was expected. Fails with not_found if there is no such file, or if it has
 /// lost its name in the meantime. Retires an unused file of another version of this library, and reports it as
@@ -139,8 +139,8 @@ struct NewFile {
   std::uint32_t persist;  // a Persist
   std::uint32_t mode;     // exact permission bits, whatever the umask
   WorldId world{};        // for a dictionary; a process table gets a new one
-  /// This function is called with the inode before the file gets its name, by one process at a time. If it fails, the
-  /// file does not get a name. It may be empty.
+  /// This function, which may be empty, is called with the inode before the file gets its name, by one process at a
+  /// time. If the function fails, the file does not get a name.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
   std::uint64_t optional = 0;  // the last bytes of the hole, for which there need not be space now

@@ -1,9 +1,9 @@
 -- A cache that all processes share: get-or-load with one call per key. Manual: docs/resty.holdfast.cache.md.
 --
 -- Level 1 consists of copies in this Lua state (cache/copies.lua), level 2 is the dictionary (cache/entries.lua), and
--- level 3 is the loader (cache/loads.lua). A copy is current while the version of its key is the version that was read
--- with it, so processes need not send each other messages. A load stores its value only if it still has the lock of the
--- key. set() and delete() take this lock away from loads that began earlier.
+-- level 3 is the loader (cache/loads.lua). A copy is current as long as its key still has the version that was read
+-- with the copy, so processes need not send each other messages. A load stores its value only if it still has the lock
+-- of the key. set() and delete() take this lock away from loads that began earlier.
 --
 -- Failures return nil and a string. Arguments of wrong types raise an error at the line of the call. Only get and
 -- get_bulk yield: when they wait for a load, or when the loader yields.
@@ -26,7 +26,8 @@ local guards_hold, is_current, is_fresh, put = copies.guards_hold, copies.is_cur
 local VALUE, NUMBER, GUARDS, STALE, EARLY = entries.VALUE, entries.NUMBER, entries.GUARDS, entries.STALE, entries.EARLY
 
 -- One in TOUCH_EVERY hits of level 1 also counts as a use of the value in the dictionary, so that the dictionary does
--- not evict the value. The number is prime, because a program may read its keys in turn. No benchmark covers it.
+-- not evict the value. The number is prime, because a program may read its keys in a fixed order. No benchmark covers
+-- it.
 local TOUCH_EVERY = 1009
 
 -- After this number of seconds, the next load, touch or 16th hit of level 2 adds the counts to numbers in the
@@ -170,8 +171,8 @@ end
 
 
 -- get(key [, opts [, loader, ...]]) returns the value, nil, and the level that had the value: 1, 2, 3 (the loader was
--- called), 4 (the value is stale), or -1 (there is no value and no loader). On failure returns nil and an error, of the
--- loader or another; the caller whose loader failed also gets the loader's value.
+-- called), 4 (the value is stale), or -1 (there is no value and no loader). On failure returns nil and an error, from
+-- the loader or from elsewhere. The caller whose loader failed also gets the loader's value.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
     if entry and is_fresh(self, entry) and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
@@ -233,8 +234,8 @@ function _M.peek(self, key, stale)
 end
 
 
--- purge(tag) ends all values with the tag. purge() empties the dictionary; purge(true) also frees its memory. Returns
--- true.
+-- purge(tag) invalidates all values with the tag. purge() empties the dictionary; purge(true) also frees its memory.
+-- Returns true.
 function _M.purge(self, tag)
     local done, err = begin(self, "purge", type(tag) == "string" and tag or "")
     if not done then

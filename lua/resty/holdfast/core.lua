@@ -22,8 +22,9 @@ end
 local KEY_MAX, OK = _M.KEY_MAX, _M.OK
 
 
--- Keeps the process alive when a dictionary's file is truncated; see holdfast_guard_sigbus in holdfast.h. Call it, for
--- example, in nginx's init_by_lua; `holdfast run` calls it itself. Returns true, or nil and a message. Does not yield.
+-- Keeps the process alive when a dictionary's file is truncated; see holdfast_guard_sigbus in holdfast.h. Call this,
+-- for example, in nginx's init_by_lua. `holdfast run` calls it for its workers. Returns true, or nil and a message.
+-- Does not yield.
 function _M.guard_sigbus()
     local code = C.holdfast_guard_sigbus()
     if code ~= OK then
@@ -193,10 +194,11 @@ if not has_new then
     end
 end
 
--- A frame receives the results of one call. Finalisers make calls too, and have their own frames: a finaliser may run
--- wherever Lua allocates, even between a call and the reading of its results. FRAMES is the most that can be in use at
--- the same time: two by a call that makes a table, two by a finaliser in that call, and two by a hook in each. Frames
--- are used in rotation, so an error between `enter` and `leave` (a stack overflow, a lack of memory) loses no frame.
+-- A frame receives the results of one call. Calls in finalisers have separate frames, because a finaliser may run
+-- wherever Lua allocates, even between a call and the reading of its results. FRAMES is the largest number of frames in
+-- use at the same time: two for a call that makes a table, two for a finaliser in that call, and two for a hook in
+-- each. Frames are used in rotation, so an error between `enter` and `leave` (a stack overflow, a lack of memory) does
+-- not lose a frame.
 local FRAMES = 8
 
 local frames = {}

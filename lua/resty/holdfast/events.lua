@@ -7,7 +7,7 @@
 --
 -- The key "last" is the number of the last event. It is stored after the event, so it is too low while a publisher is
 -- between the two stores, or if the publisher has died there. A publisher or subscriber that finds an event after
--- "last" therefore raises "last". A subscriber waits until the key of the next event changes.
+-- "last" therefore increases "last". A subscriber waits until the key of the next event changes.
 
 local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
@@ -58,10 +58,10 @@ end
 local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 
 
--- Opens a bus, which carries the events of one name: events.open(name, opts).
+-- Opens the bus for the events of one name: events.open(name, opts).
 --
--- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program set,
--- or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
+-- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program has
+-- set, or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
 --
 -- Returns the bus; nil and a message. Raises an error for arguments of the wrong type. Does not yield.
 function _M.open(name, opts)
@@ -86,7 +86,8 @@ function _M.open(name, opts)
 end
 
 
--- Returns the event that is stored where event n belongs, which may have a different number; its version; and an error.
+-- Returns the event that is stored in the place of event n, which may have a different number; its version; and an
+-- error.
 local function look(bus, n)
     local event, err, version = bus.dict:get_changed("e:" .. n % bus.keep)
     if not version then

@@ -14,7 +14,7 @@
 --                   return early
 --   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine
 --
--- set_host() requires only name and sleep. A host with wait or wait_fd gets wake-ups immediately; the others poll for
+-- set_host() requires only name and sleep. A host with wait or wait_fd gets wake-ups immediately; other hosts poll for
 -- them.
 
 local core = require "resty.holdfast.core"
@@ -44,9 +44,9 @@ local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
 -- The known hosts. Each wait asks them in this order whether they run the calling coroutine; the last host always does.
--- A host whose library the program has not loaded is not asked. nginx and Neovim run everything in their processes. The
--- scheduler and cqueues know their own coroutines; only the scheduler knows a task that runs inside a coroutine of
--- cqueues. The other hosts accept any coroutine.
+-- A host whose library the program has not loaded is not asked. nginx and Neovim run all coroutines of their processes.
+-- The scheduler and cqueues recognise the coroutines that they run; only the scheduler recognises a task inside a
+-- coroutine of cqueues. The other hosts accept any coroutine.
 local DETECTED = {
     { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
     { host = nginx },
@@ -157,7 +157,7 @@ function _M.job_runner()
 end
 
 
--- Makes a wait from doze(s), a sleep that a wake-up need not end.
+-- Makes a wait from doze(s), a sleep that need not end at a wake-up.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = parker.new_listener()
@@ -202,7 +202,7 @@ local function no_runner()
 end
 
 
--- Returns the job runner of a known host. Nothing is renewed under a host that the program defines.
+-- Returns the job runner of a known host. Under a host that the program defines, locks are not renewed.
 local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then

@@ -100,8 +100,8 @@ end
 
 
 -- Counts the objects that class.new creates in a brief state, and the calls of the methods in `names`, which take a
--- lock. The second object or the second call shows that the state lasts. Counting objects is not enough, because a
--- worker may use one object for all requests.
+-- lock. A second object or a second call shows that the state lasts for more than one request. Counting objects is not
+-- enough, because a worker may use one object for all requests.
 local seen = {}
 
 -- A call counts as a use of the kind `use`: "made" or "taken".

@@ -228,7 +228,7 @@ end
 
 
 -- The first dictionary whose locks were not counted last time because the time had run out. The next call begins with
--- this dictionary, so that every dictionary is counted now and then.
+-- this dictionary, so that every dictionary is counted from time to time.
 local left_out
 
 local function from_the_one_left_out(names)

@@ -31,7 +31,7 @@ local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.E
 local SAFE_ADD, TOO_LARGE = core.SAFE_ADD, core.TOO_LARGE
 
 local TIMEOUT = 5
--- The key of a lock that one of the waiting takers has: only this taker watches the queue. If its process is stopped,
+-- The key of a lock that one of the waiting takers holds. Only this taker watches the queue. If its process is stopped,
 -- another taker gets the lock after TURN_EXPTIME seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
@@ -529,8 +529,8 @@ function Job.touch(self, seconds)
 end
 
 
--- Gives the job to whoever knows its number and its token, for `seconds`, after which it can be taken again. Returns
--- true; nil and an error of touch().
+-- Detaches the job from this Lua state: for `seconds`, every program that knows the job's number and token can change
+-- it. Then the job can be taken again. Returns true; nil and an error of touch().
 function Job.detach(self, seconds)
     check_receiver(self, "detach", job_mt)
     core.check_time(seconds, "seconds", "detach", 2)

@@ -36,7 +36,7 @@ local _M = {}
 local Task = {}
 Task.__index = Task
 
--- The value that a waiting task yields. Any other yield only lets other tasks run.
+-- The value that a waiting task yields. A task that yields another value only lets other tasks run.
 local WAITING = {}
 -- The cause of the wait of a task in `stop_watchers`.
 local STOP = {}
@@ -225,8 +225,8 @@ local function idle_time()
 end
 
 
--- Returns whether the scheduler is stopping. Stops it when a worker of `holdfast run` receives the order to finish; the
--- signal ends the sleep.
+-- Returns whether the scheduler is stopping. Stops the scheduler when a worker of `holdfast run` receives the order to
+-- finish. The signal for this order ends the sleep.
 local function is_stopping()
     if not stopping and exiting() then
         _M.stop()
@@ -394,8 +394,7 @@ end
 
 
 -- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises an error when called inside a task, and when all tasks wait and nothing can wake one
--- of them.
+-- number of failed tasks. Raises an error inside a task, and when all tasks wait and nothing can wake any of them.
 function _M.run()
     if background_jobs.looping then
         error("run() was called inside a task", 2)

@@ -31,8 +31,8 @@ end
 _M.put = put
 
 
--- Finds the versions of the present dictionary. They stay mapped as long as the cache refers to them, so a dictionary
--- that was removed stays in memory until the next call of get. Returns true; nil and the reason.
+-- Finds the versions of the present dictionary. They stay mapped as long as the cache refers to them, so a removed
+-- dictionary stays in memory until the next call of get. Returns true; nil and the reason.
 function _M.find_versions(cache)
     local versions = C.holdfast_keep_versions(cache.handle)
     if versions == nil then
@@ -43,11 +43,11 @@ function _M.find_versions(cache)
 end
 
 
--- Returns what is_current does, apart from the tags. A copy with a word is compared without a call of C, which would
+-- Returns the same as is_current, but ignores the tags. A copy with a word is compared without a call of C, which would
 -- take a third of the time of a hit.
 --
--- The loads need no order among them: who knows that a change has ended has synchronized with its writer, so the loads
--- find the change. The words only grow, so an equal sum means that none has changed.
+-- The loads may happen in any order: a caller that knows that a change has ended has synchronized with its writer, so
+-- the loads find the change. The words only grow, so an equal sum means that no word has changed.
 --
 -- A compiled loop loads a word only once, although the word is volatile, unless the loop also stores a number of the
 -- same type, and a different number each time. So each hit stores the count of hits twice, as int32_t and as int64_t.

@@ -1,5 +1,5 @@
--- The counts of all caches in a dictionary, for the metrics. Each cache object adds its own counts to these about once
--- a second. The name of a cache does not contain '%', so the keys of the counts do not belong to a cache.
+-- The counts of all caches in a dictionary, for the metrics. Each cache object adds its counts to them about once a
+-- second. The name of a cache does not contain '%', so the keys of the counts do not belong to a cache.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"

@@ -2,9 +2,9 @@
 -- lock of its load is "!NAME:KEY", the error of its last load "?NAME:KEY", and the generation of a tag "#NAME:TAG".
 --
 -- The flags of a value contain its kind (2 bits), how long it may be served after it becomes stale, and how long its
--- load took (15 bits each). So a value without tags needs no wrapping. A value with tags is stored in a table, together
--- with each tag and the generation that the tag had before the load. When a tag is purged or evicted, its next
--- generation is one that the tag never had, because versions only grow, by 2 with each change.
+-- load took (15 bits each). So a value without tags is stored as it is. A value with tags is stored in a table,
+-- together with each tag and the generation that the tag had before the load. A tag that is purged or evicted gets a
+-- generation that it never had before, because versions only grow, by 2 with each change.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -26,7 +26,7 @@ local ENDS, STALE, EARLY, WORD = 4, 6, 7, 8
 
 local PLAIN, NIL, TAGGED, GONE = 0, 1, 2, 3
 
--- How long the dictionary keeps an entry for a value that is deleted during a load, in seconds; see delete().
+-- The time for which the dictionary keeps an entry for a value that is deleted during a load, in seconds; see delete().
 local GONE_FOR = 0.001
 
 -- The version for the current call. No other Lua code runs before it is read.
@@ -166,10 +166,11 @@ end
 
 -- Returns an entry for level 1, which is a copy of the value. `ends` is when the dictionary's value ends. The entry
 -- also records whether the value is stale or should be loaded early; and where the word of its version is, if Lua can
--- decide whether it is current (copies.lua). An odd version, of a stopped writer, never is.
+-- decide whether the entry is current (copies.lua). With the odd version of a stopped writer, an entry is never
+-- current.
 --
--- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number is drawn once for
--- each copy and decides when the copy ends, so a hit needs no random number.
+-- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number that is drawn
+-- once for each copy decides when the copy ends, so hits do not draw random numbers.
 local function make_entry(value, number, stripe, ends, guards, flags, early)
     local has_word = number % 2 == 0 and (ends == 0 or loop_ms)
     local entry = { value, number, stripe, ends, guards, false, false, has_word and 2 * stripe }
@@ -251,7 +252,7 @@ end
 --
 -- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
 -- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
--- If it does not fit into the dictionary, the entry is valid until the next change.
+-- If the dictionary has no room for the value, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)

@@ -1,6 +1,6 @@
 -- Level 3 of a cache: loads, each with the lock of its key. Waiters watch the grant of the lock, so all of them
 -- continue when the grant ends, for whatever reason. They then find the value, or the error if the load failed. If they
--- find neither, one of them loads the value.
+-- find neither, one of the waiters loads the value.
 
 local copies = require "resty.holdfast.cache.copies"
 local core = require "resty.holdfast.core"
@@ -26,8 +26,8 @@ local REFRESH_AGAIN = 1
 
 local ngx = program.is_nginx and require "ngx"
 
--- The loads of this Lua state, by dictionary and lock. If the coroutine of a load is gone, the load has lost its lock
--- and is collected.
+-- The loads of this Lua state, by dictionary and lock. A load whose coroutine is gone has lost its lock, and is
+-- collected.
 local loading = setmetatable({}, { __mode = "v" })
 
 local _M = {}
@@ -158,7 +158,7 @@ end
 
 
 -- Waits until the holder no longer has the lock. Returns the seconds waited; nil or false and the reason. In a phase of
--- nginx that cannot wait, a wait may raise an error; here, on_timeout decides instead.
+-- nginx that cannot wait, a wait may raise an error. This function does not raise it, so that on_timeout decides.
 local function wait(cache, lock, lock_key, deadline)
     local asked, host, refusal = pcall(hosts.current, lock.settings.block)
     if not asked or not host then

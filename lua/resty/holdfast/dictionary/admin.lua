@@ -177,8 +177,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds a description of each key to `locks`. Returns true. Stops at the first key that cannot be read, and returns nil
--- and the reason: each further key of its shard would take as long.
+-- Adds a description of each key to `locks`. Returns true. Stops at the first key that cannot be read, because each
+-- further key of its shard would take as long, and returns nil and the reason.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)

@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- Returns the results of a method that stored nothing. If the value can never fit, the results include a message.
+-- Returns the results of a method that has stored nothing. If the value can never fit, the results include a message.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)

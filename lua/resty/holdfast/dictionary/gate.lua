@@ -1,8 +1,8 @@
--- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may want too;
--- see src/dict/gate.h.
+-- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may also
+-- want; see src/dict/gate.h.
 --
--- A plain dictionary has no gate, and gates cost it nothing. Only cluster dictionaries have gates. The module of gates
--- is loaded when the first dictionary with a gate is opened, and has these fields:
+-- Only the dictionaries of clusters have gates, so gates do not make plain dictionaries slower. The module of gates is
+-- loaded when the first dictionary with a gate is opened, and has these fields:
 --
 --   NO_HOLDER                       log text: why a lock without a holder on this machine may be held
 --   FAMILIES                        families of metrics, as in prometheus.lua
@@ -57,8 +57,8 @@ local function load_gate()
 end
 
 
--- Returns the dictionary's gate; nil and the library's code if it has none. A dictionary that was removed and created
--- again may have gained a gate.
+-- Returns the dictionary's gate; nil and the library's code if it has none. A dictionary may have a gate after it was
+-- removed and created again.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then

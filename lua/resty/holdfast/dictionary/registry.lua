@@ -1,5 +1,5 @@
--- Keeps the dictionaries that this Lua state has opened, by name. Has the metatable of all dictionaries, and finds the
--- dictionary of a lock object.
+-- Keeps the dictionaries that this Lua state has opened, by name. Contains the metatable of all dictionaries, and finds
+-- the dictionary of a lock object.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -19,9 +19,9 @@ local handle_ptr = ffi_new("holdfast_dict *[1]")
 
 local _M = {}
 
--- `loop_ms` is the clock of nginx's event loop in milliseconds, or nil. In nginx, values expire by this clock, like
--- those of ngx.shared and like timers; elsewhere by the system's clock. The symbol below exists only in nginx. Before
--- nginx 1.13.10 it is a different clock, which the library refuses.
+-- `loop_ms` is the clock of nginx's event loop in milliseconds, or nil. In nginx, values expire by this clock, like the
+-- values of ngx.shared and like timers; elsewhere, by the system's clock. The symbol below exists only in nginx. Before
+-- nginx 1.13.10, it is a different clock, which the library refuses.
 pcall(function ()
     if C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec) == OK then
         _M.loop_ms = ffi.cast("const volatile int64_t *", ffi.C.holdfast_nginx_msec)
@@ -67,7 +67,7 @@ if not later.call(_M.fill) then
 end
 
 
--- --- the zones that lua_shared_dict declares in nginx.conf, for a lock that uses the name of one ---
+-- --- the zones that lua_shared_dict declares in nginx.conf, for locks that use the name of a zone ---
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096
@@ -142,7 +142,7 @@ local function keep_values()
 end
 
 
--- Logs that lua_shared_dict declares a different size, which counts only when the dictionary is created.
+-- Logs that lua_shared_dict declares a different size. The declaration counts only when the dictionary is created.
 local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
@@ -173,8 +173,8 @@ end
 local is_noticed = not program.is_nginx
 
 
--- Logs the version, the first dictionary and the runtime directory once per start and reload. Workers inherit
--- `is_noticed` from a master that has opened a dictionary. Logs nothing in a state that lasts for one request.
+-- Logs the version, the first dictionary and the runtime directory, once for each start and reload. Workers inherit
+-- `is_noticed` from a master that has opened a dictionary. Logs nothing in a Lua state that lasts for one request.
 local function notice(name)
     if not is_noticed then
         is_noticed = true

@@ -29,10 +29,10 @@ local _M = {}
 _M.missing = not known and "table values need LuaJIT's string.buffer, which this LuaJIT lacks" or nil
 
 
--- Returns a function that calls fn as pcall does, but never in compiled code. In compiled code, an error of
--- string.buffer overwrites the frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is
--- similar). LuaJIT never compiles a call of gsub: it compiles the caller up to this call, and again after it. A
--- finaliser may call the function during another call, so each frame has a slot.
+-- Returns a function that calls fn like pcall, but never in compiled code. In compiled code, an error of string.buffer
+-- overwrites the frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar).
+-- LuaJIT never compiles a call of gsub: it compiles the caller up to this call, and again after it. A finaliser may
+-- call the function during another call, so each frame has a slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 

@@ -1,7 +1,7 @@
 -- Methods of a dictionary that was opened with versions. Manual: docs/resty.shdict.md.
 --
 -- Only wait yields. On failure, the methods return nil and a string: an error that the other methods for one key also
--- have, or "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line of
+-- return, or "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line of
 -- the call.
 
 local checks = require "resty.holdfast.dictionary.checks"

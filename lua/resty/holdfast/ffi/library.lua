@@ -137,8 +137,8 @@ end
 local C, path = load_library()
 
 
--- Names the process after its script, because otherwise every script has the interpreter's name. A program that has
--- named itself keeps its name, and so do nginx and Neovim.
+-- Names the process after its script, because otherwise every script would have the interpreter's name. A program that
+-- has named itself keeps its name, and so do nginx and Neovim.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

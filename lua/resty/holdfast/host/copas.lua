@@ -5,8 +5,8 @@
 -- descriptor. copas calls the post's accept() when that descriptor is readable; the parker's timer makes it readable
 -- every STEP.
 --
--- copas.loop() returns when it has nothing to do, and we must not prevent that. When accept() is called, all work is in
--- the lists of copas, so finished() then shows whether anything but the post is left.
+-- copas.loop() returns when it has nothing to do, and the post must not prevent that. When accept() is called, all work
+-- is in the lists of copas, so finished() shows whether anything but the post is left.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
@@ -59,10 +59,10 @@ local INFINITY = math.huge
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
 -- The longest time between two calls of accept(), and the time from a wake-up to the next call, in seconds. Benchmarks,
--- in the rows of copas: "100 coroutines wait for one lock, and nothing happens" and "From release to resume".
+-- in the rows of copas: "100 coroutines wait for one lock while nothing happens" and "From release to resume".
 local STEP = 0.1
 local SOON = 0.001
--- A waiter that has not returned this many seconds after its deadline will never be resumed.
+-- A waiter that has not returned this many seconds after its deadline counts as gone: it will never be resumed.
 local GRACE = 0.05
 
 local _M = { name = "copas", now = none.now }
@@ -83,7 +83,7 @@ local is_up = false
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- Any coroutine may belong to the loop; the loop's coroutines look like any others.
+-- Any coroutine may belong to the loop, because the loop's coroutines look like any others.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end
@@ -158,8 +158,8 @@ local function drop(co)
 end
 
 
--- Returns whether the coroutine of a waiter will never be resumed. Otherwise a waiter that was woken two calls of
--- accept() ago would have run by now, and so would a waiter whose deadline has passed.
+-- Returns whether the coroutine of a waiter will never be resumed: the waiter was woken two calls of accept() ago, or
+-- its deadline has passed, and it has not run since.
 local function is_gone(me, time)
     return me.called and accepts >= me.called + 2 or time > me.due + GRACE
 end
@@ -183,8 +183,8 @@ local function drop_gone(all)
 end
 
 
--- Returns whether copas has nothing left to do. First announces the exit of copas, as copas.loop() does, for the
--- coroutines that wait for the exit.
+-- Returns whether copas has nothing left to do. First announces the exit of copas, as copas.loop() does, to the
+-- coroutines that wait for it.
 local function is_over()
     if not copas.finished() then
         return false

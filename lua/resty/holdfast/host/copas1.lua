@@ -20,8 +20,8 @@ local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
 -- The largest descriptor for select(2). Dirty objects return it too: LuaSocket requires a number but does not use it.
 local LARGEST_DESCRIPTOR = 1023
--- How long the whole loop sleeps at a time if it has no descriptor, in seconds. No benchmark covers it: all have a
--- descriptor.
+-- The time for which the whole loop sleeps if it has no descriptor, in seconds. No benchmark covers this constant,
+-- because all of them have a descriptor.
 local STEP = 0.001
 
 local Sleeper = {}
@@ -35,7 +35,7 @@ local timer_at
 local armed_parker
 
 
--- Any coroutine may belong to the loop; the loop's coroutines look like any others.
+-- Any coroutine may belong to the loop, because the loop's coroutines look like any others.
 function _M.is_yieldable()
     return co_isyieldable()
 end

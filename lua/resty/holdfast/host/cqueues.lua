@@ -1,9 +1,9 @@
 -- The host of coroutines of a cqueues controller: only the coroutine waits.
 --
--- One waiter of a controller, the leader, polls the parker's descriptor; the other waiters poll only conditions of
--- their own. A waiter that finds wake-ups delivers them to the others. When the leader leaves, it makes another waiter
--- the leader, so that nothing stays in a controller without waiters. Each controller has its own leader, because the
--- program may stop running any one controller.
+-- One waiter of a controller, the leader, polls the parker's descriptor. Each other waiter polls only its own
+-- condition. A waiter that finds wake-ups delivers them to the others. A leader that leaves makes another waiter the
+-- leader, so that nothing is left in a controller without waiters. Each controller has its own leader, because the
+-- program may stop running some of its controllers.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -20,9 +20,10 @@ local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 local _M = { name = "cqueues", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- A leader that has not returned this many seconds after its deadline will never be resumed.
+-- A leader that has not returned this many seconds after its deadline counts as gone: it will never be resumed.
 local GRACE = 0.05
--- How often a job runner checks whether its controller is about to end. No benchmark covers it: none has jobs.
+-- The interval at which a job runner checks whether its controller is about to end. No benchmark covers this constant,
+-- because none has jobs.
 local STEP = 0.1
 
 local INFINITY = math.huge
@@ -119,8 +120,8 @@ local function spawn(fn, ...)
 end
 
 
--- Runs jobs. A controller ends when all its coroutines have ended, and this one must not prevent that, so it checks
--- every STEP whether it is the last.
+-- Runs jobs. A controller ends when all its coroutines have ended. The job runner must not prevent that, so it checks
+-- every STEP whether its coroutine is the last.
 local function run_jobs(runner)
     local controller = cqueues.running()
     local jobs = runner.jobs

@@ -1,7 +1,7 @@
 -- The host of Neovim. In a coroutine, only the coroutine waits. A coroutine that begins its wait in the main loop,
 -- where all of Neovim's functions may be called, is resumed there. Outside of coroutines, vim.wait() keeps the user
--- interface, timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(), which
--- then ends the editor in some versions.
+-- interface, timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(),
+-- because some versions of the editor would then exit.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -14,7 +14,7 @@ local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.w
 local POLL_EVERY = parker.POLL_EVERY
 -- The longest single wait, in seconds.
 local LONGEST = 86400
--- How often vim.wait() checks its condition at least, in milliseconds.
+-- The longest interval between two checks of the condition of vim.wait(), in milliseconds.
 local INTERVAL = 200
 -- The result of vim.wait() after Ctrl-C.
 local INTERRUPTED = -2

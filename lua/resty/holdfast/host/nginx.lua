@@ -1,10 +1,10 @@
--- The host of an nginx worker. Each light thread waits for a semaphore of its own, and other light threads run. The
--- wake timer posts the semaphore; without the wake timer, the waiter polls.
+-- The host of an nginx worker. Each waiting light thread waits for its own semaphore, while other light threads run.
+-- The wake timer posts the semaphore. Without the wake timer, the waiter polls.
 --
 -- The wake timer is a timer of nginx that reads from a connection to the wake thread, which sends a byte when there are
 -- wake-ups to deliver. The timer ends soon after the last waiter has left, because a running timer would keep the
--- worker from exiting. No wait may rely on the timer alone, because nginx may drop it and an error may end it. So each
--- wait is short, and the next wait starts the timer again if necessary.
+-- worker from exiting. No wait may rely on the timer alone, because nginx may drop the timer and an error may end it.
+-- So each wait is short, and the next wait starts the timer again if necessary.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -75,18 +75,18 @@ end
 -- --- the wake timer ---
 
 -- The longest wait that relies on the wake timer, in seconds. Benchmark: the row of nginx in "100 coroutines wait for
--- one lock, and nothing happens".
+-- one lock while nothing happens".
 local LONGEST = 1
--- How long the timer stays without waiters, in seconds (benchmark: the rows of nginx for locks that are held longer),
--- and how often it checks for waiters in a worker that is about to exit (no benchmark covers it).
+-- The time for which the timer stays without waiters, in seconds (benchmark: the rows of nginx for locks that are held
+-- longer), and the interval at which it checks for waiters in a worker that is about to exit (no benchmark).
 local LINGER = 0.25
 local EXITING_STEP = 0.05
 -- How late the wake timer and a waiter may notice a deadline, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
--- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a timer that
--- has not started by then was dropped. After that, no timer is requested for REST seconds, because nginx logs an alert
--- for each dropped timer.
+-- The time for which a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a
+-- timer that has not started by then was dropped. No other timer is requested for REST seconds after that, because
+-- nginx logs an alert for each dropped timer.
 local START_TIMEOUT = 0.05
 local REST = 1
 -- The read timeout, which expires only if the wake thread is gone: nginx logs an error for each expiry.
@@ -144,7 +144,7 @@ end
 
 
 -- For wait.lua, drops waiters that are gone. Delivering a wake-up to such a waiter drops it; see wake(). Its grant then
--- passes to the next waiter, which may be gone too.
+-- passes to the next waiter, which may also be gone.
 function waiting.drop_gone()
     local before = dropped
     local last

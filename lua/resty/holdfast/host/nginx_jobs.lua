@@ -33,7 +33,7 @@ local _M = {
     use_of = threads.use_of,
 }
 
--- The time at which the timer runs. Earlier timers find nothing to do.
+-- The time at which the timer that was set last runs. Timers that run before it find nothing to do.
 local due = INFINITY
 
 

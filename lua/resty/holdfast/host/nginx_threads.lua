@@ -53,7 +53,7 @@ end
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. nginx may use a coroutine, and its address, again; the table of the request
+-- Identifies the caller for task_ids.lua. nginx may reuse a coroutine, or its address. The table of the request
 -- distinguishes these uses.
 function _M.identify()
     local context

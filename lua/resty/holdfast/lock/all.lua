@@ -1,4 +1,4 @@
--- Several locks of one dictionary, which are taken and released together: resty_lock:all(dict_name, keys, opts).
+-- Takes and releases several locks of one dictionary together: resty_lock:all(dict_name, keys, opts).
 --
 -- An object has a lock object for each key, and takes the locks in the order of the keys. So programs that use only
 -- such objects cannot deadlock. If the object does not get one of the locks, it releases those that it has taken.

@@ -1,4 +1,4 @@
--- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped in the middle of a
+-- Takes locks and permits that are not free. Waits for the holder, or for a process that was stopped in the middle of a
 -- change to the dictionary. Also has resty.lock's method wait, which waits for the holder but does not take the lock.
 
 local core = require "resty.holdfast.core"
@@ -39,7 +39,7 @@ function _M.is_final(code, timeout)
 end
 
 
--- Creates a request (wait/wait.lua) for the key of the grant. Sets one field at a time, because an initialiser would
+-- Creates a request (wait/wait.lua) for the key of the grant. Sets the fields one by one, because an initialiser would
 -- take three times as long.
 local function new_request(self, grant, exptime, timeout, step)
     local request = ffi_new(request_type)
@@ -52,8 +52,8 @@ end
 _M.new_request = new_request
 
 
--- Sets the coroutine that will hold the requested lock. Requires that the caller's host is known. Permits of a
--- semaphore do not belong to a particular coroutine.
+-- Sets the coroutine that will hold the requested lock. REQUIRES: the caller's host is known. Permits of a semaphore do
+-- not belong to a particular coroutine.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
         request.holder = holder_of(self.settings.holder, request.certain)
@@ -75,8 +75,8 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. Two kinds of waits must not poll. A gate admits a lock only for a waiter in the lock's
--- queue. A reader that wants to become the writer keeps others out only while it is in the queue.
+-- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only for a waiter in the
+-- lock's queue. A reader that wants to become the writer keeps others out only while it is in the queue.
 local function way_of(self, request)
     local must_queue = request.tries or request.upgrades or find_gate(request.handle)
     if self.settings.wait == "poll" and not must_queue then
@@ -127,8 +127,8 @@ end
 _M.wait = wait
 
 
--- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds that the
--- answer took; nil and "held"; nil and why the answer is unknown.
+-- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds until the
+-- gate admitted the lock; nil and "held"; nil and the reason why the answer is unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -175,8 +175,8 @@ function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
 end
 
 
--- Waits, as the object's settings say, for an event that gives the object no new grant. Returns the seconds waited;
--- nil, the reason and, after a deadlock, the keys.
+-- Waits, as the object's settings say, for an event that does not give the object a new grant. Returns the seconds
+-- waited; nil, the reason and, after a deadlock, the keys.
 local function wait_without_grant(self, request, lease)
     if request.timeout <= 0 then
         return nil, "timeout"

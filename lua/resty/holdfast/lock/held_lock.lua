@@ -354,8 +354,8 @@ end
 _M.add_queries(methods, check)
 
 
--- Releases only the lock that `with` took, because the function may have released it and taken the lock of another key.
--- If the release is refused now, the library tries again later.
+-- Releases only the lock that `with` took, because the function may have released that lock and taken the lock of
+-- another key. If the release is refused now, the library tries again later.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")
     if grant and token_of(grant) == token then

@@ -1,6 +1,6 @@
--- Grants: the leases of lock objects, with finalisers. A grant may outlive its object, until the collector releases the
--- lock. Creating a grant takes ten times as long as creating the object. So an object has a grant only while it holds a
--- lock, and the pool reuses grants.
+-- Grants: the leases of lock objects, with finalisers. If an object is dropped while it holds a lock, its grant lives
+-- until the collector releases the lock. Creating a grant takes ten times as long as creating the object, so an object
+-- has a grant only while it holds a lock, and the pool reuses grants.
 --
 -- key_id is the number of the key in the memo, or 0 if nothing is held or requested. task_id is the recorded holder
 -- (tasks/task_ids.lua).
@@ -102,8 +102,8 @@ function _M.take(handle, key)
 end
 
 
--- Counts a grant that the library has filled, and its recorded holder. If the stack overflows, here or in empty(), it
--- does so before the counting.
+-- Counts a grant that the library has filled, and its recorded holder. A stack overflow, here or in empty(), happens
+-- before the counting.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then

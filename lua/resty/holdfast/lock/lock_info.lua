@@ -217,8 +217,8 @@ end
 
 -- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
--- Counting creates no table or string per key. The time for counting is limited, because no other task of the process
--- runs in the meantime. The limit is processor time, so counting works on a busy machine too.
+-- Counting does not create a table or a string for each key. The time for counting is limited, because no other task of
+-- the process runs in the meantime. The limit is processor time, so counting also works on a busy machine.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
@@ -227,7 +227,8 @@ local timespec_type, waiters_type = ffi.typeof("struct holdfast_timespec[1]"), f
 local CLOCK_THREAD_CPUTIME_ID = 3
 -- Keys between two checks of the time. No benchmark covers it: none counts held keys.
 local KEYS_AT_ONCE = 50
--- How many waiters of a key are checked. They queue in order of arrival, so the first living one has waited longest.
+-- The number of waiters of a key that are checked. Waiters queue in order of arrival, so the first living waiter has
+-- waited longest.
 local WAITERS_LOOKED_AT = 64
 
 

@@ -17,7 +17,8 @@ local WHY_MAX = core.WHY_MAX
 -- The default timeout, in seconds.
 local DEFAULT_TIMEOUT = 5
 
--- Levels for error(). The line to blame is the caller of the method, which calls the reader, which calls the check.
+-- Levels for error(). The line to blame is in the caller of the method. The method calls the reader, which calls the
+-- check.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 

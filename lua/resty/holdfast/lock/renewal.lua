@@ -1,6 +1,6 @@
 -- The options renew and on_lost. An object with one of these options has a watch for each lock that it takes, in its
 -- field `watch`. The watch is the background job that renews the lock, and keeps the arguments of on_lost. A lock
--- behind a gate may be lost at any time, so its watch also checks whether it is still held.
+-- behind a gate may be lost at any time, so its watch also checks whether the lock is still held.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -20,8 +20,8 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- The number of renewals per exptime, and of retries per exptime if a stopped process has prevented a renewal. No
--- benchmark covers the next three constants: none renews locks.
+-- The number of renewals in an exptime, and of retries in an exptime if a stopped process has prevented a renewal. No
+-- benchmark covers the next three constants, because none renews locks.
 local RENEWALS = 3
 local RETRIES = 10
 -- How often the watch of a lock behind a gate checks it, in seconds.

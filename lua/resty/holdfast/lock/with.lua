@@ -17,7 +17,8 @@ local error, next, pcall, type, xpcall = error, next, pcall, type, xpcall
 
 local _M = {}
 
--- How often open scopes are checked, in seconds. No benchmark covers it: none has scopes.
+-- The interval between two checks of the open scopes, in seconds. No benchmark covers this constant, because none has
+-- scopes.
 local CHECK_EVERY = 0.1
 
 local open = {}
@@ -88,7 +89,8 @@ local function enter_scope(owner, give_back, what)
 end
 
 
--- Gives back what the object holds for a coroutine that is gone. Returns whether there was anything to give back.
+-- Gives back the lock or permit that the object holds for a coroutine that is gone. Returns whether there was anything
+-- to give back.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then

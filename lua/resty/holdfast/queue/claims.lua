@@ -1,8 +1,8 @@
--- The protocol of queues: who has which job.
+-- The protocol of queues, which decides which worker has which job.
 --
--- Each job has a number N, which is never reused. The keys of everything that belongs to the job contain N, and nothing
--- ever moves. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each transition is one
--- commit:
+-- Each job has a number N, which is never reused. All keys that belong to the job contain N, and their values are never
+-- moved to other keys. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each
+-- transition is one commit:
 --
 --   push     add the claim READY, or ASIDE for a delay or a priority; value and due time are stored before
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
@@ -32,10 +32,10 @@
 -- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
 --
 -- So a process may die anywhere. If it dies before the commit of a push, the push has not happened. If it dies after it
--- has claimed a job and before `next` grows, the next taker advances `next`. A scan finds whatever else is left. Claims
--- change in place or are deleted, so a transition needs no memory. The dictionary NAME contains the values, NAME.claims
--- the claims, and NAME.workers the locks. NAME.claims has room for all claims of a full NAME, so a full queue can be
--- emptied.
+-- has claimed a job and before `next` grows, the next taker advances `next`. A scan finds everything else that was left
+-- behind. Claims change in place or are deleted, so a transition does not need memory. The dictionary NAME contains the
+-- values, NAME.claims the claims, and NAME.workers the locks. NAME.claims has room for all claims of a full NAME, so a
+-- full queue can be emptied.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -54,7 +54,7 @@ local NEVER = 2 ^ 53
 -- The seconds that a producer may need between two steps, and the seconds after which a busy taker looks for dead
 -- workers and due times again.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
--- The seconds by which each key that a look has read delays the next look. The duration of the look would be the wrong
+-- The seconds by which each key that a scan has read delays the next scan. The duration of the scan would be the wrong
 -- measure: the busier the machine, the longer the jobs of dead workers would wait.
 local LOOK_PER_KEY = 2e-6
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
@@ -309,7 +309,7 @@ local function is_alive(self, owner, known)
 end
 
 
--- Returns the worker's pid; nil if the worker is dead or unknown. Only makes calls that observers can make, too.
+-- Returns the worker's pid; nil if the worker is dead or unknown. Makes only calls that observers can also make.
 function _M.pid_of(self, owner)
     local holders, waiters = ffi_new("uint32_t[1]"), ffi_new("uint32_t[1]")
     local code = self.workers and C.holdfast_look(self.workers, at(WORKER, owner), KEY_SIZE, holder, 1, holders, nil,

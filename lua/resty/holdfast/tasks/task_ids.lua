@@ -41,8 +41,8 @@ local _M = {
 local numbers, runs, count
 local main_number
 
--- The most keys in these tables that are not objects, and so are not collected. When there are more, all are forgotten,
--- and a deadlock among the present holders may not be noticed.
+-- The most keys in these tables that are not objects, and therefore are not collected. When there are more, all of them
+-- are forgotten, and a deadlock among the present holders may not be detected.
 local MOST = 2 ^ 16
 
 

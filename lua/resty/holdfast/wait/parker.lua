@@ -28,7 +28,7 @@ local _M = {
 -- The longest single sleep, in seconds.
 local LONGEST = 86400
 
--- The most waiters that one call returns. Benchmarks: "100 that wait for one value".
+-- The most waiters that one call returns. The benchmark is "100 waiters for one value".
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
@@ -248,12 +248,11 @@ end
 
 -- --- tasks that wait for a descriptor ---
 --
--- While any task waits for a descriptor, the process sleeps in poll(2), and the parker's own descriptor reports
--- wake-ups.
+-- While any task waits for a descriptor, the process sleeps in poll(2), and the parker's descriptor reports wake-ups.
 
 -- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example one that enforces a
--- time limit, may raise an error between any two steps. So a wait is stored in its position before it is counted, and a
--- wait may remain that nothing removes.
+-- time limit, may raise an error between any two steps. So a wait is stored in its position before it is counted, and
+-- after such an error, a wait may remain in the set.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)

@@ -1,6 +1,6 @@
--- Two ways to wait for a lock: wake (sleep until the release) and poll. Both fill the lease and return the seconds
--- waited; nil, the reason and, after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT (a
--- process is stopped in the middle of a change) and, in a forked child, BUSY (another process is joining the runtime
+-- Two ways to wait for a lock: "wake", which sleeps until the release, and "poll". Both fill the lease and return the
+-- seconds waited; nil, the reason and, after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT
+-- (a process is stopped in the middle of a change) and, in a forked child, BUSY (another process is joining the runtime
 -- directory).
 --
 -- A request describes what is requested and how. Each waiting coroutine has one, so a request is a struct: a table
@@ -35,7 +35,7 @@ local UNCHANGED = core.UNCHANGED
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING, HOLDS_ITSELF = core.HOLDS_EVERYTHING, core.HOLDS_ITSELF
 
--- The reason if the process was forked during the wait. No host can return it.
+-- The reason if the process was forked during the wait. It differs from every reason that a host can return.
 local FORKED = {}
 -- Pause before the next attempt to join the runtime directory, in seconds. No benchmark covers it: none forks.
 local BUSY_SLEEP = 0.05
@@ -182,8 +182,8 @@ end
 
 
 -- A slot contains a waiter of this Lua state, and the dictionary of the lock for which it queues: NULL if it is in no
--- queue. Slots are reused, because creating one costs as much as the rest of a wake-up. They are structs, because each
--- waiting coroutine has one, and a table would take more memory.
+-- queue. Slots are reused, because creating one costs as much as the rest of a wake-up. A slot is a struct, because
+-- each waiting coroutine has one, and a table would take more memory.
 local idle_slots, idle_count = {}, 0
 
 -- All slots, and the keys for which they queue, by waiter number.
@@ -348,9 +348,9 @@ local function wait_in_queue(slot, host, request, deadline, lease)
 end
 
 
--- Sleeps until the lock is released, and tries again at least as often as the library requires. Returns nil, nil if
--- there is no room for a waiter. Declares the results of calls where they are assigned, which keeps the stack of the
--- called function short.
+-- Sleeps until the lock is released. Tries again at least as often as the library requires. Returns nil, nil if there
+-- is no room for a waiter. Declares the results of calls where they are assigned, which keeps the stack of the called
+-- function short.
 function _M.wake(host, request, lease)
     local start = C.holdfast_now()  -- not the host's clock: if that raised an error, a granted lock would be lost
     local deadline = host.now() + request.timeout
