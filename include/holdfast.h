@@ -234,7 +234,7 @@ HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
 /* Ends immediately what a descriptor of the two calls above holds, even if other processes have copies of it, and
  * closes the descriptor. The process for which the descriptors were made counts as dead once all of them were ended,
  * and the process itself has ended or has become another program. Any process that has a copy may call this, even if it
- * has not joined the runtime directory. The call also ends descriptors of holdfast_use_over_exec. INVALID (the
+ * has not joined the runtime directory. The call also ends descriptors from holdfast_use_over_exec. INVALID (the
  * descriptor is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* [set-up] Keeps the dictionaries of the runtime directory until the parent of this process ends, even while no other
@@ -282,8 +282,8 @@ typedef struct holdfast_options {
 /* [set-up] Opens the dictionary, or creates it. If several processes try at the same time, one of them creates it. An
  * existing dictionary must have the same size, mutex and cluster, and must accept values of `largest` bytes. If it does
  * not, it is created again, empty, if it is HOLDFAST_KEPT and no process uses it; otherwise the code is MISMATCH, and
- * the message names both values. An existing dictionary keeps its mode, and the longest `persist` that was asked for
- * counts. If nobody asked for its size, it may be larger than the size that is asked for now. If the options name no
+ * the message names both values. An existing dictionary keeps its mode, and the longest `persist` that was requested
+ * counts. If nobody requested its size, it may be larger than the size that is requested now. If the options name no
  * cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the two differ, the code is MISMATCH, too. Also:
  * INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (the message says how much is
  * free).
@@ -298,7 +298,7 @@ HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_o
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* [set-up] Removes the dictionary and its locks. The handles of any process then find the next dictionary of that name
  * and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
- * A call that runs at that moment, in any thread or process, has the effects of a call before or after the removal.
+ * A call that runs during the removal, in any thread or process, has the effects of a call before it or after it.
  * Locks and permits of this dictionary are granted only before the removal, and each fencing token of a later
  * dictionary is larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its
  * next call with the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for
@@ -395,10 +395,10 @@ HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_
 /* The version of a key is a number above 0 and below 2^53, which changes whenever the key's value changes: when it is
  * set, deleted, added to, evicted or flushed, when its list or its exptime changes, and when damage or a death makes it
  * uncertain what the value is. It does not change when the value expires. Several keys may share a version, so it may
- * change although the key has not; it never stays the same although the key has changed. A copy of a value is current as
- * long as its version is: from the moment at which a call that changes the value returns, in whatever process, no call
- * reports the old version. A version of a dictionary means nothing after the dictionary was removed. All calls below
- * return UNSUPPORTED if the dictionary has no versions. */
+ * change although the key has not; it never stays the same although the key has changed. A copy of a value is current
+ * as long as its version is: from the moment at which a call that changes the value returns, in whatever process, no
+ * call reports the old version. A version of a dictionary means nothing after the dictionary was removed. All calls
+ * below return UNSUPPORTED if the dictionary has no versions. */
 
 /* [set-up] Does the same as holdfast_open, for a dictionary whose keys have versions. An existing dictionary without
  * versions does not match, as if its size were another one. Versions take another 6 % of the size, at least 64 KB. A
@@ -422,34 +422,35 @@ HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size
 HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version, holdfast_value *value);
 /* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the
- * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the dictionary
- * was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never expires. */
+ * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the
+ * dictionary was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never
+ * expires. */
 HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
-/* The words of a dictionary's versions, for a program that compares them itself. The version with the number n of a
- * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. The end of the
- * value is to be compared as well. */
+/* The words of a dictionary's versions, for a program that compares versions itself. The version with the number n of a
+ * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. Also compare the
+ * end of the value. */
 typedef struct holdfast_versions {
   const volatile int64_t *words;
   const volatile int32_t *flushes;
-  const volatile int32_t *retired; /* not 0: the dictionary was removed, and the words do not change any more */
+  const volatile int32_t *retired; /* not 0: the dictionary was removed, and the words no longer change */
   int64_t base;
 } holdfast_versions;
 
-/* [set-up] Returns the words, or NULL (REMOVED, UNSUPPORTED, NO_MEMORY). They stay readable, and keep the memory of the
- * dictionary after its removal, until they are released. */
+/* [set-up] Returns the words, or NULL (REMOVED, UNSUPPORTED, NO_MEMORY). Until they are released, the words stay
+ * readable, and the memory of the dictionary is kept, even after its removal. */
 HOLDFAST_API holdfast_versions *holdfast_keep_versions(holdfast_dict *dict);
 HOLDFAST_API void holdfast_release_versions(holdfast_versions *versions);
-/* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the version
- * is still *version. Sets *version to the version of the new value. DIFFERS (nothing was changed). */
+/* [change] Stores a value as holdfast_store does with SET, or deletes the key with the type NIL, but only if the
+ * version is still *version. Sets *version to the version of the new value. DIFFERS (nothing was changed). */
 HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                                holdfast_version_of_key *version, int type, const char *data,
                                                size_t length, double number, double exptime, uint32_t flags,
                                                int *forcible);
 /* [wait] Waits until the version is no longer *version, and sets it to the new version. With a timeout of 0 or less,
- * only compares; with more than 1e10, waits without limit. A change by any process wakes all who wait for it. After a
+ * only compares; with more than 1e10, waits without limit. A change by any process wakes all of its waiters. After a
  * process has died in the middle of a change, they continue within half a second. If version->deaths is not 0, the wait
- * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then may
- * also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
+ * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then
+ * may also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
 HOLDFAST_API int holdfast_wait_for_change(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
                                           holdfast_version_of_key *version);
 
@@ -532,14 +533,14 @@ HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t 
  * still asks the store, for up to 1 s, and returns ELSEWHERE if another machine has the lock. */
 HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                                holdfast_lease *lease);
-/* [change] Releases the lock and wakes one waiter. NOT_OWNER (the lease no longer holds the lock, which has expired and
- * was taken, was deleted or was flushed; or the lease belongs to another process, such as the parent). OK, NOT_OWNER
- * and REMOVED clear the lease. After any other code the lock is still held, and the call may be repeated. */
+/* [change] Releases the lock and wakes one waiter. NOT_OWNER (the lock has expired and was taken by another caller, or
+ * was deleted or flushed; or the lease belongs to another process, such as the parent). OK, NOT_OWNER and REMOVED clear
+ * the lease. After any other code the lock is still held, and the call may be repeated. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 /* [attempt] Does the same as holdfast_unlock for a caller that cannot retry, such as a finaliser or the end of a scope.
  * If the release is refused (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes over the lease. A thread of the library
  * then retries until the lock is released or lost. If no thread can be started, a later call that finds something held
- * retries. So the lease is always cleared, unless there is no memory for this. */
+ * retries the release. So the lease is always cleared, unless there is no memory for this. */
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. This is for repair tools, and
@@ -597,8 +598,8 @@ HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size
 enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 
 /* [change] Describes all holders of the key's lock or permits at one instant. *count is their number, or 0 if there is
- * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, those that
- * have held longest first. With a `max` of 0, holders may be null. NO_MEMORY (the process has no memory). */
+ * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, beginning
+ * with those that have held longest. With a `max` of 0, holders may be null. NO_MEMORY (the process has no memory). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
@@ -824,9 +825,9 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
  * (this machine does not have the lock, so another machine may hold it). */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
-/* Does the same for holdfast_wait_for_change: takes one step of the wait. After UNCHANGED, sleep for at most wait->sleep
- * seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Of *wait, uses parker and
- * waiter. */
+/* Does the same for holdfast_wait_for_change: takes one step of the wait. After UNCHANGED, sleep for at most
+ * wait->sleep seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Only the fields
+ * parker and waiter of *wait are used. */
 HOLDFAST_API int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                       holdfast_version_of_key *version);
 /* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.
@@ -844,13 +845,13 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Instead of a lock, a key may have permits, which several holders share. A request for a lock or for permits of another
- * kind than those that are held waits in the same queue, until nobody holds the key. holdfast_unlock, holdfast_lock_renew,
- * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
- * work for permits as they do for a lock. The permits of a dead process become free when an attempt needs them. Waiters
- * get permits in order of arrival: no request overtakes a waiter that needs more permits than are free. If there are
- * more than 64 holders, permits of dead processes and expired permits become free within a second of attempts, and
- * sooner the fewer holders there are. */
+/* Instead of a lock, a key may have permits, which several holders share. A request for a lock or for permits of
+ * another kind than those that are held waits in the same queue, until nobody holds the key. holdfast_unlock,
+ * holdfast_lock_renew, holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and
+ * holdfast_lock_leave work for permits as they do for a lock. The permits of a dead process become free when an attempt
+ * needs them. Waiters get permits in order of arrival: no request overtakes a waiter that needs more permits than are
+ * free. If there are more than 64 holders, permits of dead processes and expired permits become free within a second of
+ * attempts, and sooner the fewer holders there are. */
 typedef enum holdfast_permits_kind {
   HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
   HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */
@@ -872,15 +873,16 @@ HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, siz
                                        const holdfast_lease *lease, uint32_t count);
 /* [attempt] Makes the reader of an rwlock that has the lease its writer, if there is no other reader. The lease keeps
  * its fencing token and its exptime. The token stays larger than the token of every earlier writer, because nobody else
- * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any process
- * may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends as always.
- * If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait: the waiter
- * is before all others, no reader gets in while it waits, and wait->fair and wait->holder_task have no effect.
- * After any code but OK the lease has the read lock as before, except REMOVED and NOT_OWNER (it has expired, was deleted
- * or was flushed). OK also if the lease has the write lock. LOCKED (there are other readers), DEADLOCK (another reader of the
- * key waits to become the writer, so release this read lock; holdfast_deadlock_keys then returns NOT_FOUND; or as
- * holdfast_lock_wait), NO_MEMORY (there is no room in the queue), INVALID (the lease has a lock, or permits of a
- * semaphore), UNSUPPORTED (in a cluster's dictionary). */
+ * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any
+ * process may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends
+ * as always. If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait:
+ * the waiter is before all others, no reader gets in while it waits, and wait->fair and wait->holder_task have no
+ * effect.
+ * After any code but OK the lease has the read lock as before, except REMOVED and NOT_OWNER (it has expired, was
+ * deleted or was flushed). OK also if the lease has the write lock. LOCKED (there are other readers), DEADLOCK (another
+ * reader of the key waits to become the writer, so release this read lock; holdfast_deadlock_keys then returns
+ * NOT_FOUND; or as holdfast_lock_wait), NO_MEMORY (there is no room in the queue), INVALID (the lease has a lock, or
+ * permits of a semaphore), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_upgrade(holdfast_dict *dict, const char *key, size_t key_length, int how,
                                           holdfast_wait *wait, const holdfast_lease *lease);
 /* [wait] Does the same, and blocks the calling thread for up to `timeout` seconds, as holdfast_lock does. `task` is the

@@ -56,19 +56,19 @@ int run_unlock(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kLock{
-    "lock",
-    "Run a command while holding a lock, like flock",
-    "KEY COMMAND [ARGUMENTS...]\n"
-    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
-    "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-    "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY\n"
-    "       holdfast lock --upgrade [--fd N] [OPTIONS] [DICTIONARY] KEY",
-    "Run a command while holding a lock.",
-    R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the command
-and what it started in its process group. TERM, INT, HUP and QUIT go to the whole job. The command
-gets the fencing token of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+const Subcommand kLock{"lock",
+                       "Run a command while holding a lock, like flock",
+                       "KEY COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock --fd N [OPTIONS] [DICTIONARY] KEY\n"
+                       "       holdfast lock --upgrade [--fd N] [OPTIONS] [DICTIONARY] KEY",
+                       "Run a command while holding a lock.",
+                       R"(The lock is held until the job has ended, even if `holdfast lock` is killed. The job is the
+command and the processes that it started in its process group. TERM, INT, HUP and QUIT go to the
+whole job. The command gets the fencing token of the lock in $HOLDFAST_TOKEN. DICTIONARY is
+created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise
@@ -77,8 +77,8 @@ Exit status: the command's, or 128 + n if signal n killed it; otherwise
   69  the command cannot be run          75  no agent is running, or the store does not answer
   71  a system call failed               76  the lock was lost while the command ran
 With --upgrade, 1 may also mean a deadlock, and 76 means that the lock is not held.)",
-    run_lock,
-    lock_status::kUsage};
+                       run_lock,
+                       lock_status::kUsage};
 
 const Subcommand kUnlock{"unlock",
                          "Release the lock on a file descriptor",

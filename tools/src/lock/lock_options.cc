@@ -109,7 +109,7 @@ class LockParser {
     arguments_.add_number("--permits", "N", "Take one of N permits: at most N commands hold the key at the same time",
                           options_.permits, {.least = 1, .most = HOLDFAST_ALL_PERMITS - 1});
     arguments_.add_value("--also", "KEY",
-                         "Take the lock of KEY, too; can be given several times. The locks are taken in the\n"
+                         "Also take the lock KEY; can be given several times. The locks are taken in the\n"
                          "order of their keys",
                          [this](const std::string& key) {
                            options_.also.push_back(key);

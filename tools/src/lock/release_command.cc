@@ -118,17 +118,18 @@ int run_release(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kRelease{"release",
-                          "Release a lock that another process holds",
-                          "NAME KEY",
-                          "Release a lock or permits that another process holds.",
-                          R"(Shows each holder, how long it has held the key, and why, and asks for confirmation. In
-scripts, use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing token. Later
-grants are not affected. The holder is not notified: its next renewal or unlock fails, and a
-resource that checks tokens refuses the old one once it has seen a later one.
+const Subcommand kRelease{
+    "release",
+    "Release a lock that another process holds",
+    "NAME KEY",
+    "Release a lock or permits that another process holds.",
+    R"(Shows each holder, how long it has held the key, and why, and asks for confirmation. In scripts,
+use --token or --yes. "holdfast locks" shows the token, which is the grant's fencing token. Later
+grants are not affected. The holder is not notified, but its next renewal or unlock fails, and a
+resource that checks tokens refuses the old token once it has seen a later one.
 
 Exit status: 0 success; 1 the key is not held, or not with that token, or the answer was no;
 2 error.)",
-                          run_release};
+    run_release};
 
 }  // namespace holdfast::cli

@@ -322,12 +322,12 @@ const Subcommand kLocks{
     "List locks with their holders and waiters",
     "[NAME...]",
     "List the locks, rwlocks and semaphores that processes hold or wait for.",
-    R"(A terminal gets columns, and the token only if there is room for it. Anything else gets one line
-per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program, host,
-state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a key are
-printed as \xHH. Root gets the locks of all users, with the user in an extra field, unless a
-directory or user is named.
-If the holder is dead, the next process that asks for the lock gets it.)",
+    R"(On a terminal, the output has columns, and the token only if there is room. Elsewhere, it has one
+line per holder with tab-separated fields: dictionary, key, kind, share, token, pid, program,
+host, state, seconds held, seconds left, waiters, reason; "-" means none. Unprintable bytes of a
+key are printed as \xHH. Root gets the locks of all users, with the user in an extra field, unless
+a directory or user is named.
+If the holder is dead, the next process that requests the lock gets it.)",
     run_locks};
 
 }  // namespace holdfast::cli

@@ -276,10 +276,11 @@ const Subcommand kLs{"ls",
                      "[NAME...]",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
-name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble. Root gets the
-dictionaries of all users, with the user in an extra field, unless a directory or user is named.
-"processes" have the dictionary open, or hold or wait for a lock in it. Without
---processes, the search for them stops after about 20 ms; "+" means that there may be more.)",
+name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble. Root gets
+the dictionaries of all users, with the user in an extra field, unless a directory or user is
+named. The field "processes" lists the processes that have the dictionary open, or that hold or
+wait for a lock in it. Without --processes, the search for them stops after about 20 ms; "+" means
+that there may be more.)",
                      run_ls};
 
 const Subcommand kStat{"stat",

@@ -213,8 +213,8 @@ const Subcommand kTop{
     "Monitor a runtime directory: its locks with their holders and waiters, and how often its dictionaries are used.",
     R"(On a terminal, top fills the screen: r releases the selected lock and k signals its holder; both ask
 for confirmation. F1 shows all keys, q quits. Elsewhere, or with --batch, it repeatedly prints the
-locks and the dictionaries: in lines that begin with "world", "lock" or "dictionary" and have
-tab-separated fields, or with --json as one object per refresh; holdfast(1) describes the fields.
+locks and the dictionaries. Each line begins with "world", "lock" or "dictionary" and has
+tab-separated fields; with --json, each refresh is one object. holdfast(1) describes the fields.
 Root gets the directories of all users, with the user in an extra column, unless a directory or user
 is named.)",
     run_top};

@@ -339,7 +339,7 @@ const Subcommand kQueue{"queue",         "Push, take and run the jobs of a queue
   work   Run a command for each job
   take   Take a job, and print it
   done   End jobs
-  retry  Give jobs back, to be taken again
+  retry  Let jobs be taken again
   dead   Show the jobs that failed too often
 
 Run "holdfast queue SUBCOMMAND --help" for help on a subcommand.)", run_queue};
@@ -392,7 +392,8 @@ const Subcommand kQueueRetry{
     "Give jobs back, to be taken again",
     "NAME JOB...",
     "Let jobs that \"holdfast queue take\" has taken, or dead jobs, be taken again.",
-    R"(JOB is as for "holdfast queue done". A job that was taken --max-attempts times becomes dead instead.
+    R"(JOB is as for "holdfast queue done". A job that has been taken --max-attempts times becomes dead
+instead.
 
 Exit status: 0 success; 1 a job does not exist, or is taken by another worker; 2 error.)",
     run_retry};

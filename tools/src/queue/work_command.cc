@@ -194,8 +194,8 @@ const Subcommand kQueueWork{
     "       holdfast queue work [OPTIONS] NAME -- COMMAND [ARGUMENTS...]",
     "Take jobs one after the other, and run COMMAND for each, with the job as its standard input.",
     R"(If COMMAND exits with status 0, the job is done; otherwise it is retried, or is dead after
---max-attempts. $HOLDFAST_JOB_NUMBER and $HOLDFAST_JOB_ATTEMPTS identify the attempt. If the worker is
-killed, so is COMMAND, and another worker gets the job.
+--max-attempts. $HOLDFAST_JOB_NUMBER and $HOLDFAST_JOB_ATTEMPTS identify the attempt. If the
+worker is killed, COMMAND is killed, too, and another worker gets the job.
 
 Signals to the worker:
   TERM, INT, HUP, QUIT  finish the current job, then end; a second signal goes to COMMAND

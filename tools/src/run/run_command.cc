@@ -38,7 +38,7 @@ const Subcommand kRun{"run",
                       "Run a Lua script in several worker processes",
                       "SCRIPT [ARGUMENTS...]\n       holdfast run [OPTIONS] -e CODE [-- ARGUMENTS...]",
                       "Run a Lua script in several worker processes.",
-                      R"(SCRIPT runs once in every worker. Its arguments are in the table arg.
+                      R"(SCRIPT runs once in every worker, with its arguments in the table arg.
 With -e, the arguments of CODE follow "--".
 In the script, require "resty.holdfast.worker" provides id(), count() and exiting().
 

@@ -76,8 +76,8 @@ const Subcommand kServe{
     "Serve the state of a runtime directory over HTTP: metrics, JSON and a web page.",
     R"(/metrics is for Prometheus, /api/v1/ provides the JSON output of ls, stat, locks and doctor, and /
 is the page.
-The server only reads, as these commands do, and uses at most 1 % of a core. It keeps the last hour in
-memory.
+The server only reads, as these commands do, and uses at most 1 % of a core. It keeps the last
+hour in memory.
 
 By default, only programs on this machine can connect. Any other address requires a token.)",
     run_serve};
