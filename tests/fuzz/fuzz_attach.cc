@@ -81,7 +81,7 @@ void open_table(const std::string& folder, const Bytes& bytes) {
   call_limit()("judge", [&] {
     std::uint64_t known = 0;
     for (const std::uint32_t slot : {0U, 1U, kSlots - 1, kSlots, ~0U})
-      known += table->judge(slot, 1, kGenerationMask) == Liveness::alive ? 1 : 0;
+      known += table->judge(slot, 1) == Liveness::alive ? 1 : 0;
     return known + table->generation_of_slot(0) + table->generation_of_slot(kSlots - 1);
   });
   std::string names;
