@@ -783,6 +783,8 @@ describe("cache", function ()
         local function refuses(message, fn)
             assert.equal(message, blamed(function () local result = fn() return result end))
         end
+        refuses('bad tag to purge: expected a string, a boolean or nothing, got table',
+                function () return one:purge { "red" } end)
         refuses('bad key to get: expected a string, got 5', function () return one:get(5) end)
         refuses('bad key to set: expected a string, got nil', function () return one:set() end)
         refuses('bad key to delete: expected a string, got table', function () return one:delete {} end)

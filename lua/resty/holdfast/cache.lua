@@ -237,6 +237,9 @@ end
 -- purge(tag) invalidates all values with the tag. purge() empties the dictionary; purge(true) also frees its memory.
 -- Returns true.
 function _M.purge(self, tag)
+    if type(tag) ~= "string" and type(tag) ~= "boolean" and tag ~= nil then
+        error("bad tag to purge: expected a string, a boolean or nothing, got " .. describe(tag), 2)
+    end
     local done, err = begin(self, "purge", type(tag) == "string" and tag or "")
     if not done then
         return nil, err
