@@ -37,7 +37,7 @@ local SHOWN = {
                                             "{} {} for {}", "{}{} {}, ", "a command waits ", "{} commands wait ",
                                             "{} processes wait " },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms", "cache hits, ", "cache load " },
-    ["tools/src/look/top_screen.cc"] = { "CONT: ", "JOBS: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held",
+    ["tools/src/look/top_screen.cc"] = { "CONT: ", "JOBS: ", "LOADS: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held",
                                          "F1 Help ",
                                    " (and {} more: ", "Arrows scroll" },
     ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for", "{}? [y/N, k" },

@@ -17,7 +17,7 @@ describe(UNIT, function ()
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
         local manual = files.read "tools/docs/holdfast.md"
         for status in statuses:gmatch("%d+") do
-            assert.matches("\n| " .. status .. " | [^\n]*; do not |\n", manual)
+            assert.matches("\n| " .. status .. " | [^\n]*; do not start it again |\n", manual)
         end
         assert.equal("200ms", text:match "\nRestartSec=(%w+)\n")
         assert.truthy(text:find("\nRestart=always\n", 1, true) and text:find("\nType=notify\n", 1, true)

@@ -82,8 +82,8 @@ TEST(weak_section, the_sources_contain_the_modelled_lines) {
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
       {"src/sync/shmtx.cc",
        "std::atomic_thread_fence(std::memory_order_acquire);\n"
-       "// An owner gives its word back before its section ends. So if the count is 0 and the word is still `seen`, the "
-       "word\n// was overwritten.\n"
+       "// An owner gives its word back before its section ends. So if the count is 0 and the word is still "
+       "`seen`, the word\n// was overwritten.\n"
        "return count_inside(*world_, owner_of(seen)) == 0;"},
       {"src/sync/shmtx.h", ".load(std::memory_order_acquire);\n  return sections & shmtx_internal::kInsideMask;"},
   });

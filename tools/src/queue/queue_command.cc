@@ -389,7 +389,7 @@ Exit status: 0 success; 1 a job does not exist, or is taken by another worker; 2
 
 const Subcommand kQueueRetry{
     "queue retry",
-    "Give jobs back, to be taken again",
+    "Let jobs be taken again",
     "NAME JOB...",
     "Let jobs that \"holdfast queue take\" has taken, or dead jobs, be taken again.",
     R"(JOB is as for "holdfast queue done". A job that has been taken --max-attempts times becomes dead
