@@ -2,8 +2,9 @@
 //
 // Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". An
 // optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts
-// abbreviated names. If an option is given twice, its last value counts. A negative number is a word, and so is
-// everything after "--". `run`, `lock` and `flock` pass words on to another program: these words are never options.
+// abbreviated names. If an option is given twice, its reader is called twice; most readers keep the last value. A
+// negative number is a word, and so is everything after "--". `run`, `lock` and `flock` pass words on to another
+// program: these words are never options.
 //
 // We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more code than this parser.
