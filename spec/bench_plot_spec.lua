@@ -1,4 +1,4 @@
--- Tests bench/support/points.lua and bench/plot, which store the points of curves and draw the curves.
+-- Tests bench/support/points.lua, which stores the points of curves, and bench/plot, which draws the curves.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"
@@ -24,7 +24,7 @@ describe("A file of points", function ()
         os.remove(path)
     end)
 
-    it("refuses a curve's name that could not be read back", function ()
+    it("refuses a curve's name that it could not read back", function ()
         assert.has_error(function () points.new():add("waits", "mine, alone", 1, 2) end,
                          "a curve's name must not contain a comma")
     end)

@@ -41,7 +41,7 @@ describe("events", function ()
         assert.same(pack(nil, "timeout"), pack(sub:next(0.01)))
     end)
 
-    it("that were published before the subscription do not arrive, unless it asks for them", function ()
+    it("that were published before the subscription do not arrive, unless the subscriber requests them", function ()
         bus:publish("old", 1)
         local new, from_start = assert(bus:subscribe()), assert(bus:subscribe { from = 0 })
         bus:publish("new", 2)
@@ -50,7 +50,7 @@ describe("events", function ()
         assert.same({ { "new", 2, 2, 0 } }, all(bus:subscribe { from = 1 }))
     end)
 
-    it("of other topics do not reach a subscriber of one topic", function ()
+    it("with other topics do not reach the subscriber of one topic", function ()
         local sub = assert(bus:subscribe { topic = "b" })
         for i = 1, 10 do
             bus:publish(i % 5 == 0 and "b" or "a", i)
@@ -97,7 +97,7 @@ describe("events", function ()
         end
     end)
 
-    it("of four publishers reach every subscriber once and in the same order", function ()
+    it("of four publishers reach every subscriber once, in the same order", function ()
         local publish = OPEN .. [[
             local before = 0
             for i = 1, 500 do
@@ -136,7 +136,7 @@ describe("events", function ()
     end)
 
     it("survive a publisher that dies after any of its stores", function ()
-        -- The publisher has stored the event, but has not raised "last".
+        -- The publisher has stored the event, but has not incremented "last".
         bus:publish("a", 1)
         dict:set("e:2", { 2, "a", "of the dead" })
         local sub = assert(bus:subscribe { from = 1 })
@@ -149,7 +149,7 @@ describe("events", function ()
     end)
 
     it("never cause an endless loop, whatever another program has stored", function ()
-        -- Runs in a child process, because nothing else can end a loop.
+        -- Runs in a child process, because an endless loop can be ended only by killing its process.
         process.start(OPEN .. [[
             local dict = bus.dict
             for _, key in ipairs { "e:0", "e:1", "e:2", "last" } do
@@ -175,7 +175,7 @@ describe("events", function ()
         ]]):expect_end("end")
     end)
 
-    it("cost nothing if a subscriber never reads, and later it learns how many it has lost", function ()
+    it("cost nothing if a subscriber never reads, and the subscriber later learns how many it has missed", function ()
         local idle, reader = assert(bus:subscribe()), assert(bus:subscribe())
         for i = 1, 5000 do
             assert(bus:publish("a", i))
@@ -185,7 +185,7 @@ describe("events", function ()
         assert.same(pack("a", 4901, 4901, 4900), pack(idle:next(0)))
     end)
 
-    it("reach a subscription in a forked child, too", function ()
+    it("also reach a subscription in a forked child", function ()
         process.start(process.FORK .. OPEN .. [[
             local sub = assert(bus:subscribe())
             bus:publish("a", 1)
@@ -221,7 +221,7 @@ describe("events", function ()
         assert.same({ { "a", 1, 1, 0 } }, all(sub))
     end)
 
-    it("need a dictionary that exists and keeps the same number of events", function ()
+    it("need a dictionary that exists and keeps the requested number of events", function ()
         local removed = assert(events.open("spec_removed", { size = "64k", keep = 5 }))
         local sub = assert(removed:subscribe())
         assert(shdict.remove("spec_removed"))
@@ -233,7 +233,7 @@ describe("events", function ()
         assert.is_truthy(events.open("spec_events"))
     end)
 
-    it("refuse bad arguments at the caller's line", function ()
+    it("refuse bad arguments, and report the caller's line", function ()
         for expected, call in pairs {
             ["bad name to events.open: expected a string, got 1"] = function () events.open(1) end,
             ['bad option "keep" to events.open: expected a whole number from 1, got 0.5'] =

@@ -131,7 +131,7 @@ describe("Contenders for one lock over etcd", function ()
 end)
 
 
-it("The figures in cluster/docs/benchmarks.md match the kept files, as bench/publish writes them", function ()
+it("The figures in cluster/docs/benchmarks.md match the result files, as bench/publish writes them", function ()
     local text = files.read("cluster/docs/benchmarks.md")
     assert.is_true(#figures.sources(text) > 0)
     assert.equal(assert(figures.update(text, files.find)), text)

@@ -112,7 +112,7 @@ class HeldUpChild {
 
 class ShmtxTest : public testing::TestWithParam<MutexStrategy> {
  protected:
-  /// Obeys the orders lock, try, unlock, brief, rob (take the word by force) and end.
+  /// Obeys the orders lock, try, brief (lock with a deadline in 30 ms) and unlock. Any other line ends the process.
   static int obey(Channel& parent) {
     Participant self(GetParam());
     parent.say("ready");
