@@ -65,7 +65,7 @@ describe("lock", function ()
             end
         end)
 
-        it("accepts what lua-resty-lock accepts: numbers as text, false for no value, and a negative timeout", function ()
+        it("accepts what lua-resty-lock accepts: numbers as text, false for nil, a negative timeout", function ()
             forbid_waiting()
             local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }
             assert.same({ 20, 2.5, 0.01, 0, 16 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })

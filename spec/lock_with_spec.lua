@@ -95,7 +95,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("refuses anything but a function, and options that lock does not have, and reports the caller's line", function ()
+        it("refuses a bad function and options that lock does not have, and reports the caller's line", function ()
             local lock = new()
             assert.equal("bad function to with: expected a function, got nil",
                          expect.blamed(function () lock:with("key") end))

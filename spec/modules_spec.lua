@@ -29,7 +29,7 @@ describe("modules", function ()
 
     for path in shell.output("find * -path '*lua/resty/*.lua' -not -path 'build*'"):gmatch("[^\n]+") do
         it(path .. " has a spec that names it", function ()
-            assert(is_found(path), "no spec has the module's name in its file name, or the module's file in its first line")
+            assert(is_found(path), "no spec has its name in the file name, or its file in the first line")
         end)
     end
 end)

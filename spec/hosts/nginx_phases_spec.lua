@@ -308,7 +308,7 @@ describe("in nginx", function ()
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
 
-    it("with HOLDFAST_WAIT=poll or wait = 'poll', waiters sleep with ngx.sleep, in the steps of lua-resty-lock", function ()
+    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep with ngx.sleep, in steps like lua-resty-lock's", function ()
         local here = site.start {
             main = "env HOLDFAST_WAIT;",
             env = { HOLDFAST_WAIT = "poll" },

@@ -127,7 +127,7 @@ describe("in nginx", function ()
             ]] } }
             assert.equal("not owner", (here:get("/lose")))
             assert.equal("key not owner", dict:get("lost"))
-            site.await("the log has the error", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
+            site.await("the log has it", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
 

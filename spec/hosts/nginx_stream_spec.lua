@@ -72,7 +72,7 @@ describe("stream and http in one nginx", function ()
         return (from_stream:receive()), (from_http:receive())
     end
 
-    it("share the locks of a dictionary that http declares and stream opens, or that stream declares and http opens", function ()
+    it("share the locks of a dictionary that one of them declares and the other opens", function ()
         for declared, options in pairs {
             http = { dictionaries = { [NAME] = "100k" }, stream = OPEN },
             stream = { http = OPEN, stream = "lua_shared_dict " .. NAME .. " 100k;\n" },

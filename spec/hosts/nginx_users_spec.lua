@@ -35,7 +35,7 @@ describe("workers that are www-data under a master that is root", function ()
     local default, made
 
     before_each(function ()
-        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- the default, if no runtime directory is named
+        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- if no runtime directory is named
         made = not shell.succeeds("test -e " .. default)
     end)
 

@@ -103,7 +103,7 @@ describe("a queue in nginx", function ()
         return site.start(options)
     end
 
-    it("only the light thread that takes a job waits for it, and each of fifty threads in two workers gets a job", function ()
+    it("only the light thread that takes a job waits, and each of fifty in two workers gets a job", function ()
         local here = start([[
             ngx.print(in_threads(50, function ()
                 local job = jobs:take(60)
@@ -158,7 +158,7 @@ describe("a queue in nginx", function ()
         site.await("the other worker waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
         local before = here:workers()[1]
         here:signal("HUP")
-        site.await("the old worker accepts no more requests", function () return here:log():find "gracefully shutting" end)
+        site.await("the old worker is closing", function () return here:log():find "gracefully shutting" end)
         assert(jobs:push("new"))
         assert.equal("new 1 true", (waits:receive(60)))
         assert.is_true(site.alive(before))

@@ -1,4 +1,4 @@
--- Tests examples/http_cache.lua, a server that runs in the scheduler, with real clients.
+-- Tests examples/http_cache.lua, which is a server that runs in the scheduler, with real clients.
 
 local command, http, world = require "spec.support" ("command", "http", "tools/world")
 
@@ -73,7 +73,7 @@ describe("examples/http_cache.lua", function ()
         assert.equal("", server:err())
     end)
 
-    it("finishes pending requests after TERM or QUIT, then ends", function ()
+    it("finishes pending requests after TERM or QUIT, and then exits", function ()
         for _, signal in ipairs { command.TERM, command.QUIT } do
             start(1)
             local connection = http.connect(port)
