@@ -57,7 +57,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// Repeats a change until it is answered. The engine also repeats only changes that may be executed twice.
+  /// Repeats a change until it is answered. The engine, too, repeats changes that may be executed twice.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
