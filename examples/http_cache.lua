@@ -44,7 +44,8 @@ local function with_socket(fn, sock, ...)
 end
 
 
--- Waits after a socket call has failed with `err`. Returns true if the call can be repeated; nil and the reason if not.
+-- Waits after a socket call has failed with `err`. Returns true if the call can be repeated, or nil and the reason if
+-- not.
 local function wait_after(err, sock, mode, deadline)
     if err ~= "timeout" then
         return nil, err
@@ -53,7 +54,7 @@ local function wait_after(err, sock, mode, deadline)
 end
 
 
--- Returns at least one received byte; nil and the reason.
+-- Returns at least one received byte, or nil and the reason.
 local function receive_some(sock, deadline)
     while true do
         local data, err, part = sock:receive(4096)

@@ -50,7 +50,7 @@ function _M.listen()
 end
 
 
--- Returns a connection; nil if there is none, or if another process was faster.
+-- Returns a connection, or nil if there is none or another process was faster.
 function _M.accept(socket)
     local connection = C.accept(socket, nil, nil)
     return connection >= 0 and connection or nil

@@ -31,7 +31,7 @@ local UPGRADE_OPTIONS = options.known { "timeout", "why" }
 
 -- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
 -- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises an error.
--- Returns the object; nil and "dictionary not found" or another message. Does not yield.
+-- Returns the object, or nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -87,8 +87,8 @@ _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTI
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
--- Turns the write lock of this object into a read lock; a read lock remains a read lock. Does not yield. Returns true;
--- nil and "unlocked", "not owner", "dictionary not found" or "timeout".
+-- Turns the write lock of this object into a read lock; a read lock remains a read lock. Does not yield. Returns true,
+-- or nil and "unlocked", "not owner", "dictionary not found" or "timeout".
 _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
@@ -97,9 +97,9 @@ end)
 
 
 -- Turns the read lock of this object into the write lock, and waits for all other readers: upgrade([opts]), with
--- timeout and why. A write lock remains a write lock. May yield, as lock() does. Returns the seconds waited; nil and
--- "unlocked", "timeout", "deadlock" and the keys, or another string of expire(). The object keeps its read lock unless
--- it is lost.
+-- timeout and why. A write lock remains a write lock. May yield, as lock() does. Returns the seconds waited. On
+-- failure, returns nil and "unlocked", "timeout" or another string that expire() may return, or nil, "deadlock" and the
+-- keys. The object keeps its read lock unless it is lost.
 function _M.upgrade(self, opts)
     local grant, key = held_by(self, "upgrade")
     local timeout, why, _

@@ -41,7 +41,7 @@ local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 -- opts: permits (required: a whole number from 1 to 1073741823), timeout (5 s), exptime (0 s: never), and wait, block,
 -- fair, log_timeouts, step, ratio, max_step as in resty.lock. An unknown option raises.
 --
--- Returns the object; nil and "dictionary not found" or another message. Does not yield.
+-- Returns the object, or nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "semaphore")
     local times, settings, permits = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -99,8 +99,8 @@ end
 
 
 -- Takes a permit, and waits if none is free. Yields as lock() of resty.lock does. opts: timeout, exptime, why; or a
--- number, which is the timeout. Returns true; nil and "timeout", "no memory", "dictionary not found" or another error
--- of lock().
+-- number, which is the timeout. Returns true, or nil and "timeout", "no memory", "dictionary not found" or another
+-- error of lock().
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
@@ -155,7 +155,7 @@ local function give_one_back(own, key, for_certain)
 end
 
 
--- Gives back the oldest `n` permits of the key. Returns true; nil and the reason.
+-- Gives back the oldest `n` permits of the key. Returns true, or nil and the reason.
 local function give_back_permits(self, key, n, for_certain)
     local own = self.held[key]
     if not own or own.last - own.first + 1 < n then
@@ -182,8 +182,8 @@ end
 
 
 -- Gives back `n` permits (default 1) that this object took, the oldest first, and wakes the same number of waiters.
--- Does not yield. Returns true; nil and "not owner", "dictionary not found" or "timeout" (a stopped process; call
--- post() again).
+-- Does not yield. Returns true, or nil and "not owner", "dictionary not found" or "timeout". After "timeout", which a
+-- stopped process causes, call post() again.
 function _M.post(self, key, n)
     check_receiver(self, "post")
     if n == nil then

@@ -68,7 +68,8 @@ class Keeper {
   std::uint64_t losses() const { return losses_; }
   /// Returns the reason of the last loss.
   const std::string& why_lost() const { return why_lost_; }
-  /// Returns why there is no lease, or why it is not renewed; empty if the reason is not known yet.
+  /// Returns the reason why there is no lease, or why it is not renewed. Returns an empty string if the reason is not
+  /// known yet.
   const std::string& sentence() const { return sentence_; }
 
  private:

@@ -125,7 +125,7 @@ class Machine {
   virtual Contender holder(const LockName& name) const = 0;
   /// Returns whether all holders and waiters are known to be dead, so that nobody needs the lock.
   virtual bool orphaned(const LockName& name) const = 0;
-  /// Returns the locks that stand in this epoch; nothing if they cannot be read now.
+  /// Returns the locks that stand in this epoch, or nothing if they cannot be read now.
   virtual std::optional<std::vector<LockName>> standing() const = 0;
   /// Continues the epoch of an earlier agent. Returns the locks that stand in it. Unless the lease is renewed, the
   /// store ends it at `end` at the latest. In dictionaries that can be opened only later, no lock stands, and holders

@@ -76,12 +76,12 @@ class MeasuredStore final : public Store {
   const Latency& latency() const { return latency_; }
   std::int64_t queued_us() const { return queued_us_; }
 
-  /// Returns why the last change failed; none if it succeeded. Reads do not count, because a store that is full or
-  /// denies writing still answers them.
+  /// Returns the trouble that made the last change fail, or none if it succeeded. Reads do not count, because a store
+  /// that is full or denies writing still answers them.
   Trouble trouble() const { return trouble_; }
   /// Returns when the trouble was last determined.
   Milliseconds judged_ms() const { return judged_ms_; }
-  /// Returns the store's own message; empty without trouble.
+  /// Returns the store's own message, or an empty string if there is no trouble.
   const std::string& sentence() const { return sentence_; }
 
  private:

@@ -49,7 +49,8 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
   }
 }
 
-/// Returns the dictionary's cluster; empty if the dictionary does not belong to one; nothing if it was removed.
+/// Returns the dictionary's cluster, an empty string if the dictionary does not belong to a cluster, or nothing if it
+/// was removed.
 std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment(inside);

@@ -33,7 +33,7 @@ class Auth {
   bool has_user() const noexcept { return !credentials_.user.empty(); }
   /// Returns whether obtain() is needed before a request.
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
-  /// Returns the token; empty if the server's authentication is not enabled.
+  /// Returns the token, or an empty string if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
   /// Records that a server refused this token, or requires a token.
   void reject(const std::string& token);

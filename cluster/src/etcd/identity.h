@@ -29,14 +29,14 @@ class Identity {
   Identity(std::size_t endpoints, std::string known, std::int64_t lease_ms)
       : known_(std::move(known)), lease_ms_(lease_ms), words_(endpoints) {}
 
-  /// Returns the known id, a decimal number as in etcd's JSON; empty if no store is known yet.
+  /// Returns the known id, a decimal number as in etcd's JSON, or an empty string if no store is known yet.
   const std::string& known() const noexcept { return known_; }
   /// Records the id in an endpoint's answer; empty if the answer has none. Returns whether the rest of the answer
   /// counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
   /// Returns an endpoint that names a store other than the known one.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
-  /// Returns the id that the endpoint has named recently; empty if there is none.
+  /// Returns the id that the endpoint has named recently, or an empty string if there is none.
   std::string named(std::size_t endpoint, std::int64_t now_ms) const;
   std::size_t count(std::string_view id, std::int64_t now_ms) const;
   std::size_t majority() const noexcept { return words_.size() / 2 + 1; }

@@ -60,7 +60,7 @@ struct ServerError {
 };
 std::optional<ServerError> decode_error(const std::string& text);
 
-/// Returns the cluster id in the header of any answer; empty if there is none.
+/// Returns the cluster id in the header of any answer, or an empty string if there is none.
 std::string_view cluster_in(std::string_view text);
 
 /// The answer to GET /version.

@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// Returns the agent's process id; 0 if the agent is dead or there is none.
+/// Returns the agent's process id, or 0 if the agent is dead or there is none.
 std::uint32_t living_agent(World& world, Token agent) noexcept {
   if (world.is_dead(agent)) return 0;
   const ProcessSlot* const slot = world.slot(agent);

@@ -32,8 +32,8 @@ std::string config_path(const std::string& cluster);
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// Returns a cluster's defaults, with this machine's name.
 Config default_config(const std::string& cluster);
-/// Returns an endpoint to which etcd's password would be sent over a network without encryption; empty if there is
-/// none.
+/// Returns an endpoint to which etcd's password would be sent over a network without encryption, or an empty string if
+/// there is none.
 std::string endpoint_in_clear(const Config& config);
 /// The range of "ttl", in seconds.
 inline constexpr std::int64_t kTtlMin = 2;

@@ -20,7 +20,7 @@ class Dictionaries {
   /// Returns a descriptor that is readable when the directory has changed, so that refresh() must be called. Returns -1
   /// if the kernel does not report changes; then check_again() finds them.
   int descriptor() const noexcept { return notice_.get(); }
-  /// Returns why the kernel does not report changes; empty if it does.
+  /// Returns why the kernel does not report changes, or an empty string if it reports them.
   const std::string& trouble() const noexcept { return trouble_; }
   /// Opens new dictionaries, and forgets removed ones.
   void refresh();
@@ -32,7 +32,7 @@ class Dictionaries {
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
   /// Returns false if there may be further dictionaries that cannot be opened now.
   bool complete() const noexcept { return !incomplete_; }
-  /// Returns the dictionary with this name; null if there is none.
+  /// Returns the dictionary with this name, or null if there is none.
   Dictionary* find(const std::string& name) const;
 
  private:

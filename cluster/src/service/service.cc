@@ -66,7 +66,8 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet, although endpoints name one; empty if none does.
+/// Returns why no store is known yet, although endpoints name one. Returns an empty string if no endpoint names a
+/// store.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;

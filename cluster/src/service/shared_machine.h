@@ -70,7 +70,7 @@ class SharedMachine final : public Machine {
 
   /// Returns descriptors that are readable when turn() has something to do.
   std::vector<int> descriptors();
-  /// Returns why new dictionaries are found only once a second; empty if they are found immediately.
+  /// Returns why new dictionaries are found only once a second, or an empty string if they are found immediately.
   const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
   /// Continues the recalls, and checks the dictionaries.
   void turn();

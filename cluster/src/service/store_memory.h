@@ -14,7 +14,8 @@ class StoreMemory {
   StoreMemory(const std::string& configured, const std::string& runtime_directory, const std::string& cluster);
 
   const std::string& path() const noexcept { return path_; }
-  /// Returns the id as decimal digits; empty if there is no file. Any other content of the file is an error.
+  /// Returns the id as decimal digits, or an empty string if there is no file. Any other content of the file is an
+  /// error.
   Expected<std::string> read() const;
   /// Replaces the file as a whole, and returns once it is on disk.
   Status write(const std::string& id) const;

@@ -12,7 +12,7 @@ local IDLE_CONNECTIONS = 50
 local _M = {}
 
 
--- Returns the value of a key; nil if there is none; nil and the reason on failure.
+-- Returns the value of a key, nil if there is none, or nil and the reason on failure.
 local function get(connection, key)
     local ok, err = connection:send("GET " .. key .. "\r\n")
     if not ok then
@@ -36,7 +36,7 @@ local function get(connection, key)
 end
 
 
--- Returns the text of an article; nil if there is none; nil and the reason on failure.
+-- Returns the text of an article, nil if there is none, or nil and the reason on failure.
 function _M.fetch(name)
     local connection = ngx.socket.tcp()
     connection:settimeout(TIMEOUT_MS)

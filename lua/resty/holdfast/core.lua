@@ -72,7 +72,7 @@ function _M.reason(code)
 end
 
 
--- Returns the value if the call succeeded; nil and the reason otherwise.
+-- Returns the value if the call succeeded, otherwise nil and the reason.
 function _M.answer(code, value)
     if code == OK then
         return value
@@ -161,7 +161,7 @@ local function convert_key(key)
 end
 
 
--- Returns the key as a string; nil and the reason if it has the wrong type or length.
+-- Returns the key as a string, or nil and the reason if it has the wrong type or length.
 function _M.key_string(key)
     if type(key) ~= "string" then
         if key == nil then

@@ -7,9 +7,9 @@
 --   is_yieldable()  returns whether the calling coroutine may wait here; if not, returns false, the reason, and whether
 --                   the reason is to be raised as an error. Our own hosts give no reason if the caller is not one of
 --                   their coroutines
---   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true; nil and "timeout".
---                   May return early, because a wake-up is only a hint. nil and any other reason end the wait, and the
---                   caller gets this reason
+--   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true, or nil and
+--                   "timeout". May return early, because a wake-up is only a hint. nil and any other reason end the
+--                   wait, and the caller gets this reason
 --   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. May
 --                   return early
 --   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine

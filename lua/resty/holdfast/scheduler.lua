@@ -209,7 +209,7 @@ local function run_due(time)
 end
 
 
--- Runs the jobs and timers that are due. Returns the seconds until the next is due; 0 if a task is ready.
+-- Runs the jobs and timers that are due. Returns the seconds until the next timer is due, or 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -305,7 +305,7 @@ function _M.spawn(fn, ...)
 end
 
 
--- Returns the calling task; nil outside of tasks and in other coroutines. Does not yield.
+-- Returns the calling task, or nil outside of tasks and in other coroutines. Does not yield.
 function _M.running()
     local task = current
     return task and co_running() == task.co and task or nil
@@ -359,7 +359,7 @@ end
 
 
 -- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
--- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
+-- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true, or nil and
 -- "timeout" or "bad descriptor". Raises an error for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
@@ -393,8 +393,9 @@ function _M.wait(waiter, seconds)
 end
 
 
--- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises an error inside a task, and when all tasks wait and nothing can wake any of them.
+-- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true. If tasks failed,
+-- returns nil, a message and their number. Raises an error inside a task, and when all tasks wait and nothing can wake
+-- any of them.
 function _M.run()
     if background_jobs.looping then
         error("run() was called inside a task", 2)

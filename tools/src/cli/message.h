@@ -12,7 +12,7 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses as in grep: 1 is a negative answer; 2 is an error, including a wrong command line.
+/// The exit statuses are those of grep: 1 is a negative answer; 2 is an error, including a wrong command line.
 namespace exit_status {
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;

@@ -1,6 +1,6 @@
 // The program `holdfast`. It runs `lock`, `flock` and `unlock`, and executes `holdfast-tools` for all other commands.
-// Crontabs start these three often, so this program is not linked with anything that only other commands need, and does
-// not load other libraries.
+// Crontabs start these three commands often. So this program is not linked with code that only other commands need, and
+// does not load other libraries.
 #include <unistd.h>
 
 #include <algorithm>

@@ -23,9 +23,9 @@ class PassedSignals {
   /// Restores the signal mask and PIPE in a forked child.
   void restore() const noexcept;
 
-  /// Stops this process as a terminal would, until CONT arrives, and consumes the CONT. If CONT arrives before the
-  /// stop, the process does not stop. Returns false if there was no CONT, for example because the kernel does not let
-  /// terminals stop this process.
+  /// Stops this process, as a terminal would, until CONT arrives, and consumes the CONT. If CONT arrives before the
+  /// stop, the process does not stop. Returns false if there was no CONT, for example because the kernel does not let a
+  /// terminal stop this process.
   static bool stop_here() noexcept;
 
  private:

@@ -26,7 +26,7 @@ bool is_of_other_user(pid_t pid) {
   return ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != ::geteuid();
 }
 
-/// How long a new holder may be without the mark of a job.
+/// How long a new holder may lack the mark of a job.
 constexpr double kUnknownSeconds = 1;
 
 /// Returns whether this process belongs to the job.
@@ -66,7 +66,7 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
                               : is_own(*job)        ? "this command belongs to its job"
                                                     : nullptr;
     if (wrong != nullptr) {
-      // A command may get its mark a moment after the lock.
+      // A command may get its mark shortly after it gets the lock.
       const auto [first, is_new] = unknown_since_.try_emplace(holder.sequence, holdfast_now());
       is_unknown = !job && holdfast_now() - first->second < kUnknownSeconds;
       if (is_unknown) continue;

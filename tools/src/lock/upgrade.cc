@@ -24,7 +24,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How long -n waits for a process that is stopped inside the dictionary, and how often it tries.
+/// How long -n waits for a process that is stopped inside the dictionary.
 constexpr double kTrySeconds = 2;
 constexpr double kTryAgainSeconds = 0.01;
 

@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Converts the tables' rows, in the same order.
+/// Converts the rows of both tables, in the order in which the tables show them.
 inspect::Json to_json(const TopView& view);
 
 }  // namespace holdfast::cli

@@ -53,7 +53,7 @@ int Master::run() {
   return failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-// Compiles the script in a child, because a master that has used Lua would pass the Lua state on to its workers.
+// Compiles the script in a child. If the master itself used Lua, its workers would inherit the Lua state.
 bool Master::script_compiles() {
   const pid_t child = ::fork();
   if (child < 0) {

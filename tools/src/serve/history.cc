@@ -28,14 +28,14 @@ double since(double known, double lasted, double time) {
 
 std::string or_null(bool is_known, double value) { return is_known ? fmt::format("{}", value) : "null"; }
 
-/// Returns whether the counts continue those of `last`.
+/// Returns whether the counts in `now` continue the counts in `last`.
 bool continues(const SampledDictionary& last, const SampledDictionary& now) {
   bool grows = now.file == last.file && now.hits >= last.hits && now.misses >= last.misses;
   for (std::size_t row = 0; row < kWaitRows; ++row) grows = grows && now.waits[row] >= last.waits[row];
   return grows;
 }
 
-/// Returns the rows of kWaitBounds with new waits, each with its number of waits.
+/// Returns the rows of kWaitBounds that have new waits, each with the number of new waits.
 std::string new_waits(const SampledDictionary& last, const SampledDictionary& now) {
   std::string text;
   for (std::size_t row = 0; row < kWaitRows; ++row)
@@ -56,7 +56,8 @@ std::string History::locks_of(Known& known, double time) {
                      or_null(knows && now.longest_wait >= 0, known.since.wait));
 }
 
-/// Returns ",[ID,USED,HITS,MISSES,HELD,WAITERS,HOLD SINCE,WAIT SINCE,[ROW,WAITS...]]"; empty if nothing has changed.
+/// Returns ",[ID,USED,HITS,MISSES,HELD,WAITERS,HOLD SINCE,WAIT SINCE,[ROW,WAITS...]]", or an empty string if nothing
+/// has changed.
 std::string History::changes_of(const SampledDictionary& now, double time) {
   const std::string name(now.name.data());
   Known& known = known_.try_emplace(name, Known{now}).first->second;

@@ -73,7 +73,7 @@ function methods.stats(zone)
 end
 
 
--- Returns a table with the state of the dictionary's cluster; nil and a message if it belongs to none.
+-- Returns a table with the state of the dictionary's cluster, or nil and a message if it belongs to none.
 function methods.cluster(zone)
     local handle = check_zone(zone, "cluster")
     local gate, code = find_gate(handle)
@@ -84,13 +84,13 @@ function methods.cluster(zone)
 end
 
 
--- Returns the size of the dictionary in bytes; 0 if it was removed.
+-- Returns the size of the dictionary in bytes, or 0 if it was removed.
 function methods.capacity(zone)
     return tonumber(C.holdfast_capacity(check_zone(zone, "capacity")))
 end
 
 
--- Returns the size in bytes of the largest value that fits under a key of up to 256 bytes; 0 if the dictionary was
+-- Returns the size in bytes of the largest value that fits under a key of up to 256 bytes, or 0 if the dictionary was
 -- removed.
 function methods.largest_value(zone)
     return tonumber(C.holdfast_largest_value(check_zone(zone, "largest_value")))
@@ -113,7 +113,7 @@ local function keys_in(frame, code)
 end
 
 
--- Returns an array of at most `max_count` keys (default 1024; 0: all), in no particular order.
+-- Returns an array of at most `max_count` keys (default 1024; 0 means all), in no particular order.
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     max_count = read_max(max_count, 1024)

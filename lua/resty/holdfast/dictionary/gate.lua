@@ -57,8 +57,8 @@ local function load_gate()
 end
 
 
--- Returns the dictionary's gate; nil and the library's code if it has none. A dictionary may have a gate after it was
--- removed and created again.
+-- Returns the dictionary's gate, or nil and the library's code if it has none. A dictionary may have a gate after it
+-- was removed and created again.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then

@@ -191,7 +191,7 @@ local shared = {}
 local promised = {}
 
 
--- Returns the dictionary of the handle; nil and the reason if its gate cannot be loaded.
+-- Returns the dictionary of the handle, or nil and the reason if its gate cannot be loaded.
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
@@ -211,7 +211,7 @@ local function remember(name, handle)
 end
 
 
--- Returns the dictionary; nil, the reason and the code.
+-- Returns the dictionary, or nil, the reason and the code.
 local function attach(name)
     local dict = rawget(shared, name)
     if dict then
@@ -313,7 +313,8 @@ local function find_by_name(name)
 end
 
 
--- Returns the dictionary of a lock object, given by name or as a table; nil and the reason.
+-- Returns the dictionary of a lock object, which is given by name or as a table. On failure, returns nil and the
+-- reason.
 function _M.find(name)
     if type(name) == "string" then
         return find_by_name(name)

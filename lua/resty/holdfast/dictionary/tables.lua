@@ -134,7 +134,7 @@ local function is_sound(data, size)
 end
 
 
--- Returns the bytes of a table; nil and the reason if it contains a function, a userdata or itself.
+-- Returns the bytes of a table, or nil and the reason if it contains a function, a userdata or itself.
 local function encode_table(value)
     local encoded, bytes = encode(value)
     if not encoded then
@@ -149,7 +149,7 @@ local function encode_table(value)
 end
 
 
--- Returns the table; nil and the reason if the bytes do not encode a table.
+-- Returns the table, or nil and the reason if the bytes do not encode a table.
 local function decode_table(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table bytes: string.buffer did not write them"
@@ -165,7 +165,7 @@ local function decode_table(bytes)
 end
 
 
--- Returns the bytes of a table; nil and the reason for a value that the dictionary cannot store.
+-- Returns the bytes of a table, or nil and the reason for a value that the dictionary cannot store.
 function _M.bytes_of(zone, value)
     if type(value) ~= "table" or not zone.tables then
         return nil, "bad value type"
@@ -174,8 +174,8 @@ function _M.bytes_of(zone, value)
 end
 
 
--- Returns the arguments for the library that stand for a value: type, data, length, number; nil and the reason for a
--- value that the dictionary cannot store.
+-- Returns the arguments that describe a value to the library: type, data, length and number. Returns nil and the reason
+-- for a value that the dictionary cannot store.
 function _M.form_of(zone, value)
     local kind, data, length, number = scalar(value)
     if kind then
@@ -189,7 +189,7 @@ function _M.form_of(zone, value)
 end
 
 
--- Returns the value in a frame; nil and the reason if it cannot be read.
+-- Returns the value in a frame, or nil and the reason if it cannot be read.
 function _M.read_value(zone, value)
     local value_type = value.type
     if value_type == STRING then

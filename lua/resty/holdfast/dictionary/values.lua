@@ -216,7 +216,7 @@ methods.ttl = on_key("ttl", function (handle, key)
 end)
 
 
--- Returns the number of elements of a list; 0 if there is no value. Otherwise nil and "value not a list".
+-- Returns the number of elements of a list, or 0 if there is no value. Otherwise nil and "value not a list".
 methods.llen = on_key("llen", function (handle, key)
     local count = enter().count
     return leave_with(count, C.holdfast_llen(handle, key, #key, count))
@@ -229,7 +229,7 @@ local expire = on_key("expire", function (handle, key, exptime)
 end)
 
 
--- Makes the value expire `exptime` seconds from now; 0 means never. Returns true; nil and "not found".
+-- Makes the value expire `exptime` seconds from now; 0 means never. Returns true, or nil and "not found".
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
         -- A negative time means never, as in ngx.shared.
@@ -288,7 +288,7 @@ local function put(slot, value)
 end
 
 
--- Writes the new value into the slot. Returns true; nil and the reason.
+-- Writes the new value into the slot. Returns true, or nil and the reason.
 local function put_desired(desired, zone, value)
     if put(desired, value) then
         return true
@@ -302,7 +302,7 @@ local function put_desired(desired, zone, value)
 end
 
 
--- Calls the library. Returns the code and forcible; nil and the reason for a bad value.
+-- Calls the library. Returns the code and forcible, or nil and the reason for a bad value.
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then

@@ -117,7 +117,7 @@ end
 
 -- --- the post ---
 
--- Returns the parker's descriptor; nil if copas cannot poll it.
+-- Returns the parker's descriptor, or nil if copas cannot poll it.
 local function usable_fd()
     local fd = has_select and parker.fd()
     return fd and fd <= LARGEST_DESCRIPTOR and fd or nil

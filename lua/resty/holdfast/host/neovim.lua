@@ -53,7 +53,7 @@ end
 _M.now = coroutines.now
 
 
--- Returns whether the condition became true; nil and the reason after Ctrl-C.
+-- Returns whether the condition became true, or nil and the reason after Ctrl-C.
 local function run_loop(seconds, condition)
     local come, code = vim_wait(ceil(max(min(seconds, LONGEST), 0) * 1000), condition, INTERVAL)
     if not come and code == INTERRUPTED then

@@ -83,7 +83,7 @@ local function position_in(list, co)
 end
 
 
--- Returns the light thread's position in the kept list; nil for a coroutine that runs inside a light thread.
+-- Returns the light thread's position in the kept list, or nil for a coroutine that runs inside a light thread.
 local function position_of(co)
     if kept then
         return position_in(kept, co)

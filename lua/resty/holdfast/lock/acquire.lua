@@ -34,8 +34,8 @@ end
 
 
 -- Takes the lock of the key, or `want` permits of its rwlock, for an object that holds one lock at a time. Waits only
--- if a timeout is given. `certain`: the caller is sure to release the lock. Returns the seconds waited; nil, the reason
--- and, after a deadlock, the keys.
+-- if a timeout is given. `certain`: the caller is sure to release the lock. Returns the seconds waited. On failure,
+-- returns nil, the reason and, after a deadlock, the keys.
 function _M.take(self, key, want, certain, exptime, why, timeout, step)
     local settings = self.settings
     if settings.renew and exptime > 0 then

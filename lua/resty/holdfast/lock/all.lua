@@ -23,7 +23,7 @@ local function check_receiver(self, method)
 end
 
 
--- Returns the keys in order, each once; nil and the reason.
+-- Returns the keys in order, each once, or nil and the reason.
 local function read_keys(keys)
     if type(keys) ~= "table" or #keys == 0 then
         error("bad keys to all: expected an array of keys, got " .. (type(keys) == "table" and "an empty table"
@@ -63,7 +63,8 @@ function _M.make(new, class, dict_name, keys, opts)
 end
 
 
--- Releases the first `count` locks, in reverse order. Returns 1; nil and the error of the first release that failed.
+-- Releases the first `count` locks, in reverse order. Returns 1, or nil and the error from the first release that
+-- failed.
 local function release(self, count)
     local ok, err = 1, nil
     for i = count, 1, -1 do
@@ -76,7 +77,8 @@ local function release(self, count)
 end
 
 
--- Takes all locks with take(lock, key). Returns true; nil, the error and, after a deadlock, the keys.
+-- Takes all locks with take(lock, key). Returns true. On failure, returns nil, the error and, after a deadlock, the
+-- keys.
 local function take_all(self, take)
     for i = 1, #self.keys do
         local ok, taken, err, keys = pcall(take, self.locks[i], self.keys[i])
@@ -115,7 +117,7 @@ function _M.lock(self, opts)
 end
 
 
--- Takes all locks if all are free. opts: exptime, why. Returns true; nil and "held", or an error of lock().
+-- Takes all locks if all are free. opts: exptime, why. Returns true, or nil and "held" or another error from lock().
 function _M.trylock(self, opts)
     check_receiver(self, "trylock")
     local taken, err = take_all(self, function (lock, key) return lock:trylock(key, opts) end)
@@ -131,7 +133,7 @@ function _M.unlock(self)
 end
 
 
--- Restarts the exptime of all locks. Returns true; nil and the first error.
+-- Restarts the exptime of all locks. Returns true, or nil and the first error.
 function _M.expire(self, exptime)
     check_receiver(self, "expire")
     for i = 1, #self.keys do

@@ -128,7 +128,8 @@ _M.wait = wait
 
 
 -- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds until the
--- gate admitted the lock; nil and "held"; nil and the reason why the answer is unknown.
+-- gate admitted the lock. Returns nil and "held" if it refused the lock, or nil and the reason if its answer is
+-- unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -248,8 +249,8 @@ local watched = ffi_new("uint64_t[1]")
 local WAIT_OPTIONS = options.known { "timeout" }
 
 
--- Implements the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
--- deadlock, the keys.
+-- Implements the method wait of resty.lock. Returns the seconds waited, which are 0 for a free key. On failure, returns
+-- nil, the reason and, after a deadlock, the keys.
 function _M.wait_for_release(self, key, opts)
     held_lock.check(self, "wait")
     local timeout, err, _
@@ -287,7 +288,7 @@ local STEP = 0.001
 
 
 -- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. `way`: an object
--- whose settings say how to wait. Returns the version; nil and the reason.
+-- whose settings say how to wait. Returns the version, or nil and the reason.
 function _M.wait_for_change(handle, key, known, timeout, deaths, way)
     way = way or PLAIN
     local grant = take_grant(handle, key)  -- contains only the key and holds no lock

@@ -76,7 +76,7 @@ end
 local check = _M.check
 
 
--- Returns the key as a string; nil and the reason if the key is not valid or the object already holds something.
+-- Returns the key as a string, or nil and the reason if the key is not valid or the object already holds something.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -95,7 +95,7 @@ function _M.free_key(self, key, method)
 end
 
 
--- Returns the grant of an object and its key; nil if the object holds nothing. In a finaliser, the collector may
+-- Returns the grant of an object and its key, or nil if the object holds nothing. In a finaliser, the collector may
 -- already have released the grant.
 local function held_by(self, method)
     if type(self) ~= "table" or self.cdata == nil then
@@ -171,7 +171,7 @@ local function failure(self, key, code)
 end
 
 
--- Returns the results of a method for the held lock: true; nil and the reason.
+-- Returns the results of a method for the held lock, which are true, or nil and the reason.
 local function outcome(self, key, code)
     if code == OK then
         return true
@@ -250,8 +250,8 @@ end
 -- --- methods for the held lock ---
 
 -- Makes the held lock expire `time` seconds from now; 0 and math.huge mean never. Default: the exptime of new(). Does
--- not yield. Returns true; nil and "unlocked", "not found" (lost, and free now), "not owner" (lost, and held by someone
--- else), "dictionary not found" or "timeout".
+-- not yield. Returns true, or nil and one of "unlocked", "not found" (lost, and free now), "not owner" (lost, and held
+-- by someone else), "dictionary not found" and "timeout".
 function methods.expire(self, time)
     local grant, key = held_by(self, "expire")
     if not grant then
@@ -288,7 +288,7 @@ methods.hand_over = on_held("hand_over", function (self, grant, key)
 end)
 
 
--- Returns the fencing token of the held lock, an integer that grows with each grant of the key; nil and "unlocked".
+-- Returns the fencing token of the held lock, an integer that grows with each grant of the key, or nil and "unlocked".
 -- Does not yield.
 methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
@@ -296,8 +296,8 @@ methods.token = on_held("token", function (self, grant, key)
 end)
 
 
--- Returns the seconds until the held lock expires, math.huge if never; nil and "unlocked", "not owner" or "dictionary
--- not found". Does not yield.
+-- Returns the seconds until the held lock expires; math.huge means never. On failure, returns nil and "unlocked", "not
+-- owner" or "dictionary not found". Does not yield.
 methods.remaining = on_held("remaining", function (self, grant, key)
     used(self, grant, key)
     local seconds = enter().double
@@ -329,22 +329,22 @@ end
 -- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises an error
 -- for a wrong receiver.
 function _M.add_queries(class, check_self)
-    -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
+    -- Returns a table that describes the holder that has held the key longest, nil if the key is free, or nil and a
     -- reason. Yields only in a cluster, for a lock that no process of this machine holds.
     function class.holder(self, key)
         check_self(self, "holder")
         return find_holder(self.dict[1], key, self.settings.block)
     end
 
-    -- Returns an array of such tables for all holders, at most `max` (default 100, limit 4096), the longest holder
-    -- first; nil and a reason. Does not yield.
+    -- Returns an array of such tables for at most `max` holders (default 100, limit 4096), the longest holder first. On
+    -- failure, returns nil and a reason. Does not yield.
     function class.holders(self, key, max)
         check_self(self, "holders")
         check_max(max)
         return find_all(self.dict[1], key, max)
     end
 
-    -- Returns the number of waiters; nil and a reason. Does not yield.
+    -- Returns the number of waiters, or nil and a reason. Does not yield.
     function class.waiters(self, key)
         check_self(self, "waiters")
         return count_waiters(self.dict[1], key)

@@ -23,7 +23,7 @@ local memo = {}
 local _M = { memo = memo }
 
 
--- Returns the number of a value; -1 for nil.
+-- Returns the number of a value, or -1 for nil.
 local function ref_obj(obj)
     if obj == nil then
         return -1

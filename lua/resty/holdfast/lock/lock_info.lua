@@ -49,7 +49,7 @@ local function describe(found)
 end
 
 
--- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Finds
+-- Returns a table that describes the holder, nil for a free key, or nil and the reason if the holder is unknown. Finds
 -- only holders on this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
@@ -79,7 +79,8 @@ function _M.find(handle, key, block)
 end
 
 
--- Returns the number of holders and the number of waiters of the key; nil and the reason. Writes at most `max` holders.
+-- Returns the number of holders and the number of waiters of the key, or nil and the reason. Writes at most `max`
+-- holders.
 local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
@@ -105,7 +106,8 @@ local function describe_all(found, held, max)
 end
 
 
--- Returns an array of the holders of the key, at most `max`, the longest holder first; nil and the reason.
+-- Returns an array of at most `max` holders of the key, the longest holder first. On failure, returns nil and the
+-- reason.
 function _M.find_all(handle, key, max)
     max = min(max or _M.DEFAULT_MAX, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
@@ -117,7 +119,7 @@ function _M.find_all(handle, key, max)
 end
 
 
--- Returns whether the process is alive; nil if that is unknown. `lives` contains earlier answers, by process.
+-- Returns whether the process is alive, or nil if that is unknown. `lives` contains earlier answers, by process.
 local function is_alive(owner, lives)
     local id = tostring(owner)
     local code = lives[id]
@@ -134,7 +136,7 @@ local function is_alive(owner, lives)
 end
 
 
--- Returns the holders, at most `max`, and the number of waiters; nil and the reason. A process that is stopped in the
+-- Returns at most `max` holders and the number of waiters, or nil and the reason. A process that is stopped in the
 -- middle of a change delays this function by about 20 ms at most. `lives` is a table that all keys of one listing
 -- share.
 function _M.peek(handle, key, max, lives)
@@ -154,7 +156,7 @@ function _M.peek(handle, key, max, lives)
 end
 
 
--- Returns the number of waiters of the key; nil and the reason.
+-- Returns the number of waiters of the key, or nil and the reason.
 function _M.count_waiters(handle, key)
     local held, waiters = count(handle, key, nil, 0)
     if not held then
@@ -240,7 +242,7 @@ function _M.computed()
 end
 
 
--- Returns the longest time for which a living waiter has waited; nil if no living waiter wants the lock. Watchers do
+-- Returns the longest time for which a living waiter has waited, or nil if no living waiter wants the lock. Watchers do
 -- not want the lock.
 local function longest_wait(waiters, many, lives)
     local longest

@@ -113,7 +113,7 @@ local function accepted_names(names)
 end
 
 
--- Returns the name of an unknown option; nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
+-- Returns the name of an unknown option, or nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
 -- over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled code until it
 -- can record new code, which it does not do in a finaliser.
 local function unknown(opts, known)

@@ -72,7 +72,7 @@ end
 
 
 -- Makes sure that give_back(owner, what) is called if nginx abandons the caller's coroutine. Returns the argument for
--- leave_scope(); false outside of coroutines and requests, where nginx abandons nothing.
+-- leave_scope(), or false outside of coroutines and requests, where nginx abandons nothing.
 local function enter_scope(owner, give_back, what)
     local co = runner and co_running()
     if not co or not runner.has_request() then

@@ -112,8 +112,8 @@ function _M.add_methods(Task, scheduler)
     end
 
     -- Waits until the task ends, at most `timeout` seconds (default: forever). Yields in a task; elsewhere runs all
-    -- tasks in the meantime. Returns true and the results of the task; nil and its error if it failed or was cancelled;
-    -- nil and "timeout". Raises an error where a task cannot wait, and for a cycle of joins.
+    -- tasks in the meantime. Returns true and the results of the task. Returns nil and the task's error if it failed or
+    -- was cancelled, or nil and "timeout". Raises an error where a task cannot wait, and for a cycle of joins.
     function Task.join(task, timeout)
         check_receiver(task, "join")
         if timeout ~= nil then

@@ -66,7 +66,7 @@ if is_nginx then
 end
 
 
--- Returns a new number; 0, which stands for nobody, if no numbers are left.
+-- Returns a new number. If no numbers are left, returns 0, which stands for nobody.
 local function new()
     if last == 0 then
         return 0

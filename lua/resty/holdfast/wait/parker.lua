@@ -57,8 +57,8 @@ local function free(old)
 end
 
 
--- Returns the parker; nil and the reason. A forked child creates its own parker, and gets no wake-ups for its parent's
--- waiters.
+-- Returns the parker, or nil and the reason. A forked child creates its own parker, and gets no wake-ups for its
+-- parent's waiters.
 local function get()
     local pid = getpid()
     if parker_pid ~= pid then
@@ -112,7 +112,7 @@ local function of_parker(fn)
 end
 
 
--- Returns the descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
+-- Returns the descriptor that is readable while sleep(0) has wake-ups to deliver, or nil and the reason.
 _M.fd = of_parker(function (here)
     local fd = C.holdfast_parker_fd(here)
     if fd < 0 then
@@ -129,7 +129,7 @@ end)
 
 
 -- Listens at a path, for loops that can wait only for their own connections. Replaces an earlier path and its
--- connection. Returns the path; nil and the reason. After connecting and accept(), the connection receives a byte
+-- connection. Returns the path, or nil and the reason. After connecting and accept(), the connection receives a byte
 -- whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
 _M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)

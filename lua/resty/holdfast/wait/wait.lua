@@ -251,7 +251,7 @@ parker.before_free(function ()
 end)
 
 
--- Returns a slot; nil if there is no room for another waiter.
+-- Returns a slot, or nil if there is no room for another waiter.
 local function open_slot()
     local here = get_parker()
     if not here then
@@ -303,7 +303,7 @@ local function deadlock_keys(here, waiter)
 end
 
 
--- Waits in the queue. Returns true for a granted lock; nil, the reason and, after a deadlock, the keys.
+-- Waits in the queue. Returns true for a granted lock, otherwise nil, the reason and, after a deadlock, the keys.
 local function wait_in_queue(slot, host, request, deadline, lease)
     local waiter = slot.waiter
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
