@@ -20,7 +20,7 @@ std::uint32_t living_agent(World& world, Token agent) noexcept {
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
-/// The end of a sentence that begins with "the store of cluster NAME", by StoreTrouble.
+/// Texts that follow "the store of cluster NAME", indexed by StoreTrouble.
 constexpr std::array<const char*, 6> kInWords{
     "",
     " does not answer",

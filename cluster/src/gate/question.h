@@ -1,5 +1,5 @@
-// Sends questions to the agent of a cluster. A question and its answer are one packet each, through a socket in the
-// runtime directory.
+// Sends questions to the agent of a cluster, through a socket in the runtime directory. A question is one packet, and
+// so is its answer.
 //
 //   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
 //                                                         status, accept (of the store with the id REVISION)
@@ -30,7 +30,7 @@ struct Question {
   std::string_view key;
 };
 
-/// Returns the path of the socket of the cluster's agent.
+/// Returns the path of the socket on which the cluster's agent listens.
 std::string agent_socket(const RuntimeDirectory& directory, std::string_view cluster);
 
 std::string write_question(const Question& question);
