@@ -1,5 +1,5 @@
--- An HTTP server that runs in the scheduler. It fetches pages from a slow upstream server, each page only once for all
--- workers.
+-- An HTTP server that runs in the scheduler. It fetches pages from a slow upstream server, and fetches each page only
+-- once for all workers.
 --
 --   luajit examples/http_cache.lua --slow 0.5 --listen 9000          # a slow server to try it with, in one terminal
 --   holdfast run --workers 2 --dict http_pages=10m --dict http_locks=1m
@@ -7,10 +7,10 @@
 --   curl -i http://127.0.0.1:8080/any/page
 --
 -- Each connection is a task, which waits for its socket with wait_fd. A missing page is fetched under the lock of its
--- address. Other tasks that want the page wait for the lock, in all workers, while each worker serves other pages. All
--- workers listen on one port. After TERM or QUIT, they exit when they have answered the requests that have begun.
+-- address. In all workers, other tasks that want the page wait for this lock, while each worker serves other pages. All
+-- workers listen on one port. After TERM or QUIT, they first answer the requests that have begun, and then exit.
 --
--- The server needs LuaSocket (Debian: lua-socket). LuaSocket knows nothing about the scheduler, so no call of LuaSocket
+-- The server needs LuaSocket (Debian: lua-socket). LuaSocket does not know about the scheduler, so no call to LuaSocket
 -- may block.
 
 local ffi = require "ffi"
@@ -20,8 +20,8 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local FETCH_TIME = 5      -- seconds to fetch a page from the upstream server
-local REQUEST_TIME = 10   -- seconds for a client to send its request, and again to receive the answer
+local FETCH_TIME = 5      -- the limit for fetching a page from the upstream server, in seconds
+local REQUEST_TIME = 10   -- the limit for a client to send its request, and again to receive the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
 local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
@@ -44,8 +44,8 @@ local function with_socket(fn, sock, ...)
 end
 
 
--- Waits after a socket call has failed with `err`. Returns true if the call can be repeated, or nil and the reason if
--- not.
+-- Waits after a socket call has failed with `err`. Returns true if the call can be repeated, otherwise nil and the
+-- reason.
 local function wait_after(err, sock, mode, deadline)
     if err ~= "timeout" then
         return nil, err
@@ -152,7 +152,7 @@ local function cached(address, port, ttl)
 end
 
 
--- Runs a slow server with which to try the cache.
+-- Runs a slow upstream server, for trying out the cache.
 local function slow(seconds)
     local count = 0
     return function (path)

@@ -1,4 +1,4 @@
-/* A host in plain C: adds one to a counter that many processes share, under a lock.
+/* A host in plain C. Under a lock, it adds one to a counter that many processes share.
  *
  *   counter DICTIONARY [SECONDS]     waits for the lock for at most this long (5) */
 #include <holdfast.h>

@@ -97,7 +97,7 @@ local function read_persist(persist)
 end
 
 
--- Returns the name, or nil and a message if it contains a zero byte, where the library would stop reading.
+-- Returns the name. If it contains a zero byte, at which the library would stop reading, returns nil and a message.
 local function read_cluster(name)
     check_option("cluster", name, "string", "a string")
     if name:find("%z") then
@@ -107,7 +107,7 @@ local function read_cluster(name)
 end
 
 
--- Reads the option, which concerns only this Lua state: the library knows nothing about tables.
+-- Reads the option `tables`. It concerns only this Lua state, because the library does not know about tables.
 local function read_tables(given)
     check_option("tables", given, "boolean", "a boolean")
     if given and tables.missing then
@@ -126,7 +126,7 @@ end
 local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables,
                   cluster = read_cluster, largest = read_largest, versions = read_versions }
 
--- Options that the library's struct does not have.
+-- The options that the library's struct does not have.
 local LUA_ONLY = { tables = true, versions = true }
 
 
@@ -158,8 +158,9 @@ end
 --
 -- name: a string of at most 250 bytes without zero bytes.
 -- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, otherwise "8m"), largest (the
--- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
--- or false; nil), mode ("0600"), cluster (a name; none), tables (false), versions (false).
+-- maximum size of a value in bytes; the default depends on the size), mutex ("futex", "spin" or "file"; default
+-- "futex"), persist (nil, true or false; default nil), mode (default "0600"), cluster (a name; default: no cluster),
+-- tables (default false), versions (default false).
 --
 -- Returns the dictionary, which is always the same table for the same name. On failure, returns nil and a message.
 -- Raises an error for an argument of the wrong type and for an unknown option. Does not yield.
@@ -232,8 +233,8 @@ function _M.list()
 end
 
 
--- shdict.shared.NAME is the dictionary; nil if it does not exist, as in ngx.shared. Any other failure raises an error,
--- because nil would hide the reason. Does not yield.
+-- shdict.shared.NAME is the dictionary, or nil if it does not exist, as in ngx.shared. Any other failure raises an
+-- error, because nil would hide the reason. Does not yield.
 _M.shared = setmetatable(shared, {
     __index = function (_, name)
         if type(name) ~= "string" then

@@ -1,7 +1,8 @@
--- The backend that has the articles: Redis. This module speaks the protocol itself, because one command needs little
--- code; a larger site would use lua-resty-redis.
+-- Queries the backend that has the articles, which is Redis. This module implements Redis's protocol itself, because
+-- one command needs little code. A larger site would use lua-resty-redis.
 
--- Extra seconds for each call. Redis on the same machine answers so fast that nobody would have to wait for it.
+-- The number of seconds by which each call is delayed. Redis on the same machine answers so fast that nobody would have
+-- to wait for it.
 local FAR_AWAY = 0.02
 
 local SOCKET = "unix:" .. ngx.config.prefix() .. "redis.sock"

@@ -1,9 +1,9 @@
--- Methods for a whole dictionary: its keys, the holders and waiters of its locks, its counts. Manual:
+-- Methods for a whole dictionary: its keys, the holders and waiters of its locks, and its counts. Manual:
 -- docs/resty.shdict.md.
 --
--- The methods do not yield, except holder() in a cluster. They do not delay other processes unless the comment says
--- otherwise. On failure they return nil and a string; "dictionary not found" means that the dictionary was removed. A
--- wrong argument raises an error at the line of the call.
+-- The methods do not yield, except holder() in a cluster. They do not delay other processes, unless a method's comment
+-- says otherwise. On failure, they return nil and a string; "dictionary not found" means that the dictionary was
+-- removed. A wrong argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -21,7 +21,7 @@ local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 local CURSOR_MAX = 2 ^ 53
--- Keys per call of holdfast_scan_locks. No benchmark covers it, because none lists locks.
+-- The number of keys for each call to holdfast_scan_locks. No benchmark covers this constant, because none lists locks.
 local LOCKS_AT_ONCE = 1000
 
 local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")
@@ -48,8 +48,8 @@ function methods.flush_all(zone)
 end
 
 
--- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns the number of freed
--- values.
+-- Frees the memory of at most `max_count` expired or flushed values (default 0, which means all). Returns the number of
+-- freed values.
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
@@ -177,8 +177,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds a description of each key to `locks`. Returns true. Stops at the first key that cannot be read, because each
--- further key of its shard would take as long, and returns nil and the reason.
+-- Adds a description of each key to `locks`, and returns true. If a key cannot be read, stops there, because each
+-- further key of the same shard would take as long. In this case, returns nil and the reason.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -215,8 +215,8 @@ function methods.locks(zone, prefix)
 end
 
 
--- Return the holder, the holders (at most `max`; default 100) or the number of waiters of a key, like the methods of
--- resty.lock.
+-- The following methods return the holder, at most `max` holders (default 100), or the number of waiters of a key, like
+-- the methods of resty.lock.
 function methods.holder(zone, key)
     return lock_info.find(check_zone(zone, "holder"), key)
 end
@@ -236,7 +236,7 @@ function methods.waiters(zone, key)
 end
 
 
--- --- wait and hold times of locks and permits; the keys with the most contention ---
+-- --- wait and hold times of locks and permits, and the keys with the most contention ---
 
 -- Describes a histogram: its nonempty buckets, and their statistics.
 local function describe(counts)
@@ -256,7 +256,8 @@ end
 
 
 -- Returns histograms, in seconds, of the waits and holds since the dictionary was created. The fields lock, rwlock and
--- semaphore each have `waited` and `held`, which have count, sum, max, p50, p90, p99 and buckets { le, count }.
+-- semaphore each have the fields `waited` and `held`. These have count, sum, max, p50, p90, p99 and buckets { le, count
+-- }.
 function methods.histograms(zone)
     local handle = check_zone(zone, "histograms")
     local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
@@ -276,7 +277,7 @@ function methods.histograms(zone)
 end
 
 
--- Returns an array of the keys with the most contention, worst first, at most `max_count` (default and limit: 64). Each
+-- Returns an array of at most `max_count` keys (default and limit: 64) with the most contention, the worst first. Each
 -- element has key (truncated to 72 bytes), key_length, kind, waits, wait_time (s), timeouts and refused.
 function methods.contention(zone, max_count)
     local handle = check_zone(zone, "contention")

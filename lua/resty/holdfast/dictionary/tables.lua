@@ -1,4 +1,4 @@
--- Tables as values: converts them to bytes and back with LuaJIT's string.buffer.
+-- Converts tables, which are stored as values, to bytes and back with LuaJIT's string.buffer.
 --
 -- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. Because
 -- the bytes come from other processes, this file checks them before it decodes them.
@@ -25,14 +25,14 @@ local words_type = ffi.typeof("const uint32_t *")
 local _M = {}
 
 
--- Nil, or the reason why this LuaJIT cannot store tables.
+-- The reason why this LuaJIT cannot store tables, or nil if it can.
 _M.missing = not known and "table values need LuaJIT's string.buffer, which this LuaJIT lacks" or nil
 
 
--- Returns a function that calls fn like pcall, but never in compiled code. In compiled code, an error of string.buffer
--- overwrites the frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar).
--- LuaJIT never compiles a call of gsub: it compiles the caller up to this call, and again after it. A finaliser may
--- call the function during another call, so each frame has a slot.
+-- Returns a function that calls fn like pcall, but never in compiled code. In compiled code, an error in string.buffer
+-- overwrites the stack frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is
+-- similar). LuaJIT never compiles a call to gsub: it compiles the caller up to this call, and again after it. A
+-- finaliser may call the function during another call, so each frame has its own slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 
@@ -44,7 +44,7 @@ local function pcall_uncompiled(fn)
         slots[frame] = slot
         return slot
     end
-    jit.off(make_slot, true)  -- also for the functions that it creates; doing this in a finaliser would be too late
+    jit.off(make_slot, true)  -- also for the functions that it creates; in a finaliser, it would be too late
 
     return function (value)
         local frame = enter()
@@ -63,13 +63,13 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- LuaJIT's manual of string.buffer documents the format. An object is a tag and its data.
+-- LuaJIT's manual for string.buffer documents the format. An object consists of a tag and data.
 local NULL_TAG = 0x03  -- this tag and smaller ones (nil, false, true) have no data
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
 local STRING_TAG = 0x20  -- this tag and larger ones: the length is added to the tag
 
--- The number of bytes after each tag: int, double, int64, uint64, complex. Pointers and dictionary indexes are not
+-- The number of bytes after these tags: int, double, int64, uint64 and complex. Pointers and dictionary indexes are not
 -- allowed.
 local FIXED = { [0x06] = 4, [0x07] = 8, [0x10] = 8, [0x11] = 8, [0x12] = 16 }
 
@@ -105,8 +105,8 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Returns whether the bytes are exactly one object, and no part of it claims to have more parts than there are bytes
--- left.
+-- Returns whether the bytes are exactly one object, and no part of the object claims to have more parts than there are
+-- bytes left.
 local function is_sound(data, size)
     local at, missing = 0, 1  -- missing: the number of objects still to come, each of at least one byte
     while missing > 0 and missing <= size - at do
@@ -140,7 +140,7 @@ local function encode_table(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
-    -- Pointers mean nothing in another process. Their tags are 4 and 5.
+    -- Pointers, whose tags are 4 and 5, have no meaning in another process.
     if (find(bytes, "\4", 1, true) or find(bytes, "\5", 1, true))
         and not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table: cannot serialize 'userdata'"

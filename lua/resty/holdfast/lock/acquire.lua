@@ -21,7 +21,7 @@ local NOBODY = task_ids.NOBODY
 local _M = {}
 
 
--- Makes one attempt. Has no tail calls, because LuaJIT does not compile tail calls of C functions.
+-- Makes one attempt. Makes no tail calls, because LuaJIT does not compile tail calls to C functions.
 local function try(handle, key, want, exptime, task_id, how, lease)
     local code
     if want then

@@ -1,7 +1,8 @@
 -- Takes and releases several locks of one dictionary together: resty_lock:all(dict_name, keys, opts).
 --
 -- An object has a lock object for each key, and takes the locks in the order of the keys. So programs that use only
--- such objects cannot deadlock. If the object does not get one of the locks, it releases those that it has taken.
+-- such objects cannot deadlock. If the object does not get one of the locks, it releases the locks that it has already
+-- taken.
 
 local core = require "resty.holdfast.core"
 local options = require "resty.holdfast.lock.options"
@@ -23,7 +24,7 @@ local function check_receiver(self, method)
 end
 
 
--- Returns the keys in order, each once, or nil and the reason.
+-- Returns the sorted keys without duplicates, or nil and the reason.
 local function read_keys(keys)
     if type(keys) ~= "table" or #keys == 0 then
         error("bad keys to all: expected an array of keys, got " .. (type(keys) == "table" and "an empty table"
@@ -45,7 +46,7 @@ local function read_keys(keys)
 end
 
 
--- Makes the object, which holds nothing. `new` is resty_lock.new.
+-- Makes the object, which holds no locks yet. `new` is resty_lock.new.
 function _M.make(new, class, dict_name, keys, opts)
     local err
     keys, err = read_keys(keys)
@@ -94,9 +95,9 @@ local function take_all(self, take)
 end
 
 
--- Takes all locks, and waits for each one that is held. Yields as lock() of resty.lock does. opts: exptime, timeout
+-- Takes all locks, and waits for each lock that is held. Yields as lock() of resty.lock does. opts: exptime, timeout
 -- (for all locks together), why. Returns the seconds waited. If the object does not get all locks, it holds none, and
--- the method returns nil and an error of lock().
+-- the method returns nil and an error from lock().
 function _M.lock(self, opts)
     check_receiver(self, "lock")
     local start = C.holdfast_now()
@@ -125,8 +126,8 @@ function _M.trylock(self, opts)
 end
 
 
--- Releases all locks. Returns 1. If a release fails, the method still releases the others, then returns nil and the
--- first error.
+-- Releases all locks. Returns 1. If a release fails, the method still releases the other locks, and then returns nil
+-- and the first error.
 function _M.unlock(self)
     check_receiver(self, "unlock")
     return release(self, #self.keys)
