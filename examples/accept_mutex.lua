@@ -1,5 +1,5 @@
--- Implements nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits for
--- connections.
+-- Implements the idea of nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits
+-- for connections.
 --
 -- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all workers. One of them accepts
 -- the connection, and the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in

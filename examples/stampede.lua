@@ -31,7 +31,7 @@ local quit = trace.quit
 local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m", persist = false }))
 local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m", persist = false }))
 
--- Keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
+-- The keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
 -- answers.
 local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
 -- After this many seconds, a worker stops waiting for the other workers.

@@ -13,8 +13,8 @@ local _M = { _VERSION = core.version }
 
 
 -- Sleeps for `seconds`; math.huge means forever. Yields if the host runs coroutines, and otherwise blocks the process.
--- Returns true, or nil and the reason if the caller may not wait or if its host ended the sleep early. Raises an error
--- for a negative time.
+-- Returns true, or nil and the reason if the caller may not wait or if its host has ended the sleep early. Raises an
+-- error for a negative time.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local host, err = current(false)

@@ -63,7 +63,7 @@ class Keeper {
   /// Ends the lease, and does not request a new one.
   void stop(const std::function<void()>& done);
 
-  /// Returns whether there is a lease, and begun() or adopted() was called.
+  /// Returns whether there is a lease, for which begun() or adopted() has already been called.
   bool alive() const { return state_ == State::alive && !adopting_; }
   /// Returns whether there is a lease of an earlier agent whose keys have not been read yet.
   bool adopting() const { return adopting_; }

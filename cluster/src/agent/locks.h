@@ -1,7 +1,7 @@
 // The locks of a cluster that this machine has, waits for or gives back. Each lock has its own state machine, and all
 // are in the same epoch.
 //
-// A lock *stands* while local programs may be granted it (agent/machine.h). Mutual exclusion depends on these rules:
+// A lock *stands* while it may be granted to local programs (agent/machine.h). Mutual exclusion depends on these rules:
 // 1. A lock stands only after evidence that its key is attached to this machine's lease at a revision R. Evidence is
 //    the answer to this machine's own transaction, or a look (a read of the lock and its queue). A Grant (agent/ring.h)
 //    is evidence if its revision is later than the revision at which this machine was last known to wait.
@@ -115,7 +115,7 @@ class Locks {
 
     // These members are used while the machine waits.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when the queue key was created; while held: for a queue key to delete
+    Revision place = 0;         // when this machine's queue key was created; 0: there is none
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
     Revision noted = 0;  // the last grant whose holder was notified that this machine waits

@@ -1,4 +1,4 @@
-// The agent's view of its own machine: the shared memory in which local programs take a cluster's locks.
+// The agent's view of its own machine, which is the shared memory in which local programs take a cluster's locks.
 //
 // A lock *stands* if this machine has it at the store, its epoch is the current epoch, and the deadline has not passed.
 // Local programs get a lock only while it stands. Their order is decided on this machine, without the agent.
@@ -70,7 +70,7 @@ struct Query {
   Revision revision = 0;  // break_lock: the grant's revision; accept: a store's id
 };
 
-/// Numbers with their names, in the order in which people see them.
+/// Numbers with their names, in the order in which they are shown to people.
 using Figures = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct Reply {

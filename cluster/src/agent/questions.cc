@@ -22,7 +22,7 @@ void Questions::ask(const Query& query) {
       return break_lock(query, 0);
     case Query::Kind::status:
     case Query::Kind::accept:
-      return;  // of the engine
+      return;  // the engine answers these
   }
 }
 

@@ -1,5 +1,5 @@
-// Answers those questions of local programs for which the agent must ask the store: whether this machine still has a
-// lock, and which machine holds it. Also breaks grants.
+// Answers questions of local programs for which the agent must ask the store: does this machine still have a lock, and
+// which machine holds it? Also breaks grants.
 #pragma once
 
 #include <string>

@@ -13,8 +13,8 @@
 
 namespace holdfast::agent {
 
-/// Says that the transaction that wrote this notification gave the lock to the receiver. The notification's revision is
-/// that of the grant.
+/// Says that the transaction that wrote this notification gave the lock to the receiver. The notification and the grant
+/// have the same revision.
 struct Grant {
   LockName name;
   std::vector<Waiter> next;  // in queue order; if `since` is 0, the waiter joined in the same transaction

@@ -1,4 +1,4 @@
-// The settings of an agent, and the names by which people know it.
+// The settings of an agent, and the names that identify the agent to people.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// Messages of etcd 3.4 to 3.6 whose code alone is ambiguous. Each of these messages means that the request was not
+// The messages of etcd 3.4 to 3.6 whose code alone is ambiguous. Each of these messages means that the request was not
 // executed. Any other message with an ambiguous code counts as unknown.
 struct Known {
   std::string_view message;  // a part of the message
@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// gRPC codes which mean that the request was not executed.
+// The gRPC codes which mean that the request was not executed.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 

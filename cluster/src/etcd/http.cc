@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
 // The maximum number of handles that are kept for later requests. No benchmark has more requests at the same time.
 constexpr std::size_t kMostIdle = 8;
-// A silent connection is probed after this time, so that a stream notices a server that is gone.
+// A silent connection is probed after this time, so that a stream notices if the server is gone.
 constexpr long kProbeAfterSeconds = 10;
 constexpr long kProbeEverySeconds = 5;
 

@@ -15,7 +15,8 @@
 
 namespace holdfast::etcd {
 
-/// Paths of PEM files. Empty paths mean the system's authorities and no client certificate.
+/// Paths of PEM files. Empty paths mean that the system's certificate authorities are trusted, and that no client
+/// certificate is used.
 struct Tls {
   std::string ca;
   std::string certificate;
@@ -61,8 +62,8 @@ class Http {
 
   /// Sends the request. The callback may destroy the transfer.
   std::unique_ptr<Transfer> send(Request request, Done done);
-  /// Calls `line` with each line of an endless answer, then `done`. Passes an answer with a status other than 200 to
-  /// `done` as a whole.
+  /// Calls `line` with each line of an endless answer, and then `done`. Passes an answer with a status other than 200
+  /// to `done` as a whole.
   std::unique_ptr<Transfer> stream(Request request, Line line, Done done);
 
  private:

@@ -1,7 +1,7 @@
 // Decides which store is the right one. Each member of etcd names its cluster by an id, which is created with the
 // cluster. Two clusters could both grant the same lock, so an answer counts only if it comes from the known cluster.
 //
-// A store becomes the known one when a majority of the configured endpoints names it. The endpoints are the store's
+// A store becomes the known store when a majority of the configured endpoints names it. The endpoints are the store's
 // members, so no other store can have a majority of them at the same time. A different store replaces it only if
 //
 //   - a majority of several endpoints names the other store, or
@@ -34,7 +34,7 @@ class Identity {
   /// Records the id in an endpoint's answer, which is empty if the answer names no cluster. Returns whether the rest of
   /// the answer counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
-  /// Returns an endpoint that names a store other than the known one.
+  /// Returns an endpoint that names a store other than the known store.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
   /// Returns the id that the endpoint has named recently, or an empty string if there is none.
   std::string named(std::size_t endpoint, std::int64_t now_ms) const;

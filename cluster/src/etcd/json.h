@@ -28,7 +28,8 @@ std::string encode_watch(std::string_view key);
 /// Encodes a request for a token. Returns nothing if one of the texts is not UTF-8, which JSON requires.
 std::optional<std::string> encode_credentials(const std::string& user, const std::string& password);
 
-/// Returns the first key after all keys with the prefix. If there is none, returns one zero byte, which means no end.
+/// Returns the first key after all keys with the prefix. If there is no such key, returns one zero byte, which means
+/// that the range has no end.
 std::string end_of_prefix(std::string_view prefix);
 
 // --- answers --------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ struct WatchLine {
 };
 std::optional<WatchLine> decode_watch_line(const std::string& text);
 
-/// An error in the body of an answer or in a line of a stream.
+/// An error that is reported in the body of an answer or in a line of a stream.
 struct ServerError {
   int code = 0;  // the gRPC code
   std::string message;

@@ -10,7 +10,7 @@
 // machine lost it. Contenders queue, and notify the agent. The agent commits each change with its write to `standing`.
 //
 // Fencing tokens count from a base that the agent sets: the store's revision at which this machine got the lock. So the
-// tokens of a key rise across all machines.
+// tokens of a key increase across all machines.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ namespace holdfast {
 /// The binary logarithm of the number of grants for each base.
 inline constexpr int kGrantBits = 14;
 inline constexpr std::uint32_t kGrantsMax = (1U << kGrantBits) - 1;
-/// Fencing tokens stay below 2^53, so that a Lua number can hold them.
+/// Fencing tokens are less than 2^53, so that a Lua number can represent them.
 inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantBits)) - 1;
 
 /// The gate's fields, which follow the fields of a lock (dict/gate.h).
@@ -88,8 +88,8 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
 /// agent does not hold the lease, or a code from unlock().
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Takes the lock from this machine if nobody holds it or waits for it, and ends an expired grant. Otherwise returns
-/// locked.
+/// Takes the lock from this machine, and ends an expired grant, if nobody holds the lock or waits for it. Otherwise
+/// returns locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Ends the agent's wait for a lock, and the agent's lease if it has one. If the lock was granted to the agent, it
 /// passes to the next waiter. Without this call, the lock would seem to be wanted or held here.

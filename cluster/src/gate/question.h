@@ -1,5 +1,5 @@
-// Sends questions to the agent of a cluster, through a socket in the runtime directory. A question is one packet, and
-// so is its answer.
+// Sends questions to the agent of a cluster, through a socket in the runtime directory. A question and its answer are
+// one packet each.
 //
 //   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
 //                                                         status, accept (of the store with the id REVISION)

@@ -1,5 +1,5 @@
-// The session of a dictionary that belongs to a cluster. It says how long this machine may rely on the locks that it
-// has at the cluster's store, and how the machine's processes reach the agent.
+// The session of a dictionary that belongs to a cluster. The session says how long this machine may rely on the locks
+// that it has at the cluster's store, and how the machine's processes reach the agent.
 //
 // The agent has one lease at the store. `word` contains the epoch, which identifies the lease, and a deadline. The
 // store does not end the lease before the deadline, which the agent keeps extending. If any process finds that the

@@ -61,7 +61,7 @@ Dictionary* Dictionaries::attach(const std::string& name) const {
 }
 
 void Dictionaries::check_again() noexcept {
-  constexpr int kRarest = 64;  // in calls; in benchmarks, all dictionaries can be opened
+  constexpr int kRarest = 64;  // the largest interval, in calls; no benchmark depends on it
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
   if (!notice_ || (incomplete_ && is_time)) changed_ = true;

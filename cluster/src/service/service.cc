@@ -138,7 +138,7 @@ class Service {
   static constexpr Milliseconds kAskAgainMs = 2000;
   static constexpr Milliseconds kAskLaterMs = 60'000;  // how often a member is asked once the agent works
 
-  // Asks all members repeatedly, because a different store may appear or disappear.
+  // Asks all members for their versions, repeatedly, because a different store may appear or disappear.
   void ask_versions() {
     const bool is_time = clock_.boot_ms() >= next_check_ || identity_.stranger(clock_.boot_ms());
     if (begun_ && !is_time) {

@@ -120,7 +120,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = parts_.empty();  // without dictionaries, the agent with the socket has answered
+  bool lives = parts_.empty();  // without dictionaries, check_socket() has found a living agent
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
@@ -240,7 +240,7 @@ void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && !world_.directory().is_gone())  // after that, the name would be in a different world
+  else if (!superseded() && !world_.directory().is_gone())  // a new directory would be another world
     questions_.take_name();
 }
 

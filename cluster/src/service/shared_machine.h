@@ -1,4 +1,5 @@
-// The agent's view of this machine: the dictionaries of a cluster in the world (runtime directory) of this process.
+// The agent's view of this machine, which consists of a cluster's dictionaries in the world (runtime directory) of this
+// process.
 //
 // Each dictionary has a copy of the session in its header (gate/session.h). The session is alive only if every copy is
 // alive: a process that finds that the deadline has passed in one dictionary ends the session for all. If a dictionary

@@ -9,8 +9,8 @@ namespace holdfast::agent {
 
 class StoreMemory {
  public:
-  /// Uses the first of these directories that is known: the state directory of the configuration, that of the service
-  /// manager ($STATE_DIRECTORY), and the runtime directory, which is empty after a boot.
+  /// Uses the first of these directories that is known: the configured state directory, the service manager's state
+  /// directory ($STATE_DIRECTORY), or the runtime directory, which is empty after a boot.
   StoreMemory(const std::string& configured, const std::string& runtime_directory, const std::string& cluster);
 
   const std::string& path() const noexcept { return path_; }

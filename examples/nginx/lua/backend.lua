@@ -1,8 +1,8 @@
 -- Queries the backend that has the articles, which is Redis. This module implements Redis's protocol itself, because
 -- one command needs little code. A larger site would use lua-resty-redis.
 
--- The number of seconds by which each call is delayed. Redis on the same machine answers so fast that nobody would have
--- to wait for it.
+-- The number of seconds by which each call is delayed. Without this delay, Redis on the same machine would answer so
+-- fast that nobody would have to wait.
 local FAR_AWAY = 0.02
 
 local SOCKET = "unix:" .. ngx.config.prefix() .. "redis.sock"

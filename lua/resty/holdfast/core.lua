@@ -93,7 +93,7 @@ end
 
 -- --- checks of keys and times, and names of bad values for messages ---
 
--- Returns whether the argument is a finite number of seconds, at least 0.
+-- Returns whether the argument is a finite number of seconds that is at least 0.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
 end
@@ -110,7 +110,7 @@ local function escape(bytes)
 end
 
 
--- Returns a text for messages and logs. Control characters, including those of UTF-8, become \xXX.
+-- Returns a text for messages and logs. Control characters, including UTF-8's C1 characters, become \xXX.
 local function printable(text)
     return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
 end

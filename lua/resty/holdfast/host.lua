@@ -43,8 +43,8 @@ end
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- The known hosts. Each wait asks them in this order whether they run the calling coroutine; the last host always does.
--- A host is not asked if the program has not loaded its library. nginx and Neovim run all coroutines of their
+-- The known hosts. Each wait asks these hosts in order whether they run the calling coroutine; the last host always
+-- does. A host is not asked if the program has not loaded its library. nginx and Neovim run all coroutines of their
 -- processes. The scheduler and cqueues recognise the coroutines that they run, and a task inside a coroutine of cqueues
 -- is recognised only by the scheduler. The other hosts accept any coroutine.
 local DETECTED = {
@@ -222,7 +222,7 @@ local function check_function(host, field, required)
 end
 
 
--- set_host(host) makes `host`, a table as described above, the host of all callers; nil restores the detection. The
+-- set_host(host) makes `host`, a table as described above, the host for all callers; nil restores the detection. The
 -- fields name and sleep are required. Raises an error for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then

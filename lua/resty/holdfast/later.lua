@@ -52,8 +52,8 @@ function _M.load(module)
 end
 
 
--- Returns a function of the module: the field with this name, or the result of field(module). In a brief state, returns
--- a function that loads the module at its first call.
+-- Returns a function of the module, which is the field with this name or the result of field(module). In a brief state,
+-- returns a function that loads the module at its first call.
 function _M.fn(module, field)
     local function resolve()
         if type(field) == "string" then

@@ -360,9 +360,9 @@ end
 
 
 -- Returns the metrics as text, and their content type. If the runtime directory cannot be read, returns nil and a
--- message. opts: openmetrics (default false, which means the text format of Prometheus), locks (default true, which
--- means to count held locks and waiters), and keys (default 0, at most 64), the number of keys with the most contention
--- to add for each dictionary. Raises an error for a bad option. Does not yield.
+-- message. opts: openmetrics (default false: the text format of Prometheus), locks (default true: count held locks and
+-- waiters), and keys (default 0, at most 64: how many keys with the most contention to add for each dictionary). Raises
+-- an error for a bad option. Does not yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)

@@ -2,9 +2,9 @@
 //
 // Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE". An
 // optional value follows "=". A flag is "-f" or "--flag"; "-fg" is two flags, as in getopt(3). Only `flock` accepts
-// abbreviated names. If an option is given twice, its reader is called twice; most readers keep the last value. A
-// negative number is a word, and so is everything after "--". `run`, `lock` and `flock` pass words on to another
-// program: these words are never options.
+// abbreviated names. If an option is given twice, its reader is called twice, and most readers keep the last value. A
+// negative number counts as a word, and so does everything after "--". `run`, `lock` and `flock` pass words on to
+// another program: these words are never options.
 //
 // We do not use CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
 // "--flag=1" took more code than this parser.
@@ -90,7 +90,7 @@ class Arguments {
   const Words& passed_on() const noexcept { return passed_on_; }
   /// Returns whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
-  /// Returns whether there are words to pass on, or at least a "--".
+  /// Returns whether there are words to pass on, or at least a "--" was given.
   bool passes_on() const noexcept { return has_dashes_ || !passed_on_.empty(); }
 
   /// Prints the reason and how to get help, and ends the command.

@@ -59,7 +59,7 @@ class Table {
   bool empty() const noexcept { return rows_.empty(); }
   /// Returns the total width of the columns for people.
   std::size_t width() const;
-  /// Returns the table in the form that `output` has: columns with titles, or lines of tab-separated cells.
+  /// Returns the table in the form that `output` selects: columns with titles, or lines of tab-separated cells.
   std::string text(const Output& output) const;
 
  private:

@@ -11,9 +11,9 @@ struct SearchPaths {
 };
 
 /// Returns the paths of the Lua files and libraries that belong to the executable. A path is empty if its files do not
-/// exist. The Lua files of <root>/<build>/holdfast are in <root>/lua, and those of <prefix>/bin/holdfast in
-/// <prefix>/share/lua/5.1. The libraries are in the folder lua/5.1 beside the loaded library if that folder exists,
-/// otherwise in the folder of the loaded library.
+/// exist. If the executable is <root>/<build>/holdfast, its Lua files are in <root>/lua. If it is
+/// <prefix>/bin/holdfast, they are in <prefix>/share/lua/5.1. The libraries are in the folder lua/5.1 beside the loaded
+/// library if that folder exists, otherwise in the folder of the loaded library.
 SearchPaths search_paths();
 
 /// Joins the user's LUA_PATH or LUA_CPATH (null: not set), the executable's own path and the default path, in this

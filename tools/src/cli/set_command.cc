@@ -1,4 +1,4 @@
-// `holdfast set`, `holdfast del`, `holdfast incr`: change values.
+// `holdfast set`, `holdfast del` and `holdfast incr` change values.
 #include <fmt/format.h>
 
 #include <algorithm>

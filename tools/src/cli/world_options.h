@@ -43,7 +43,7 @@ class WorldOptions {
   bool shows_all() const;
   /// Returns whether this process was started by look() to read one of these directories.
   bool is_one_of_many() const noexcept { return is_one_of_many_; }
-  /// Limits the command to one directory, because it changes something.
+  /// Limits the command to one directory. Call this for a command that changes something.
   void show_one() noexcept { is_one_ = true; }
   /// Calls the function `look`, which opens the world and prints only messages. If shows_all() is true, calls it for
   /// each directory in a separate process, which must end within `seconds`. In this case, this process does not open

@@ -11,8 +11,8 @@
 
 namespace holdfast::inspect {
 
-/// Maps a waiter's token to the tokens of those ancestors that hold locks, with the nearest ancestor first. Waiters
-/// without such ancestors are absent.
+/// Maps a waiter's token to the tokens of its ancestors that hold locks. The nearest ancestor is first. Waiters without
+/// such ancestors are absent.
 using Ancestors = std::map<std::uint64_t, std::vector<std::uint64_t>>;
 
 /// Follows the parents of each waiting process for a limited number of generations. Finds only processes on this

@@ -50,7 +50,7 @@ void send_all(int pipe, std::string_view bytes) {
   }
 }
 
-/// A template, because `resource` has a different type in some C libraries.
+/// Limits a resource of this process. This is a template, because `resource` has a different type in some C libraries.
 template <class Resource>
 void limit(Resource resource, rlim_t most) {
   const rlimit both{most, most};

@@ -59,7 +59,7 @@ Dictionary look_at(const std::string& directory, const std::string& name, Read w
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
 
-/// Returns whether a dictionary that could be read has been removed since then.
+/// Returns whether a dictionary has been removed since it was read.
 bool was_removed_since(const std::string& directory, const Dictionary& dictionary);
 
 /// Records which processes hold or wait for the dictionary's locks. Stops at `end`, in holdfast_now() time.

@@ -150,8 +150,8 @@ void check_name_files(const Names& names, Findings& findings) {
                                    : "end all processes that use the directory, and remove this file"});
 }
 
-/// Returns the name of a file that was deleted while it was mapped. /proc shows the name only for processes that did
-/// not create the file.
+/// Returns the name of a file that was deleted while it was mapped. /proc shows the name only for processes that have
+/// not created the file themselves.
 std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
   for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;

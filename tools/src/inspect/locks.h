@@ -21,7 +21,7 @@ struct Lock {
   /// The holders that have held the lock longest, at most kHoldersShown. This is empty if the key has only waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
-  /// The waiters in queue order, then the processes that only watch; at most kWaitersShown.
+  /// The waiters in queue order, followed by the processes that only watch. There are at most kWaitersShown.
   std::vector<holdfast_waiter> waiters;
   std::uint32_t waiter_count = 0;
 

@@ -128,7 +128,7 @@ std::size_t count_refused(const std::string& directory, const std::vector<std::s
   if (!files) return troubled.size();
   if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
-  std::set<std::uint64_t> lost;  // without inodes: a name is one dictionary
+  std::set<std::uint64_t> lost;  // no inodes: two files with one name are one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);
   std::size_t count = troubled.size();
   for (const WorldFile& file : *files) {

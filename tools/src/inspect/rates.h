@@ -10,7 +10,7 @@
 
 namespace holdfast::inspect {
 
-/// Rates of one dictionary, per second.
+/// The rates of one dictionary, per second.
 struct DictionaryRates {
   const DictionaryLook* look = nullptr;
   std::optional<double> hit_ratio;  // the ratio for the reads in the interval; empty if there were none
@@ -23,7 +23,7 @@ struct DictionaryRates {
   std::optional<double> p99_wait;
 };
 
-/// Rates of one key that is held or waited for, or that was refused in the interval.
+/// The rates of one key that is held, that has waiters, or that was refused in the interval.
 struct LockRates {
   const Lock* lock = nullptr;  // null if the lock is free at the moment
   std::string user;            // the directory's owner, if the directories of all users are shown together
@@ -33,7 +33,7 @@ struct LockRates {
   double contention = 0;    // waits and refusals
 };
 
-/// Rates of the world over `seconds`. Pointers refer to the later snapshot.
+/// The rates of the world over `seconds`. Pointers refer to the later snapshot.
 struct Rates {
   double seconds = 0;
   double reads = 0;

@@ -20,7 +20,7 @@ struct RingLink {
 
   bool is_in_child() const noexcept { return waiter->owner != owner; }
 };
-/// The last link waits for the process and the lock of the first link.
+/// The last link's process waits for the first link's process.
 using Ring = std::vector<RingLink>;
 
 /// Returns the rings. No process is in two rings. A wait of `long_wait` seconds or more is long. The rings point into

@@ -1,4 +1,4 @@
-// A snapshot of a world as plain values, for `holdfast top`. inspect/rates.h computes rates from two snapshots. Reading
+// A snapshot of a world as plain values, for `holdfast top`. inspect/rates.h computes rates from two snapshots. Taking
 // a snapshot needs neither a mutex nor a slot in the world.
 #pragma once
 
@@ -27,7 +27,7 @@ struct DictionaryLook {
   std::int64_t jobs = -1;      // jobs of a queue that no taker has seen yet; negative if it is not a queue
   std::int64_t loads = -1;     // calls to the loaders of its caches; negative if it has no cache
   std::uint64_t grants = 0;    // released locks, rwlocks and semaphores; an estimate
-  holdfast_histogram waits{};  // of locks, rwlocks and semaphores together
+  holdfast_histogram waits{};  // the waits for locks, rwlocks and semaphores together
   std::vector<holdfast_contended> contended;
 };
 

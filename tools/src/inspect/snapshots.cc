@@ -22,7 +22,7 @@ constexpr double kSecondsForSnapshot = 2;
 constexpr char kSnapshot = 's';
 constexpr char kRefusal = '!';
 
-// --- a snapshot as bytes. The functions each() visit the members both to pack and to unpack them. ---
+// --- snapshots as bytes; the functions each() visit the members, both to pack and to unpack them ---
 
 struct Packer {
   std::string bytes{};

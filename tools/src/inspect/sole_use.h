@@ -15,7 +15,7 @@
 namespace holdfast::inspect {
 
 struct SoleUse {
-  /// Returns whether the held file is still the dictionary's file.
+  /// Returns whether the file that `held` has open is still the dictionary's file.
   bool still_has_name() const noexcept;
   void close() { held.reset(); }
 

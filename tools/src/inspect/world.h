@@ -1,4 +1,4 @@
-// Opens a world for the commands. The world is that of the runtime directory which the environment names.
+// Opens a world for the commands. The environment names the world's runtime directory.
 #pragma once
 
 #include <sys/types.h>

@@ -77,8 +77,8 @@ Descriptor open_again(int fd) {
   return {};
 }
 
-/// Adds the pids of the keepers that have locked bytes from `first` up to `end` through open file descriptions other
-/// than that of `own`.
+/// Adds the pids of the keepers that have locked bytes from `first` up to `end`, but not through the open file
+/// description of `own`.
 void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
@@ -236,7 +236,7 @@ int take_descriptor(const LockOptions& options) {
 /// Changes the kind of a held flock(2). Takes the visible lock only if it is free. If this process waited for it, a
 /// process that has the visible lock and waits for this flock(2) would never continue.
 int change_flock(const LockOptions& options) {
-  // Linux drops the old kind of lock even if the new one is refused.
+  // Linux drops the lock's old kind even if the new kind is refused.
   if (const int status = take_descriptor(options); status != 0) {
     unlock_descriptor(options.fd);
     return status;

@@ -1,5 +1,6 @@
-// A lock that belongs to a descriptor of the caller, for `holdfast lock --fd 9 KEY` and `holdfast flock 9`. A process
-// called the keeper watches the descriptor, and holds the lock until the last copy of the descriptor is closed.
+// Implements a lock that belongs to a descriptor of the caller, for `holdfast lock --fd 9 KEY` and `holdfast flock 9`.
+// A process called the keeper watches the descriptor, and holds the lock until the last copy of the descriptor is
+// closed.
 //
 // Through the descriptor, the keeper locks a byte beyond the end of the file with fcntl(F_OFD_SETLK). This lock belongs
 // to the open file description: it survives dup(2) and fork(2), and ends when the last descriptor is closed. The

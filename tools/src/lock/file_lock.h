@@ -21,8 +21,8 @@ std::string flock_holder(int fd);
 /// flock(2).
 int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting);
 
-/// Reports that take_flock() failed with this error. Returns the exit status, which is that of a conflict if another
-/// process holds the flock(2).
+/// Reports that take_flock() failed with this error. Returns the exit status. If another process holds the flock(2),
+/// this is the status for a conflict.
 int refuse_flock(const LockOptions& options, int error);
 
 }  // namespace holdfast::cli

@@ -257,7 +257,7 @@ class LockParser {
   Arguments& arguments_;
   LockOptions options_;
   Words names_;
-  bool has_command_ = false;  // after "--"
+  bool has_command_ = false;  // a command follows "--"
   bool by_shell_ = false;
   std::string shell_;
   std::size_t words_before_shell_ = 0;

@@ -27,7 +27,7 @@ inline constexpr int kLost = 76;         // the lock was lost while the command 
 inline constexpr const char* kFlockDictionary = "files";
 
 inline constexpr double kForEver = -1;
-/// Seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
+/// The seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
 inline constexpr double kGraceSeconds = 10;
 
 struct LockOptions {

@@ -119,7 +119,7 @@ bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
 std::optional<int> LockTaker::take() {
   start_ = holdfast_now();
   const auto refused = take_visible();
-  // The flock(2) of a file can be taken without the dictionary.
+  // Continue with the flock(2) alone, because it can be taken without the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
   if (options_.is_flock() && !has_file_ && !try_file()) {
     if (const auto status = take_file()) return status;
@@ -369,7 +369,7 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
-  // The state of the cluster contains the reason, which the result of the attempt does not.
+  // The result of the attempt does not contain the reason, but the state of the cluster does.
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }

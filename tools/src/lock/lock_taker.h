@@ -68,7 +68,7 @@ class LockTaker {
   double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();
-  /// The arguments of a call that takes permits: the kind, how many, and how many there are.
+  /// The arguments of a call that takes permits: the kind, how many to take, and how many exist.
   struct Permits {
     int kind;
     std::uint32_t want;

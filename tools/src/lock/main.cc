@@ -46,7 +46,7 @@ int run(int count, char** values) {
 
 }  // namespace
 
-// Replaces the function of cli/user.h, because the C library loads modules to look up a user.
+// Replaces the function that cli/user.h declares, because the C library loads modules to look up a user.
 std::string check_user(const std::string& /*name*/) { std::exit(become_tools()); }
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& /*before*/) {
   return check_user(name);

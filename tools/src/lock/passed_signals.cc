@@ -54,7 +54,7 @@ PassedSignals::PassedSignals() {
   reap.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &reap, nullptr);
   sigprocmask(SIG_BLOCK, &set, &before_);
-  // Ignore PIPE: a message that nobody reads must not end this process before its work is done.
+  // Ignore PIPE, because a message that nobody reads must not end this process before its work is done.
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &pipe_);

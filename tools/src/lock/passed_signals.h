@@ -13,7 +13,7 @@ namespace holdfast::cli {
 class PassedSignals {
  public:
   /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on. Signals that were ignored when
-  /// the program started (nohup) stay ignored, except CHLD. Ignores PIPE. Throws std::system_error.
+  /// the program started (nohup) remain ignored, except CHLD. Ignores PIPE. Throws std::system_error.
   PassedSignals();
 
   /// Returns a descriptor that is readable when next() has something.

@@ -59,7 +59,7 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
     if (is_taking_it || process.life == inspect::Life::dead || pid == own) continue;
     if (options_.permits != 0 && !found.empty()) break;  // one permit is enough
     auto job = pid != 0 ? find_job(pid) : std::nullopt;
-    // The holder's processes have ended, and its wrapper or guard is about to release the lock.
+    // Skip a holder whose processes have ended, because its wrapper or guard is about to release the lock.
     if (!job && (kill_at_.contains(holder.sequence) || process.life == inspect::Life::ended)) continue;
     const char* const wrong = is_of_other_user(pid) ? "it runs as a different user"
                               : !job                ? "it is not a job of holdfast lock on this machine"

@@ -75,7 +75,7 @@ void WaitNotice::show(double waited, const std::vector<Part>& what) {
   }
   visible_ = true;
   const std::size_t width = line_width(STDERR_FILENO);
-  // The last column stays free, because some terminals begin a new line after it.
+  // Leave the last column free, because some terminals begin a new line after it.
   const std::size_t room = std::max<std::size_t>(width != 0 ? width : kUsualWidth, 2) - 1;
   std::vector<Part> parts{{fmt::format("waiting for {}: ", inspect::duration_in_words(waited))}};
   parts.insert(parts.end(), what.begin(), what.end());

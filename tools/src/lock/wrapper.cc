@@ -415,7 +415,7 @@ class Wrapper {
     if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
-    // The command was ended by a signal that was sent to this process.
+    // The command was ended by a signal that was also sent to this process.
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);

@@ -152,7 +152,8 @@ void print_table(std::vector<Shown> all, const WorldOptions& world, const Output
 
 // --- the tree of waits ---
 
-/// Returns the branches of the tree to the left of a line, or of its continuation on the next line of the terminal.
+/// Returns the branches of the tree that are drawn to the left of a line, or to the left of its continuation on the
+/// terminal's next line.
 std::string branches(const inspect::WaitLine& line, const Output& output, bool continues = false) {
   std::string text;
   for (std::size_t i = 1; i <= line.depth; ++i) {

@@ -1,4 +1,4 @@
-// The output of `holdfast top --batch --json`: one object per refresh.
+// The output of `holdfast top --batch --json`, which is one object for each refresh.
 #pragma once
 
 #include "inspect/json.h"

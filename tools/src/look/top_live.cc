@@ -86,7 +86,7 @@ class Live {
   bool terminal_is_gone() const noexcept { return gone_; }
 
  private:
-  // The second refresh follows quickly, so that rates appear soon.
+  // Takes a snapshot and shows it. The second refresh follows quickly, so that rates appear soon.
   void refresh() {
     constexpr double kFirstInterval = 0.25;
     auto seen = take_();

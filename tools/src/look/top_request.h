@@ -27,7 +27,7 @@ struct TopRequest {
 
 /// Returns "TERM", "KILL" or "CONT".
 const char* name_of_signal(int signal) noexcept;
-/// Returns the signal that the next press of k offers.
+/// Returns the signal that is offered when k is pressed again.
 int signal_after(int signal) noexcept;
 
 /// Sends the signal if the process still holds the grant. Returns a message about the result for the user.

@@ -36,7 +36,8 @@ struct TopRow {
 };
 
 const std::vector<TopColumn>& columns_of(TopPane pane);
-/// Returns whether the column is shown. The last column, the user, is shown only if the directories of all users are.
+/// Returns whether the column is shown. The last column, the user, is shown only if the directories of all users are
+/// shown.
 bool is_shown(const TopColumn& column, const inspect::Snapshot& snapshot) noexcept;
 
 struct TopOrder {

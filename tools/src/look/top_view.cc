@@ -27,7 +27,8 @@ double used_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC + seconds + kMicro * micros;
 }
 
-/// Moves the position if the key is a movement key. Returns whether it is one. The new position may be beyond the end.
+/// Moves the position if the key is a movement key. Returns whether it is a movement key. The new position may be
+/// beyond the end.
 bool moved(TopKey key, std::size_t& at, std::size_t page) {
   constexpr std::size_t kEnd = std::size_t{1} << 32;
   const std::size_t step = std::max<std::size_t>(page, 1);

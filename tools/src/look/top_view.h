@@ -75,7 +75,7 @@ class TopView {
   /// Returns a message for the user, which remains until the next key.
   const std::string& remark() const noexcept { return remark_; }
   void set_remark(std::string remark) { remark_ = std::move(remark); }
-  /// Returns the details of the chosen lock, or a sentence if the lock is gone.
+  /// Returns the details of the chosen lock, or a message if the lock is gone.
   std::vector<std::string> details() const;
 
  private:

@@ -1,4 +1,4 @@
-// A queue of resty.holdfast.queue. The module runs in a Lua state of this process; queue.lua calls it.
+// A queue of resty.holdfast.queue. The module runs in a Lua state in this process, where queue.lua calls it.
 #pragma once
 
 #include <optional>

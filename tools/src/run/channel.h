@@ -1,4 +1,4 @@
-// The channel from the master to one worker: a socket pair with records of fixed size.
+// The channel from the master to one worker, which is a socket pair with records of fixed size.
 //
 // Each record is a command. End of file means that the master is gone, for whatever reason, because only the master has
 // the other descriptor open.

@@ -1,4 +1,4 @@
-// Dictionaries that are opened in advance: --dict NAME=SIZE[:largest=VALUE] and $HOLDFAST_DICTS.
+// The dictionaries that are opened in advance: those of --dict NAME=SIZE[:largest=VALUE] and of $HOLDFAST_DICTS.
 #pragma once
 
 #include <string>

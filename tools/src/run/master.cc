@@ -84,7 +84,7 @@ bool Master::start_worker(int number) try {
 
 void Master::become_worker(int number, ChannelPair channel) {
   follow_parent(pid_, SIGTERM);
-  // If our end of the channel stayed open here, the other workers would not notice the master's death.
+  // If the master's ends of the channels stayed open here, the workers would not notice the master's death.
   channel.master.reset();
   for (Worker& worker : workers_) worker.channel.reset();
   signals_.become_worker();

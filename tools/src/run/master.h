@@ -1,4 +1,4 @@
-// The master: starts the workers, watches them, and acts on signals. It sleeps in one poll() and never runs Lua.
+// The master starts the workers, watches them, and acts on signals. It sleeps in one poll() and never runs Lua.
 //
 //   signal      | running                                     | quitting           | stopping
 //   ------------+---------------------------------------------+--------------------+------------------
@@ -47,7 +47,7 @@ class Master {
     bool discarded = false;  // killed by the master, so its end is not reported
   };
 
-  /// The state of one worker number, which outlives the processes with that number.
+  /// The state of a worker number, which outlives the processes with that number.
   struct Place {
     Backoff backoff;
     std::optional<Time> respawn_at;

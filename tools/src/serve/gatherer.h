@@ -1,5 +1,5 @@
 // Gathers documents in a separate process, so that the server itself never reads a world. Neither the contents of a
-// world nor a silent agent can block requests. Moreover, no handle of a removed dictionary stays open, and the server
+// world nor a silent agent can block requests. Moreover, no handle of a removed dictionary remains open, and the server
 // notices when a world has been created again.
 #pragma once
 
@@ -22,8 +22,8 @@ inline constexpr double kKeep = 1;
 /// too much.
 inline constexpr double kKeepMost = 300;
 
-/// Returns how long to keep documents that took `took` seconds of processor time, if gathering may use `part` of a
-/// processor.
+/// Returns how long to keep documents that took `took` seconds of processor time, if gathering may use the fraction
+/// `part` of a processor.
 double seconds_kept(double took, double part);
 
 /// A text that connections share while they send it.

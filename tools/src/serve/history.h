@@ -1,7 +1,7 @@
 // Keeps the last hour of a world, for people who open the page after something has happened. Samples are stored as the
 // text that clients get. About 60 samples form a chunk, which can be read without earlier chunks. The oldest chunks are
-// dropped. A sample contains only values that have changed, so an idle dictionary takes no space. Times are measured
-// with CLOCK_BOOTTIME from the server's start, so that steps of the wall clock do not matter.
+// dropped. A sample contains only values that have changed, so an idle dictionary takes no space. Times are
+// CLOCK_BOOTTIME seconds since the server's start, so that steps of the wall clock do not matter.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class History {
     double hold = 0;
     double wait = 0;
   };
-  /// The counts of a dictionary at the last sample, and its state as clients know it from the open chunk.
+  /// The counts of a dictionary at the last sample, and the state that clients know from the open chunk.
   struct Known {
     SampledDictionary last;
     Since since{};

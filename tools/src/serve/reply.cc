@@ -35,7 +35,7 @@ const char* reason(int status) {
   return "";
 }
 
-// Allow nothing from other hosts, no inline code or style, and no frame around the page.
+// Headers that allow no content from other hosts, no inline code or style, and no frame around the page.
 constexpr const char* kAlways =
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"

@@ -35,7 +35,7 @@ constexpr double kDoctorTimeout = 120;
 constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
 constexpr double kHistoryPart = 0.003;
-/// If a sample is later by more than this number of seconds, the machine or the server slept.
+/// If a sample is more than this number of seconds late, the machine or the server slept.
 constexpr double kSlept = 5;
 /// The pause in seconds before the next accept if there are no descriptors left.
 constexpr double kPause = 0.1;

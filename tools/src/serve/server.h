@@ -1,6 +1,6 @@
-// The server: one thread with one poll. The number of connections, their input and their time are limited, and no
-// connection waits for another. A silent connection keeps its slot until its time is over or the slot is needed. All
-// connections share one copy of each text.
+// The server. It has one thread, which waits in one poll(). The number of connections, their input and their time are
+// limited, and no connection waits for another. A silent connection keeps its slot until its time is over or the slot
+// is needed. All connections share one copy of each text.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ struct Reply {
 /// The maximum size, in bytes, of the old texts that connections still send. Without a limit, slow clients could keep
 /// one text in memory for each second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Returns how many of the oldest connections must be closed so that the texts for which `is_new` is false stay within
-/// the limit. `bodies`: the texts that each connection still has to send, with the oldest connection first.
+/// Returns how many of the oldest connections must be closed so that the texts for which `is_new` is false do not
+/// exceed the limit. `bodies`: the texts that each connection still has to send, with the oldest connection first.
 std::size_t count_to_drop(const std::vector<Body>& bodies, const std::function<bool(const Text&)>& is_new);
 
 class Server {

@@ -41,7 +41,7 @@ local TIMES = { [0] = "waited", "held" }
 local methods = {}
 
 
--- Makes all entries expire at the same instant, including held locks. Returns true. The memory is reclaimed later.
+-- Makes all entries, including held locks, expire at the same instant. Returns true. The memory is reclaimed later.
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     return answer(code, true)
@@ -194,9 +194,9 @@ local function describe_locks(handle, keys, locks, lives)
 end
 
 
--- Returns an array, in no particular order, of { key, kind, holders, waiters } for each key that is held or waited for
--- and begins with `prefix` (default ""). Lists at most 100 holders per key. Returns nil and "timeout" if a key changes
--- too often to be read.
+-- Returns an array, in no particular order, with { key, kind, holders, waiters } for each key that has holders or
+-- waiters and begins with `prefix` (default ""). Lists at most 100 holders per key. Returns nil and "timeout" if a key
+-- changes too often to be read.
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)
@@ -255,7 +255,7 @@ local function describe(counts)
 end
 
 
--- Returns histograms, in seconds, of the waits and holds since the dictionary was created. The fields lock, rwlock and
+-- Returns histograms of the waits and holds since the dictionary was created, in seconds. The fields lock, rwlock and
 -- semaphore each have the fields `waited` and `held`. These have count, sum, max, p50, p90, p99 and buckets { le, count
 -- }.
 function methods.histograms(zone)

@@ -32,7 +32,7 @@ end)
 
 local PARTS = { "values", "versions", "admin" }
 
--- The metatable of all dictionaries, with their methods. It is its own __index, as the metatable of ngx.shared.DICT is,
+-- The metatable of all dictionaries, with their methods. Like the metatable of ngx.shared.DICT, it is its own __index,
 -- because libraries patch it.
 local methods = {}
 methods.__index = methods
@@ -67,7 +67,7 @@ if not later.call(_M.fill) then
 end
 
 
--- --- the zones that lua_shared_dict declares in nginx.conf, for locks that use the name of a zone ---
+-- --- zones that lua_shared_dict declares in nginx.conf, for locks whose dictionary has the name of a zone ---
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096
@@ -157,7 +157,7 @@ end
 
 -- --- the notice in nginx's log ---
 
--- Returns whether this process writes the notice: the master in init_by_lua, otherwise worker 0.
+-- Returns whether this process writes the notice. In init_by_lua, this is the master, otherwise worker 0.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end
@@ -188,7 +188,7 @@ end
 
 -- All dictionaries that this Lua state has opened, indexed by name. Each dictionary has one table.
 local shared = {}
--- Dictionaries that are opened at their first use; see `unopened`.
+-- The dictionaries that are opened at their first use; see `unopened`.
 local promised = {}
 
 

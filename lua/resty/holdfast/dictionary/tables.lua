@@ -1,7 +1,7 @@
 -- Converts tables, which are stored as values, to bytes and back with LuaJIT's string.buffer.
 --
--- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. Because
--- the bytes come from other processes, this file checks them before it decodes them.
+-- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. The bytes
+-- come from other processes, so this file checks them before it decodes them.
 
 local bit = require "bit"
 local checks = require "resty.holdfast.dictionary.checks"
@@ -89,7 +89,7 @@ local function read_number(data, at, size)
 end
 
 
--- Returns how many objects follow the header of a table, and where they begin.
+-- Returns the number of objects that follow the header of a table, and the position where they begin.
 local function read_header(data, tag, at, size)
     local count, pairs_ = 0, 0
     if tag ~= 0x09 then

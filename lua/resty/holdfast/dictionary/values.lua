@@ -168,8 +168,8 @@ local function to_number(name, given)
 end
 
 
--- Adds `value` to the number under the key and returns the sum. If there is no value but `init` is given, stores init +
--- value for init_ttl seconds (default 0, which means forever), and returns the sum, nil and forcible. Without init,
+-- Adds `value` to the number under the key, and returns the sum. If there is no value but `init` is given, stores init
+-- + value for init_ttl seconds (default 0, which means forever), and returns the sum, nil and forcible. Without init,
 -- returns nil and "not found". Other errors are "not a number" and "no memory". Raises an error for arguments that are
 -- not numbers.
 function methods.incr(zone, key, value, init, init_ttl)

@@ -139,8 +139,8 @@ end
 local C, path = load_library()
 
 
--- Names the process after its script, because otherwise every script would have the interpreter's name. A program that
--- has set its own name keeps it, and so do nginx and Neovim.
+-- Names the process after its script, because otherwise every script would have the interpreter's name. Does not rename
+-- a program that has set its own name, nor nginx and Neovim.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

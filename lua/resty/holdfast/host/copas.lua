@@ -1,10 +1,10 @@
 -- The host for coroutines of copas 4 or newer. Only the calling coroutine waits. For copas 1.x, this module returns
 -- copas1.lua.
 --
--- A wait is a pause that wakeup() ends. copas polls only the descriptors of sockets. So while there are waiters or
--- locks to renew, copas also polls the post: an object that looks like a listening socket and has the parker's
--- descriptor. copas calls the post's accept() when that descriptor is readable; the parker's timer makes it readable
--- every STEP.
+-- A wait is a pause in copas that wakeup() ends. copas polls only the descriptors of sockets. So while there are
+-- waiters or locks to renew, copas also polls the post: an object that looks like a listening socket and has the
+-- parker's descriptor. copas calls the post's accept() when that descriptor is readable. The parker's timer makes it
+-- readable every STEP.
 --
 -- copas.loop() returns when it has nothing to do, and the post must not prevent this. When accept() is called, all work
 -- is in the lists of copas, so finished() shows whether anything except the post is left.
@@ -93,8 +93,8 @@ end
 
 -- --- the functions that copas and LuaSocket call ---
 
--- Makes copas call accept() in a forked child, where the descriptor is closed and accept() gets a new one. LuaSocket
--- treats a "dirty" object as readable, whatever its descriptor.
+-- Makes copas call accept() in a forked child, where the descriptor is closed and accept() gets a new descriptor.
+-- LuaSocket treats a "dirty" object as readable, whatever its descriptor.
 function post:dirty()
     return not parker.is_mine(self.parker)
 end

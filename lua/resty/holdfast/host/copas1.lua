@@ -142,7 +142,7 @@ function _M.wait(waiter, seconds)
 end
 
 
--- --- renewals, run by a coroutine that exists while there is something to renew ---
+-- --- renewals, which a coroutine runs as long as there is something to renew ---
 
 local jobs, runner
 

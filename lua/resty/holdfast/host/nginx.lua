@@ -77,11 +77,12 @@ end
 -- The maximum wait that relies on the wake timer, in seconds. The benchmark "100 coroutines wait for one lock while
 -- nothing happens" depends on it, in the row of nginx.
 local LONGEST = 1
--- The time in seconds for which the timer continues without waiters (benchmark: the rows of nginx for locks that are
--- held longer), and the interval at which it checks for waiters in a worker that is about to exit (no benchmark).
+-- The time for which the timer continues without waiters, and the interval at which it checks for waiters in a worker
+-- that is about to exit, in seconds. In benchmarks, the first constant affects the rows of nginx for locks that are
+-- held longer.
 local LINGER = 0.25
 local EXITING_STEP = 0.05
--- How late the wake timer and a waiter may notice a deadline, in seconds.
+-- The maximum delay with which the wake timer and a waiter notice a deadline, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
 -- The time for which a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so if
@@ -93,7 +94,7 @@ local REST = 1
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Say whether the wake timer runs, whether it was requested, and when it may be requested again.
+-- These say whether the wake timer runs, whether it was requested, and when it may be requested again.
 local armed = false
 local coming = false
 local rest_until = 0
@@ -264,7 +265,7 @@ local function enter(waiter, seconds)
     end
     local longest = min(seconds, armed and LONGEST or START_TIMEOUT)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- there is one if the collector has closed an earlier waiter
+    if not visits[waiter] then  -- a waiter that the collector has closed may have left a visit
         count = count + 1
     end
     visits[waiter] = visit

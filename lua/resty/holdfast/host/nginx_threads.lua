@@ -1,5 +1,5 @@
--- Inspects the coroutines of nginx's light threads. nginx reuses these coroutines, and only LuaJIT's C functions can
--- inspect them.
+-- Inspects the coroutines of nginx's light threads. This needs LuaJIT's C functions, because nginx reuses these
+-- coroutines.
 
 local ffi = require "ffi"
 
@@ -105,7 +105,7 @@ function _M.use_of(co)
 end
 
 
--- Returns whether a coroutine other than the running one will be resumed for the same use.
+-- Returns whether a coroutine, which is not the running coroutine, will be resumed for the same use.
 function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false

@@ -73,9 +73,9 @@ local function new_job_runner(uv, spawn)
 end
 
 
--- Returns a host for `uv`, the module of libuv's functions, and its job runner. The caller adds the host's fields name
--- and is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may resume
--- coroutines. spawn(fn, ...) starts a coroutine.
+-- Returns a host for `uv`, the module with libuv's functions, and the host's job runner. The caller adds the host's
+-- fields name and is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may
+-- resume coroutines. spawn(fn, ...) starts a coroutine.
 return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd
@@ -149,7 +149,7 @@ return function (uv, defer, spawn)
         parker.for_seconds(seconds, function (left) suspend({}, left) end)
     end
 
-    -- Resumes the coroutine soon, but not inside the call that delivers the wake-up.
+    -- Resumes the coroutine soon, but not during the call that delivers the wake-up.
     local function wake(me)
         if me.woken then
             return

@@ -1,4 +1,4 @@
--- Takes locks and permits that are not free. Waits for the holder, or for a process that was stopped in the middle of a
+-- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped in the middle of a
 -- change to the dictionary. Also contains resty.lock's method wait, which waits for the holder but does not take the
 -- lock.
 
@@ -76,7 +76,7 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only for a waiter in the
+-- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only if a waiter is in the
 -- lock's queue. A reader that wants to become the writer keeps other callers out only while it is in the queue.
 local function way_of(self, request)
     local must_queue = request.tries or request.upgrades or find_gate(request.handle)
@@ -178,7 +178,7 @@ end
 
 
 -- Waits for an event that does not give the object a new grant. The object's settings say how to wait. Returns the
--- seconds waited; nil, the reason and, after a deadlock, the keys.
+-- seconds waited. On failure, returns nil, the reason and, after a deadlock, the keys.
 local function wait_without_grant(self, request, lease)
     if request.timeout <= 0 then
         return nil, "timeout"

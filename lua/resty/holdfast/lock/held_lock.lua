@@ -1,5 +1,5 @@
--- The methods of objects that hold one lock at a time, which are those of resty.lock and resty.rwlock. The field
--- `cdata` is the object's grant (lease_pool.lua), or false while the object holds no lock.
+-- The methods of objects that hold one lock at a time: the objects of resty.lock and resty.rwlock. The field `cdata` is
+-- the object's grant (lease_pool.lua), or false while the object holds no lock.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"

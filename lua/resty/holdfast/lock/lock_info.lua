@@ -167,7 +167,7 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a log line that names the holders, for each wait that ends without the lock ---
+-- --- the option log_timeouts: for each wait that ends without the lock, a log line that names the holders ---
 
 -- The maximum number of holders that a line names.
 local NAMED = 3
@@ -301,8 +301,8 @@ end
 
 
 -- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n, longest_wait = seconds, longest_hold = { yes =
--- seconds, no = seconds } }. longest_hold is for keys with and without waiters. On failure, returns nil and the reason,
--- which is "timeout" after `seconds` of processor time.
+-- seconds, no = seconds } }. longest_hold.yes is for keys with waiters, and longest_hold.no for other keys. On failure,
+-- returns nil and the reason, which is "timeout" after `seconds` of processor time.
 function _M.count_all(handle, seconds)
     local deadline = _M.computed() + seconds
     local found, cursor, lives = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0, longest_wait = 0,

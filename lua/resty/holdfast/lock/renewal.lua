@@ -29,8 +29,9 @@ local CHECK_EVERY = 0.15
 
 local INFINITY = math.huge
 
--- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. If the status of a
--- coroutine does not show whether it will run again, the job runner also has is_alive(co, use) and use_of(co).
+-- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. Under a host where the
+-- status of a coroutine does not show whether it will run again, the job runner also has is_alive(co, use) and
+-- use_of(co).
 hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }

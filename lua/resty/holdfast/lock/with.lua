@@ -41,7 +41,7 @@ end
 
 
 -- Returns whether the coroutine of a scope is gone. While the coroutine lives, the function that entered the scope has
--- it in a local variable.
+-- the scope in a local variable.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
@@ -89,7 +89,8 @@ local function enter_scope(owner, give_back, what)
 end
 
 
--- Gives back the lock or permit that the object holds for a coroutine that is gone. Returns whether there was one.
+-- Gives back the lock or permit that the object holds for a coroutine that is gone. Returns whether the object held
+-- one.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then

@@ -366,7 +366,7 @@ local function wake_ready()
 end
 
 
--- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal arrives.
+-- Sleeps until a descriptor is ready, one of the parker's waiters is woken, `seconds` have passed, or a signal arrives.
 function _M.sleep_with_descriptors(seconds)
     local listening = _M.has_listeners()
     local own = listening and _M.fd() or nil

@@ -281,7 +281,7 @@ local function close_slot(slot, granted)
     else
         code = leave(slot)
     end
-    -- A waiter that was granted the lock is still in the process of its parker.
+    -- If the waiter was granted the lock, it is still in the process of its parker.
     if granted or is_mine(slot.parker) then
         idle_count = idle_count + 1
         idle_slots[idle_count] = slot

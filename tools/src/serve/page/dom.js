@@ -1,4 +1,5 @@
-// Creates elements. All content is set as text, because names and keys come from shared memory and may be anything.
+// Creates elements. All content is set as text, because names and keys come from shared memory and may contain
+// anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -128,7 +128,7 @@ function showLocks(locks) {
   "no lock is held");
 }
 
-// A wait is counted as contention only when it ends.
+// A wait counts as contention only when it has ended.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
