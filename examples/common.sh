@@ -134,7 +134,7 @@ measure() {
     >"$folder/wrk.log" &
   wrk=$!
   wait $wrk || give_up "wrk has failed"
-  read -r _ requests rate median slowest failures < <(grep ^figures "$folder/wrk.log") || give_up "wrk says nothing"
+  read -r _ requests rate median slowest failures < <(grep ^figures "$folder/wrk.log") || give_up "wrk printed no result"
   [ "$failures" -eq 0 ] || give_up "$failures requests have failed"
   stop_nginx
   articles_read=$(sort -u "$folder/access" | wc -l)

@@ -115,9 +115,9 @@ local function ask(server, address, port, path)
     end
     local status, page = table.concat(parts):match("^HTTP/1%.%d (%d+).-\r\n\r\n(.*)$")
     if err ~= "closed" or not status then
-        return nil, "the server behind: " .. (err == "closed" and "no answer" or err)
+        return nil, "the upstream server: " .. (err == "closed" and "no answer" or err)
     elseif status ~= "200" then
-        return nil, "the server behind: status " .. status
+        return nil, "the upstream server: status " .. status
     end
     return page
 end
@@ -250,7 +250,7 @@ local function options_of(words)
     options.listen, options.slow = tonumber(options.listen), tonumber(options.slow)
     options.ttl = tonumber(options.ttl or 10)
     if not options.listen or not options.ttl or not options.address == not options.slow then
-        return nil, "a port to listen at, and an upstream (by its number, as in 127.0.0.1:9000) or a time, expected"
+        return nil, "expected --listen PORT, and --upstream IP:PORT or --slow SECONDS"
     end
     return options
 end

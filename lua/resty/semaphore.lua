@@ -137,8 +137,8 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. Returns the code, and whether the object still has the permit, because the release had
--- no effect. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
+-- Gives back the oldest permit. Returns the code, and true if the release had no effect and the object still has the
+-- permit. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code

@@ -24,7 +24,7 @@ class Questions {
   void break_lock(const Query& query, int round);
   /// Breaks the grant that `view` shows. `ring`: also notifies the holder's machine, whose lease may be dead.
   void break_seen(const Query& query, const View& view, bool ring, int round);
-  /// Returns whether the store answered. If it did not, replies to the question that the store did not answer.
+  /// Returns whether the store answered. If not, sends a reply which says so.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});
 

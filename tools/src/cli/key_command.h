@@ -18,7 +18,7 @@ class KeyCommand {
 
   const WorldOptions& world() const noexcept { return world_; }
   std::string name() const { return arguments_.word(0); }
-  /// Returns the word with this number as a key. Ends the command if it is not a valid key.
+  /// Returns the word with this number as a key. Ends the command if the word is not a valid key.
   std::string key(std::size_t number = 1) const;
   /// Returns the text as it was typed, or unescaped if --escaped was given.
   std::string plain(const std::string& typed) const;

@@ -71,8 +71,9 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// --- widths. Call std::setlocale(LC_CTYPE, "") first, as output_for() does. Otherwise, every character counts as one
-// column. ---
+// --- widths ---
+//
+// Call std::setlocale(LC_CTYPE, "") first, as output_for() does. Otherwise, every character counts as one column.
 
 /// Takes one UTF-8 character from the text, which must be valid and not empty.
 wchar_t next_character(std::string_view& text) noexcept;

@@ -32,9 +32,9 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// Judges a dictionary. If there is no objection, no process can start to use the dictionary while the result's `use`
-/// is held. If `use` is not held, the dictionary does not exist. REQUIRES: this process has entered the world, and has
-/// not opened the dictionary.
+/// Judges a dictionary. If there is no objection, no process can start to use the dictionary while the result's
+/// `use.held` is open. If `use.held` is not open, the dictionary does not exist. REQUIRES: this process has entered the
+/// world, and has not opened the dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
 /// Returns a text that names the processes that use the dictionary, if they are visible, or the holder of a lock in it.

@@ -52,7 +52,7 @@ const char* const kHelp[] = {
     "F10 q Ctrl-C                 quit",
     "",
     "CONT: waits and refusals of a key per second.",
-    "LOADS: calls of the loaders of caches per second.",
+    "LOADS: calls to the loaders of caches per second.",
     "JOBS: jobs of a queue that no worker has seen yet.",
     "~LOCKS: locks released per second, an estimate.",
     "P50, P99: median and 99th percentile of the waits that ended in the last interval.",

@@ -10,8 +10,8 @@
 --   measure(handle, add)            calls add(family, label, label value, value) for each sample
 --   reason_of_timeout(handle, key)  returns the error for a wait that timed out
 --   refusal(handle)                 returns why no lock of the dictionary can be granted now, or nil if locks can
---   state(handle)                   returns what dict:cluster() returns
---   verify(lock, grant, key)        returns what lock:verify() returns
+--   state(handle)                   returns the results of dict:cluster()
+--   verify(lock, grant, key)        returns the results of lock:verify()
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"

@@ -133,7 +133,8 @@ local function forget_visit(waiter)
 end
 
 
--- Removes a waiter whose light thread is gone from its queue. If the light thread returns after all, it queues again.
+-- Removes a waiter from its queue, because its light thread is gone. If the light thread returns after all, it queues
+-- again.
 local function drop(waiter)
     if visits[waiter] then
         forget_visit(waiter)

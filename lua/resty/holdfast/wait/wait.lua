@@ -92,8 +92,8 @@ end
 _M.try = try
 
 
--- A function that removes waiters whose coroutines are gone from their queues, and returns whether there were any. It
--- is set by a host whose waiting coroutines may be killed.
+-- A function that removes waiters from their queues if their coroutines are gone, and returns whether there were any.
+-- It is set by a host whose waiting coroutines may be killed.
 _M.drop_gone = false
 
 
