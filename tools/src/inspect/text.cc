@@ -150,7 +150,7 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-// Does not use std::from_chars, which needs libm, because loading libm takes a fortieth of the time of `holdfast lock`.
+// Does not use std::from_chars: it needs libm, and loading libm takes a fortieth of the time of `holdfast lock`.
 std::optional<double> number_of(const std::string& text) {
   // Accept infinity and nan, but not texts with blanks or hexadecimal digits.
   if (text.find_first_not_of("+-.0123456789eEinfatyINFATY") != std::string::npos) return std::nullopt;

@@ -11,8 +11,8 @@
 
 namespace holdfast::cli {
 
-/// Describes who holds the flock(2) of the file: "pid 4711 (rsync)". Returns "another process" if the holder cannot be
-/// found.
+/// Returns a text that names the holder of the file's flock(2), such as "pid 4711 (rsync)". Returns "another process"
+/// if the holder cannot be found.
 std::string flock_holder(int fd);
 
 /// Takes the flock(2) of `fd`, and waits for it until holdfast_now() reaches `deadline`. During the wait, calls
