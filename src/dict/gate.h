@@ -38,12 +38,12 @@ struct GateFields {
 static_assert(sizeof(GateFields) == 32);
 
 struct Gate {
-  /// Returns whether the lock may be granted now. Without the shard's mutex the result is a hint.
+  /// Returns whether the lock may be granted now. Without the shard's mutex, the result is a hint.
   bool (*may_grant)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns for how many seconds the present grant is still valid, or 0 if it is not valid. Without the shard's mutex
+  /// Returns for how many seconds the present grant is still valid, or 0 if it is not valid. Without the shard's mutex,
   /// the result is a hint.
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex.
+  /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex is held.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
   /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it may continue. The code
   /// unsupported ends all waits. Any other code ends only the waits of waiters that only try. REQUIRES: the shard's

@@ -15,8 +15,8 @@
 
 namespace holdfast {
 
-/// Returns the names in order, without opening any dictionary. The result may or may not contain a dictionary that is
-/// made or removed in the meantime.
+/// Returns the names in alphabetical order, without opening any dictionary. The result may or may not contain a
+/// dictionary that is made or removed in the meantime.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {

@@ -62,8 +62,8 @@ class Statistics {
 
   // --- holds ---
 
-  /// Returns the word for a grant that is made now, at a time of either clock. `number`: its fencing token, or the
-  /// lower half of the token.
+  /// Returns the word for a grant that is made at the time `now`, which comes from either clock. `number` is the
+  /// grant's fencing token, or the lower half of the token.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);
@@ -101,7 +101,7 @@ class Statistics {
   /// The time for which a process does not measure another hold, except drawn and long holds. The benchmark of this
   /// constant and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
-  /// The most checks of the end of a hold in that time. A check takes 5 ns.
+  /// The maximum number of releases in that time that check whether the hold was long. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
   // Returns whether the grant is drawn. Does not simply draw every 256th grant, because short and long holds may
@@ -133,7 +133,7 @@ class Statistics {
   Word32& units_;
   const std::uint64_t tick_ns_;
   // The beginning of the grant that this process last measured after a pause. Since::kLong is added if the ends of
-  // present grants are checked.
+  // current grants are checked.
   Word64 measured_{0};
   Word32 looks_{0};       // checks since that grant
   Word32 known_{0};       // units that this process has found reserved

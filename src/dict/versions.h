@@ -41,13 +41,13 @@ struct Stripe {
 };
 static_assert(sizeof(Stripe) == 16);
 
-/// Returns the bytes of all stripes of a dictionary.
+/// Returns the size, in bytes, of all stripes of a dictionary.
 constexpr std::uint64_t stripe_bytes(std::uint32_t shards, std::uint32_t stripes_each) noexcept {
   return std::uint64_t{shards} * stripes_each * sizeof(Stripe);
 }
 
-/// The versions of a dictionary are the sum of words that only grow. The sum is cut to the numbers that a double
-/// represents exactly.
+/// The versions of a dictionary are the sum of words that only grow. The sum is truncated to 53 bits, so that a double
+/// represents it exactly.
 inline constexpr std::uint64_t kVersionMask = (std::uint64_t{1} << 53) - 1;
 
 constexpr bool is_settled_version(std::uint64_t version) noexcept { return version % 2 == 0; }
@@ -73,7 +73,7 @@ class Stripes {
   /// Reserves the memory of the stripes, if there are any. Returns false if there is no memory.
   bool reserve() const noexcept;
 
-  // REQUIRES, for the calls below: the shard's mutex.
+  // REQUIRES, for the calls below: the shard's mutex is held.
 
   /// Begins a change of all keys, or ends it.
   void begin_changes() const noexcept {
@@ -96,7 +96,7 @@ class Stripes {
   std::uint32_t mask_ = 0;
 };
 
-/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex.
+/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex is held.
 template <class T, class V>
 [[gnu::always_inline]] inline void commit_change(const Stripes& stripes, std::uint32_t hash, std::atomic<T>& where,
                                                  V value) noexcept {
