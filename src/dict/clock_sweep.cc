@@ -66,7 +66,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;
 }
 
-// Describes the block at `at`. Returns false on damage. REQUIRES: a block begins there.
+// Describes the block at `at`. Returns false on damage. REQUIRES: a block begins at `at`.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   block.was_unowned = false;
@@ -86,7 +86,7 @@ bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
 }
 
 // Returns how many granules the block may add to the window. The nodes of a list become free with the list, but a cold
-// pass cannot rely on this, because it is too rare.
+// pass cannot rely on this, because it removes lists too rarely.
 std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
@@ -171,7 +171,7 @@ bool ClockSweep::reach() noexcept {
   return true;
 }
 
-// Continues after the pinned block, or after the end of the arena, that reach() has met.
+// Continues after the pinned block that reach() has met, or at the beginning if reach() has met the end of the arena.
 void ClockSweep::skip_pinned() noexcept {
   met_held_ = true;
   walked_ += seen_ - at_;
@@ -229,7 +229,7 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
   word.store(uses - 1, kRelaxed);
-  // If too little memory follows before the next pinned block, remove the entry rather than give up the present window.
+  // If too little memory follows before the next pinned block, remove the entry rather than give up the current window.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }
@@ -308,10 +308,10 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
-    // Stamp the copy with the present epoch, because readers that copy large values rely on it (Shard::still_stands).
+    // Stamp the copy with the current epoch, because readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned) release_word(lock_at(to));  // not before it is linked; the old lock stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // not before the copy is linked; the old lock stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;

@@ -72,7 +72,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
 }
 
 // Returns whether the token at `next` shows that `sequence` was overwritten: it is larger than `sequence`, but smaller
-// than the token before. If the token after it fits both, the larger of the two is in doubt, and is checked next.
+// than the token before `sequence`. If the token after `next` is smaller than both, then the token at `next` may be the
+// overwritten one, and is checked next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -156,7 +157,7 @@ void HolderList::Cursor::advance() noexcept {
   look();
 }
 
-// Records that the search passes this holder. The tokens that the search passes descend, so it terminates.
+// Records that the search passes this holder. The tokens that the search passes descend, so the search terminates.
 inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
   if (number >= passed_) [[unlikely]] {
     set_damaged();
@@ -189,7 +190,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
     }
   if (holders.arena_.damaged()) [[unlikely]]
     return;
-  // Do not follow shortcuts from here on, because the next one leads too far.
+  // Do not follow shortcuts from here on, because the next shortcut leads too far.
   for (look(); found(); links_[0] = &view_.entry->next, look()) {
     const std::uint64_t number = this->sequence();
     if (number == 0) [[unlikely]]  // lost

@@ -79,7 +79,7 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// Returns whether the waiter is at its position. An old position is never mistaken for a present one: unlink() clears
+// Returns whether the waiter is at its position. An old position is never mistaken for a current one: unlink() clears
 // the owner of each block that it removes, and the position contains the number of repairs, which drop the queues
 // without reading them.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
@@ -249,7 +249,7 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Returns whether a waiter was woken and has not claimed in time.
+// Returns whether a waiter was woken and has not claimed the lock or permits in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }
