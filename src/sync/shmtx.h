@@ -61,7 +61,7 @@ enum class LockResult {
   timeout,     // a live process holds the mutex
   busy,        // a signal handler or finaliser of this thread has interrupted a critical section
   failed,  // this process has no identity in the world; or strategy `file` cannot reach the segment's file; or it is
-           // unknown whether the owner lives
+           // unknown whether the owner is alive
 };
 
 namespace shmtx_internal {
@@ -187,7 +187,7 @@ class Shmtx {
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
+  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner is alive.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;

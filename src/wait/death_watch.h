@@ -4,7 +4,7 @@
 // Each process of a world (all processes of one runtime directory) keeps open file descriptions of the file `processes`
 // until it dies (world/process_table.h). The death watch waits for a notice that a description was closed
 // (platform/platform.h). Then it makes all parkers (the objects on which event loops sleep) check what their waiters
-// wait for. A notice arrives before the kernel drops the record lock that shows that the process lives, so a second
+// wait for. A notice arrives before the kernel drops the record lock that shows that the process is alive, so a second
 // check follows later.
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there

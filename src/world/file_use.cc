@@ -223,7 +223,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     return true;
   });
   if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
-  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody makes one now
+  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // none is made now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open the file later keeps its data.

@@ -19,9 +19,9 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// The number of checks before concluding that another file is in use, because a process that opened a file just before
-/// its removal holds the file's byte for a moment. No benchmark covers these two constants, because none opens a file
-/// at the moment of its removal.
+/// The number of checks before concluding that another file is in use. One check is not enough, because a process that
+/// opened a file just before its removal holds the file's byte for a moment. No benchmark covers these two constants,
+/// because none opens a file at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// The number of records in which a byte may be stored.

@@ -118,9 +118,9 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// Marks the file as retired, for the users that have mapped it. Writes only to a file that is long enough and ours.
-// Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an access to
-// that part faults. Returns 0, or an errno value if the users do not learn that the file is retired.
+// Marks the file as retired, for the users that have mapped it. Writes only to a file of this library that is long
+// enough. Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an
+// access to that part faults. Returns 0, or an errno value if the users do not learn that the file is retired.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
