@@ -1,4 +1,5 @@
-// Calls for dictionaries and their lists. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls for dictionaries and their lists. Each function checks its arguments, makes one call to the core, and converts
+// the result.
 #include "dict/dictionary.h"
 
 #include <bit>

@@ -40,7 +40,7 @@ LateReleases& LateReleases::get() noexcept {
 // object would wait forever for that thread.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
-// Runs change() on the list. Returns false if this thread is already inside.
+// Runs change() on the list. Returns false if this thread is already inside a call.
 template <class Change>
 bool LateReleases::change_list(Change&& change) noexcept {
   if (std::exchange(is_inside, true)) return false;

@@ -44,19 +44,19 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// Attempts once to turn the reader that has the lease of an rwlock into the writer. The lease stays as it is. A
 /// refused waiter gets its position before all other waiters.
 ///
-/// Returns the codes of attempt_permits(), and not_owner. deadlock: another reader is already waiting to become the
-/// writer, so this one was not queued. no_memory: there is no room in the queue. unsupported: also if the lease holds a
-/// lock or permits of a semaphore.
+/// Returns the codes of attempt_permits(), and not_owner. deadlock means that another reader is already waiting to
+/// become the writer, so this reader was not queued. no_memory means that there is no room in the queue. unsupported is
+/// also returned if the lease holds a lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests a
 /// different kind, may then replace the permits. Otherwise returns locked, and queues the contender's waiter as a
-/// waiter for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex, and
-/// the transaction found permits.
+/// waiter for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex is
+/// held, and the transaction found permits.
 Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
                    CheckState& long_check, Chosen& chosen) noexcept;
-/// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (count), timeout, busy,
-/// removed.
+/// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (because of `count`),
+/// timeout, busy or removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;
 
 struct PermitsCount {
@@ -64,11 +64,11 @@ struct PermitsCount {
   std::uint32_t waiters = 0;
 };
 /// Counts the used permits and the waiters; both are 0 if there is no entry. Returns ok, locked (the key has a live
-/// entry of another type), timeout, busy, removed.
+/// entry of another type), timeout, busy or removed.
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept;
 
 /// Checks all holders of the key. `dead` contains owners that were found dead. Names the owners of the other holders in
-/// `blocked_by`; if there are too many owners, names different ones each time. Returns whether the check has removed
+/// `blocked_by`; if there are too many owners, names different owners each time. Returns whether the check has removed
 /// any record. REQUIRES: the caller has claimed the check (PermitsEntry::claim_check) and does not hold the shard's
 /// mutex.
 bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept;

@@ -22,7 +22,7 @@ struct SleepSlot {
   Word32 word{0};  // a thread that does not listen sleeps on this word; a change wakes it
   SleepSlot* before = nullptr;
   SleepSlot* after = nullptr;
-  bool asleep = false;  // the parker is in the list
+  bool asleep = false;  // whether the parker is in the list
 };
 
 class Sleepers {

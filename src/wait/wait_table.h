@@ -5,14 +5,14 @@
 // key, and the time of that check. Only the waiting process writes its records, one thread at a time. All processes may
 // read them at any time, and must not trust what they read. The table follows the slots in the file `processes`.
 //
-// A record is found by its owner's token and task, in one of the kProbe records from number
-// mix(token ^ mix(task)) % kWaitRecords on. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns
-// x ^ x >> 32. A record of a dead process counts as free. If none is free, the wait is not recorded, and other
-// processes do not see it.
+// A record is found by its owner's token and task, in one of the kProbe records that begin at number mix(token ^
+// mix(task)) % kWaitRecords. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns x ^ x >> 32. A
+// record of a dead process counts as free. If no record is free, the wait is not recorded, and other processes do not
+// see it.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
-//   stamp odd the other words are being written; a reader tries again later
+//   stamp   odd            the other words are being written; a reader tries again later
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kWaitRecords = 2048;
-/// A record keeps this much of a key.
+/// The number of bytes of a key that a record stores.
 inline constexpr std::size_t kWaitKeyBytes = 56;
 
 struct alignas(128) WaitRecord {
@@ -38,7 +38,7 @@ struct alignas(128) WaitRecord {
   Word32 task;
   Word64 token;            // the owner that wrote these words
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
-  Word64 seen;             // when the process last checked, and saw what follows (ns)
+  Word64 seen;             // when the process last checked, and saw the values below (ns)
   Word64 holder;           // token of the only holder of the lock or permits; 0: none, several, or unknown
   Word64 holder_sequence;  // fencing token of that grant
   Word64 holder_end;       // when the grant expires (ms); 0: never

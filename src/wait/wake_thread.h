@@ -50,7 +50,7 @@ class WakeThread {
   void forget() noexcept { *this = WakeThread(); }
 
  private:
-  Token owner_ = kNobody;         // the process that the thread runs in; kNobody: there is no thread
+  Token owner_ = kNobody;         // the process in which the thread runs; kNobody: there is no thread
   std::uint64_t until_ = 0;       // when the next round is due
   std::uint64_t idle_since_ = 0;  // 0: the thread is needed
 };
