@@ -6,7 +6,7 @@
 
 namespace holdfast {
 
-/// The upper 16 bits are the slot + 1, the lower 48 bits are the slot's generation. 0 means no process.
+/// The upper 16 bits are the slot + 1, and the lower 48 bits are the slot's generation. 0 means no process.
 using Token = std::uint64_t;
 
 inline constexpr Token kNobody = 0;
@@ -18,7 +18,7 @@ constexpr Token make_token(std::uint32_t slot, std::uint64_t generation) noexcep
 }
 constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::uint32_t>(token >> kSlotShift) - 1; }
 constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
-inline constexpr std::uint64_t kNeverUsed = 0;  // the generation of such a slot
+inline constexpr std::uint64_t kNeverUsed = 0;  // the generation of a slot that never had an owner
 
 /// The 31 bits of a token that fit into a mutex word: the slot + 1, and the lower bits of the generation.
 inline constexpr int kOwnerSlotShift = 20;

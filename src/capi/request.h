@@ -14,7 +14,7 @@ inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-/// Makes the request of an attempt. `how` is a combination of flags of holdfast_how.
+/// Makes the request for an attempt. `how` is a combination of flags of holdfast_how.
 inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = task,

@@ -70,8 +70,8 @@ class Arena {
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block. First advances the reuse epoch, so that a reader that is still reading the block starts again.
-  /// Returns the beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the
-  /// block any more.
+  /// Returns the beginning of the free block that now contains the released block, or 0 on damage. REQUIRES: no chain
+  /// reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block, but keeps it whole as the only spare block, which the next allocate() of its size uses directly.
@@ -124,7 +124,7 @@ class Arena {
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// Returns the run that was not found. Setting it also sets `crowded`, so that one check covers both.
+  /// Returns the length of the run that was not found. Setting it also sets `crowded`, so that one check covers both.
   Shortage shortage() const noexcept { return shortage_; }
   void set_shortage(Shortage shortage) noexcept {
     shortage_ = shortage;
@@ -136,8 +136,8 @@ class Arena {
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
-  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0. Sets it to 0 at
-  /// the end. Returns false on damage.
+  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0. Sets `next` to 0
+  /// at the end of the bin. Returns false on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool free_bit(std::uint32_t block) const noexcept;
   void set_free_bit(std::uint32_t block, bool free) noexcept;

@@ -12,7 +12,7 @@
 
 namespace holdfast {
 
-/// Counts the shards by their state. Returns ok, removed or no_memory. Takes about a millisecond for each shard, and 50
+/// Counts the shards by their state. Returns ok, removed or no_memory. Takes about a millisecond for each shard, or 50
 /// ms for a busy shard.
 Code check(Dictionary& dictionary, holdfast_health& health);
 

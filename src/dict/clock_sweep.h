@@ -65,7 +65,7 @@ class ClockSweep {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
-    bool was_unowned;  // a lock that the sweep has taken over
+    bool was_unowned;  // whether this is a lock that the sweep has taken over
     EntryView view;    // meaningless for a free block
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
@@ -120,17 +120,17 @@ class ClockSweep {
   bool evicted_ = false;
   bool met_held_ = false;
   bool met_unsettled_ = false;
-  bool possible_ = false;  // unknown
+  bool possible_ = false;  // false: unknown
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;
   std::uint32_t at_ = 0;         // the hand: the beginning of a block
   std::uint32_t run_start_ = 0;  // beginning of the window so far: a free block that ends at the hand
-  std::uint32_t run_ = 0;        // the window's granules
+  std::uint32_t run_ = 0;        // size of the window, in granules
   std::uint32_t seen_ = 0;       // no block from the hand to here is pinned; never left of the hand
   std::uint32_t ahead_ = 0;      // granules between the hand and seen_ that may become free
   std::uint64_t walked_ = 0;     // granules that were passed in this lap
-  std::uint64_t moved_ = 0;      // granules
+  std::uint64_t moved_ = 0;      // granules that were moved
 };
 
 }  // namespace holdfast

@@ -30,7 +30,7 @@ class DeadOwners {
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
     return token != kNobody &&
-           (slot >= kSlots || chosen_[slot] == token);  // there is no such slot, so the token was never issued
+           (slot >= kSlots || chosen_[slot] == token);  // if there is no such slot, the token was never issued
   }
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });

@@ -62,7 +62,7 @@ class Dictionary {
   Code get(std::string_view key, ValueOut& out) noexcept;
   /// Reads a value like get, but also returns an expired value that is still stored.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// Sets `seconds` to the time until the value expires: 0 if it never does, negative if it has expired but is still
+  /// Sets `seconds` to the time until the value expires: 0 if it never expires, negative if it has expired but is still
   /// stored.
   Code ttl(std::string_view key, double& seconds) noexcept;
   /// Returns at most `max` keys, or all keys if `max` is 0.
@@ -208,7 +208,7 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // the same grant, once its owner was found dead
     std::uint64_t end_ns = 0;             // when to give up waiting for the grant; 0: not waiting yet
   };
-  /// The reasons why an attempt of an operation did not succeed.
+  /// The reasons why an attempt at an operation did not succeed.
   struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena reports, like the next member
@@ -253,7 +253,7 @@ class Dictionary {
   DictionaryOptions options_;
   std::string gate_name_;             // the name of the last segment's gate
   std::shared_ptr<Segment> present_;  // null: the dictionary was removed
-  bool ended_with_world_ = false;     // the segment was removed because its world ended
+  bool ended_with_world_ = false;     // whether the segment was removed because its world ended
   std::string quoted_name_;
   LockPlaces lock_places_;
 };

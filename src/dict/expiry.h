@@ -18,7 +18,7 @@
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
 // a handler runs. So a value ends exactly when a timer of the same length that was set in the same handler fires.
 //
-// The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
+// The exptime of a value must also count from the loop's time. Otherwise, a handler that has been running for 10 ms
 // would not find a value that it has just stored for 5 ms. As a consequence, a worker whose loop is late still finds a
 // value during the loop's delay, as in ngx.shared. A loop is ignored if its time has not advanced for a minute, like
 // the loop of a process that was forked from nginx.
@@ -175,7 +175,7 @@ inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// Returns the same for a value with this word.
+/// Returns whether a value with this word is still valid.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

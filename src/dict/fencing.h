@@ -6,7 +6,7 @@
 // out.
 //
 // Tokens come from a range that the world gave to this dictionary (world/fencing.h). A count outside its range has
-// reached the end of the range, or was overwritten. In both cases the dictionary continues in a range that was never
+// reached the end of the range, or was overwritten. In both cases, the dictionary continues in a range that was never
 // given out.
 //
 // A count that was set back within its range is detected by comparison with `given`, a second word with the last token

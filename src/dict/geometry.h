@@ -12,8 +12,8 @@ namespace holdfast {
 
 struct Geometry {
   std::uint64_t size;          // the size of the segment, in bytes: whole pages
-  std::uint32_t shards;        // power of two
-  std::uint32_t buckets;       // per shard, power of two
+  std::uint32_t shards;        // a power of two
+  std::uint32_t buckets;       // in each shard; a power of two
   std::uint32_t granules;      // in the arena of each shard
   std::uint64_t shards_at;     // where the first shard begins
   std::uint64_t shard_bytes;   // distance between two shards

@@ -91,8 +91,8 @@ struct ShardHeader {
   alignas(64) Word64 reuse_epoch;
   // Counts of events, shown to users. They are written with the mutex held, and only if a waiter is involved, because
   // they share the cache line of the epoch, which every reader loads.
-  Word64 lock_waits;        // times that a waiter queued
-  Word64 lock_wakes;        // times that a waiter was woken
+  Word64 lock_waits;        // how often a waiter queued
+  Word64 lock_wakes;        // how often a waiter was woken
   Word64 lock_reserved_ms;  // total time for which locks were reserved for waiters that had not claimed them
   Word32 no_room;           // the smallest size that a search failed to find even with eviction; 0: unknown. Derived
   Word32 failed;            // hint: when a search that seemed possible last failed (µs, lower half); 0: not lately
@@ -105,12 +105,12 @@ struct ShardHeader {
   Word32 perhaps_free;   // entries that can perhaps be reclaimed: free permits, and all locks
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
-  Word64 repairs;        // times the shard was rebuilt
+  Word64 repairs;        // how often the shard was rebuilt
   Word32 waiters;        // number of waiter and watcher blocks, which take at most a quarter of the arena
   Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: at the beginning of the arena
   Word32 no_run;         // the same as no_room, but without eviction
-  Word32 rest_until;     // time of the next allowed sweep (ms, lower half) unless nothing else helps, because the last
-                         // sweep found little
+  Word32 rest_until;     // time before which no sweep runs unless nothing else helps, because the last sweep found
+                         // little (ms, lower half)
   Word64 evictions;      // live entries that were removed to make room
   Word64 expirations;    // expired or flushed entries that were reclaimed
   std::array<Word64, kBinWords> bin_map;
@@ -164,13 +164,13 @@ constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::
 /// to their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
-  Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
+  Word32 hash;        // lower half of the key's hash; in a waiter: the block before it in its queue
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;   // the user's; of a list: its last node, derived; of permits: PermitsKind; of a waiter: its number;
-                  // of a holder: shortcut_levels()
-  Word32 stamp;   // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits; of a holder:
-                  // as its flags
+  Word32 flags;       // the user's flags; in a list: its last node, derived; in permits: PermitsKind; in a waiter: its
+                      // number; in a holder: see shortcut_of()
+  Word32 stamp;   // lower half of the shard's reuse epoch when it was filled; in a waiter: its traits; in a holder: see
+                  // shortcut_of()
   Word64 expiry;  // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {

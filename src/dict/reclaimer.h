@@ -49,7 +49,7 @@ class Reclaimer {
   /// use.
   ///
   /// Updates `position`, the position of the key, because entries move. Sets `evicted` to true if a live entry other
-  /// than the key's own was removed; otherwise does not change it. Returns ok, no_memory, corrupt.
+  /// than the key's own was removed; otherwise does not change it. Returns ok, no_memory or corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
   /// Releases the memory of an entry that was just cut from its chain: its block, its nodes if it is a list, and its

@@ -1,15 +1,16 @@
 // Records how much of a shard's memory is reserved, which means allocated from the file system.
 //
 // The file of a dictionary of several shards begins as a hole: only the part before the shards is reserved when the
-// file is made. The first change of a key in a shard opens the shard: everything before its arena and the beginning of
-// the arena are reserved. The arena then grows in steps until it is complete. Memory is reserved before it is touched,
-// so a full file system makes the call that needed memory fail, and never causes a SIGBUS.
+// file is made. The first change of a key in a shard opens the shard: this reserves the beginning of the shard's arena
+// and everything before the arena. The arena then grows in steps until it is complete. Memory is reserved before it is
+// touched, so a full file system makes the call that needed memory fail, and never causes a SIGBUS.
 //
 //   step                                            | a process killed after it leaves
 //   ------------------------------------------------+------------------------------------------------------------------
 //   1. reserve: an operation found no room and has  | memory that no mark covers: the next process that needs it
 //      released the mutex                           | finds it there
-//   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
+//   2. with the mutex: the mark                     | the mutex of a dead owner: a repair adds all memory up to the
+//   mark
 //   3. the new part becomes a free block            | nothing else
 //
 // The kernel is asked for memory without the mutex, because this takes about a microsecond for each page. The operation

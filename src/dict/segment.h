@@ -86,7 +86,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     return (base_version() + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
   std::uint64_t base_version() const noexcept { return traits_.seed >> 19 & ~std::uint64_t{1}; }
-  /// Returns the first of all stripes, which follow each other. REQUIRES: has_versions().
+  /// Returns the first stripe. All stripes are contiguous. REQUIRES: has_versions().
   const Stripe* first_stripe() const noexcept { return shard_array_->stripes().begin(); }
   /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
   /// has died, repairs the shard. The result is odd only if the process that makes the change is stopped or preempted.
@@ -97,7 +97,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment may have been removed before the last commit of this thread took effect. If this
   /// returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES: the
-  /// commit was an atomic read-modify-write of shared memory, or the thread has done one since then.
+  /// commit was an atomic read-modify-write of shared memory, or the thread has made one since then.
   // On x86, the read-modify-write is a full barrier. The barrier orders the commit before the load, and pairs with the
   // sequentially consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {

@@ -37,8 +37,8 @@ struct ValueOut {
   std::uint64_t sequence;  // lock, permits: fencing token of that holder's grant
   std::uint64_t wanted;    // in: for permits: the fencing token of the grant to find; 0: any grant that has not expired
   bool shared;             // permits: there are other holders
-  char* buffer;            // in: the place for the bytes of a string or table
-  std::size_t capacity;    // in
+  char* buffer;            // in: where to copy the bytes of a string or table
+  std::size_t capacity;    // in: the size of `buffer`
   std::size_t size;        // size of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
@@ -189,7 +189,7 @@ class Shard {
 
   /// Returns whether an Entry at `block` would be inside the arena.
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
-  /// Returns whether that granule may begin a block.
+  /// Returns whether a block may begin at this granule.
   bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
   /// Returns the entry at `block`. REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
@@ -312,7 +312,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with this token may begin: far along the chain, but not behind the holder.
+  /// Returns where a search for the holder with this token may begin: far along the chain, but not beyond the holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,

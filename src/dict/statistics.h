@@ -57,7 +57,7 @@ struct Contended {
 
 class Statistics {
  public:
-  /// Makes the view. `base`: the mapped kStatisticsBytes. `units`: DictionaryHeader::counted_units.
+  /// Makes the view. `base` is the mapped memory, of kStatisticsBytes, and `units` is DictionaryHeader::counted_units.
   Statistics(std::byte* base, Word32& units) noexcept;
 
   // --- holds ---

@@ -56,7 +56,8 @@ class Transaction {
   }
   /// Names an incomplete grant whose owner is dead, so that find() ends the grant.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was none.
+  /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was no such
+  /// grant.
   LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Returns whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }

@@ -7,12 +7,12 @@
 // changes without its version.
 //
 // A change makes the stripe's word odd, commits, and makes the word even again, one higher, all in one critical
-// section. So
+// section. This has three consequences:
 //
-//   - a process that sees the new value also sees that the word has changed (release of commit(), acquire of readers),
-//   - a process that loads an even word before it reads a value reads the value of that version or a newer value
-//     (release of the third step),
-//   - a word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
+//   - A process that sees the new value also sees that the word has changed (release of commit(), acquire of readers).
+//   - A process that loads an even word and then reads a value reads the value of that version or a newer value
+//     (release of the third step).
+//   - A word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
 //     version. After a death, the next owner of the mutex repairs the shard, which gives every stripe a new version.
 //
 // A copy of a value is therefore current as long as the word is even and has the value that it had before the copy was

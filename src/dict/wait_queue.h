@@ -26,7 +26,7 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// The same limit for a waiter that rests, because its process checks on its behalf.
+/// The limit that replaces kWaiterPatienceMs for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
 /// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
@@ -35,7 +35,7 @@ inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
-/// The longest and the shortest delay that is recorded for a waiter. 0 means unknown.
+/// The maximum and the minimum of the delay that is recorded for a waiter. 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 inline constexpr std::uint64_t kDelayMinNs = 4'096;
 inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
@@ -124,7 +124,7 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// Does the same. If the waiter was in the queue, sets `kind` to what it wanted.
+  /// Does the same. If the waiter was in the queue, sets `kind` to the kind that it wanted.
   bool remove(const Waiter& waiter, HeldKind& kind) noexcept;
   /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
   /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in

@@ -20,9 +20,11 @@
 // ways:
 // - After it has responded, it is *present*: it polls briefly for the next release, which grants the lock to it.
 // - Even before it responds, it gets the lock once it has been first for kShare times as long as its response will
-//   still take. So the lock is idle for at most 1 / kShare of the time. No waiter stands aside for a fair request, and
-//   a fair waiter does not stand aside: the idle time is the price of strict order. A waiter counts as prompt while the
-//   delay of its loop is unknown, but has only kFirstClaimNs to respond.
+//   still take. So the lock is idle for at most 1 / kShare of the time.
+//
+// No waiter stands aside for a fair request, and a fair waiter does not stand aside: the idle time is the price of
+// strict order. A waiter counts as prompt while the delay of its loop is unknown, but has only kFirstClaimNs to
+// respond.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@
 
 namespace holdfast {
 
-/// Counts the shard's permits entries without a holder, whose memory can be reclaimed.
+/// Adds to the number of the shard's permits entries without a holder, whose memory can be reclaimed.
 inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);

@@ -12,11 +12,11 @@
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
 // neither readers nor writers wait forever. If there are enough, but the first waiter has not responded to its wake-up
-// yet, other requests may overtake it. The rules are those of a lock (lock/handoff.h). A waiter that gets permits wakes
-// the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
+// yet, other requests may overtake it. The rules are the same as for locks (lock/handoff.h). A waiter that gets permits
+// wakes the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
-// (dict/holder_list.h). The same is usually true of a refused attempt, because among many holders it names only some.
+// (dict/holder_list.h). The same is usually true of a refused attempt, because it names only some of many holders.
 //
 // When a check of all holders is due, one attempt of one process makes it. It checks some holders at a time, and
 // releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which the

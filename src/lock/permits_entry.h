@@ -57,8 +57,8 @@ inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
-/// Returns whether, according to `used`, `want` permits are free. A `want` of kAllPermits is free if no permit is used,
-/// whatever the total is, because requests of other kinds ask a semaphore for all permits.
+/// Returns whether, according to `used`, `want` permits are free. If `want` is kAllPermits, returns whether no permit
+/// is used, whatever the total is, because requests of other kinds ask a semaphore for all permits.
 inline bool are_enough(const PermitFields& fields, std::uint32_t want) noexcept {
   const std::uint64_t used = fields.used.load(kRelaxed);
   return want == kAllPermits ? used == 0 : used + want <= fields.total.load(kRelaxed);

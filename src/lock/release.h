@@ -1,11 +1,11 @@
 // Ends or changes grants of locks and permits (unlock, break, renew, adopt), and ends waits for them (leave). Also
 // makes late releases.
 //
-// Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
-// shard. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread retries until each
-// lease is given back or lost, and then ends. If the thread cannot be started, the next call that finds a lock or
-// permits held retries the late releases. A forked child inherits the list of its parent, and drops each lease at the
-// first attempt, which is refused with not_owner.
+// Late releases are leases of this process that could not be given back, mostly because a process was stopped while it
+// held the shard's mutex. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread
+// retries until each lease is given back or lost, and then ends. If the thread cannot be started, the next call that
+// finds a lock or permits held retries the late releases. A forked child inherits the list of its parent, and drops
+// each lease at the first attempt, which is refused with not_owner.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,7 @@
 namespace holdfast {
 
 /// Checks whether the watched grant has ended. Set `grant` to 0 for the first call. If the result is locked, `grant` is
-/// set to the fencing token of the grant to wait for. For permits this is the token of the youngest holder record, and
+/// set to the fencing token of the grant to wait for. For permits, this is the token of the youngest holder record, and
 /// all records up to that token must end. Returns ok (the grant has ended), locked (also if the key has an ordinary
 /// value), timeout, busy, removed or system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;

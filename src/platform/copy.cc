@@ -26,7 +26,7 @@ constexpr std::size_t kStringWordsWide = 512;
 constexpr std::size_t kWideWords = 32;
 
 /// Says whether the processor has 32-byte registers and the kernel saves them. It is false until the library is
-/// initialised. The C library already knows the answer. Asking the processor would take microseconds in a virtual
+/// initialised. The answer comes from the C library, because asking the processor takes microseconds in a virtual
 /// machine.
 #ifdef CPU_FEATURE_ACTIVE
 const bool kHasWideRegisters = CPU_FEATURE_ACTIVE(AVX);

@@ -243,8 +243,8 @@ class Mapping {
   FileId file_;
 };
 
-/// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and not beyond the end of the
-/// file. platform/bus_guard.h explains what happens if the file is truncated.
+/// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and the file has at least
+/// `size` bytes. platform/bus_guard.h explains what happens if the file is truncated.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 /// Maps the bytes read-only, for a file that is open for reading.
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
@@ -448,8 +448,8 @@ int start_apart(const Apart& apart) noexcept;
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
 /// Installs, once, the fork handlers that make forks wait for ForkGuards. Call this when the library is loaded, and
-/// before installing fork handlers that take a mutex. Those handlers then run before these, which is necessary because
-/// a thread that holds such a mutex may need a guard.
+/// before installing fork handlers that take a mutex. Those handlers then run before the gate's handlers, which is
+/// necessary because a thread that holds such a mutex may need a guard.
 void install_fork_gate() noexcept;
 
 /// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
@@ -460,7 +460,8 @@ class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }
   ~ForkGuard() { let_go(); }
-  /// Begin and end a guard that does not correspond to a scope. REQUIRES: the thread that called hold() calls let_go().
+  /// hold() and let_go() begin and end a guard that does not correspond to a scope. REQUIRES: the thread that called
+  /// hold() calls let_go().
   static void hold() noexcept;
   static void let_go() noexcept;
   ForkGuard(const ForkGuard&) = delete;

@@ -5,7 +5,7 @@
 // `signal`, a wake-up is lost, and the waiter wakes when its bounded sleep ends. If the mailbox is full, the process
 // checks all its waiters.
 //
-// The signal word: bit 0 ASLEEP: a thread of the owner may be asleep; set by the sleeper, cleared by the sender
+// The signal word: bit 0   ASLEEP: a thread of the owner may be asleep; set by the sleeper, cleared by the sender
 //                  31..1   count of posts; a change ends the sleep
 #pragma once
 

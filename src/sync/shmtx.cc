@@ -102,7 +102,8 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Returns whether `seen`, a word that was read before, names a process that is not in the section with that number.
+// Returns whether `seen`, a word that was read before, names a process that is not in the section with the word's
+// number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
   // seen.

@@ -5,8 +5,8 @@
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
-//   63..32  | number of the critical section:   | with the slot                 | with the slot
-//           | how many the owner had begun      |                               |
+//   63..32  | number of the critical section,   | with the slot                 | with the slot
+//           | as counted by the owner's process |                               |
 //   31      | WAITERS: a thread may sleep here  | a waiter, before it sleeps    | unlock (the whole word)
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot

@@ -16,7 +16,7 @@ namespace holdfast {
 
 /// The limits of one spin. The unit is a processor pause (platform::cpu_relax), which takes 10 to 50 ns.
 struct SpinPolicy {
-  int first;    // pauses before the first poll; they double from one poll to the next
+  int first;    // the number of pauses before the first poll; it doubles from one poll to the next
   int longest;  // the maximum number of pauses between two polls
   int budget;   // the number of pauses in a whole spin
 };

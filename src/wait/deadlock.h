@@ -17,6 +17,7 @@
 //      fencing token. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1,
 //      task i + 1 did neither after T. So it became the holder before T, and held the lock at T.
 //   3. So at T, each task waited for a lock that the next task held, and no task could release anything.
+//
 // Without the condition "seen after T", the search could report a false cycle. For example, task i is seen waiting for
 // task i + 1, which then releases this lock, and begins to wait for something else before task i checks again.
 // CLOCK_MONOTONIC is one clock for all processors.

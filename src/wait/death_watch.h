@@ -17,7 +17,7 @@
 // of kIdleNs in which no task waited. If the kernel refuses notices, there is no death watch, and parkers check at
 // short intervals. For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
 //
-// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
+// Thread safety: every call REQUIRES that the mutex of the parking lot is held (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>

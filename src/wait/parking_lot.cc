@@ -27,7 +27,7 @@ void note_look(World& world) noexcept {
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// Returns the time after which the clock alone may end the grant or value that is waited for.
+// Returns how long it may take until the grant or value that is waited for ends by itself.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();

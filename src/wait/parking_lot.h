@@ -170,7 +170,7 @@ class ParkingLot {
         watched;  // keeps the memory that `watch` uses, even after the dictionary was removed
     bool ready = false;
     bool polling = false;
-    std::uint32_t looks = 0;               // the lot's `looks_` when the present step of the wait began
+    std::uint32_t looks = 0;               // the lot's `looks_` when the current step of the wait began
     std::uint64_t place = 0;               // position in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
     std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), which every check reads
@@ -180,7 +180,7 @@ class ParkingLot {
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
-    bool listens = false;            // sleeps on the mailbox; else on the parker's own word
+    bool listens = false;            // sleeps on the mailbox; otherwise on the parker's own word
     std::uint32_t seen = 0;          // value of the parker's own word
     std::uint64_t next_look_ns = 0;  // do not sleep beyond this time
   };

@@ -2,8 +2,9 @@
 // (wait/deadlock.h) reads.
 //
 // A record describes one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that
-// key, and the time of that check. Only the waiting process writes its records, one thread at a time. All processes may
-// read them at any time, and must not trust what they read. The table follows the slots in the file `processes`.
+// key, and the time at which it was seen. Only the waiting process writes its records, one thread at a time. All
+// processes may read them at any time, and must not trust what they read. The table follows the slots in the file
+// `processes`.
 //
 // A record is found by its owner's token and task, in one of the kProbe records that begin at number mix(token ^
 // mix(task)) % kWaitRecords. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns x ^ x >> 32. A
@@ -91,7 +92,7 @@ class WaitTable {
   /// Takes a record for a wait of this task. Nobody can read the record before it is written. Returns null if no record
   /// is free. Calls `judge` for the owners of other records that it finds.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
-  /// Returns whether the record still belongs to that process. Overwritten memory may have changed its owner.
+  /// Returns whether the record still belongs to that process. The owner may differ if memory was overwritten.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// Writes the record. REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;

@@ -15,7 +15,7 @@
 // Making a descriptor readable takes about twice as long as waking a parker that sleeps by itself, because the wake-up
 // passes through a second thread.
 //
-// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
+// Thread safety: every call REQUIRES that the mutex of the parking lot is held (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>

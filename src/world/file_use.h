@@ -2,8 +2,8 @@
 //
 // A process that has a dictionary mapped holds a shared record lock on kUseLock of its file. The lock is taken before
 // the file is mapped, and the mapping pins the open file description. So a forked child inherits the lock with the
-// mapping, closing descriptors does not release the lock, and it ends with the last mapping. A process that gets an
-// exclusive lock on this byte knows that the file is not in use.
+// mapping, closing descriptors does not release the lock, and the lock ends with the last mapping. A process that gets
+// an exclusive lock on this byte knows that the file is not in use.
 //
 // The file names its world. Its tokens, waiters and mutex words are meaningful only in that world:
 //

@@ -44,7 +44,8 @@ Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& direct
 /// Does the same, but makes the file if it does not exist.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Returns whether that file, which has the name of a name file, belongs to this world and has that number.
+/// Returns whether the file `name`, which has the name of a name file, belongs to this world and has the number in its
+/// name.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
 /// Allows new files again. Call this before deleting the old files. REQUIRES: the process table's record lock is held,

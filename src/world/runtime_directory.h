@@ -38,7 +38,7 @@
 
 namespace holdfast {
 
-/// In HOLDFAST_DIR, this text stands for kLayoutVersion, so that programs of two layouts have separate worlds.
+/// In HOLDFAST_DIR, this text stands for kLayoutVersion, so that programs of different layouts have separate worlds.
 inline constexpr std::string_view kLayoutPlaceholder = "@layout@";
 
 inline std::string with_layout(std::string path) {

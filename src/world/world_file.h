@@ -68,7 +68,7 @@ struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
   FileKind kind;
-  std::uint64_t size;                  // bytes of the file
+  std::uint64_t size;                  // size of the file, in bytes
   std::atomic<std::uint32_t> persist;  // a Persist; raised by an open that asks for a longer lifetime
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
   std::array<char, 40> boot;           // boot id, not terminated; times of another boot are meaningless
@@ -76,7 +76,7 @@ struct FileHeader {
   std::uint32_t mode;                  // permission bits with which it was created; a file with more bits is refused
   std::uint32_t reserved;              // 0
   std::uint64_t inode;                 // the file's own inode, which differs in a copy
-  WorldId world;                       // its world
+  WorldId world;                       // the id of the file's world
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
