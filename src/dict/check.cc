@@ -44,8 +44,7 @@ class ShardCheck {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner no longer changes anything. But the owner may have left a change incomplete, which is not
-      // damage.
+      // A dead or stopped owner changes nothing, but it may have left a change incomplete, which is not damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();

@@ -105,7 +105,8 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 
 // Returns whether any pass can clear a window. A pass can do so if a run of removable neighbours is long enough. It can
 // also do so if the entries between such runs can be moved: the smallest entry fits into a run, and there are enough
-// granules before a pinned block. First scans ahead of the hand, where there usually is a run, then everything.
+// granules before a pinned block. First scans ahead of the hand, where there usually is a run, then scans the whole
+// arena.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -130,9 +131,9 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
-// is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends there
-// by chance, the result is only a wrong hint.
+// Checks whether a run could be made. Other processes change the shard during this walk, so the walk may meet something
+// that is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends
+// there by chance, the result is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;
@@ -194,7 +195,7 @@ void ClockSweep::forget_ahead() noexcept {
 
 void ClockSweep::visit(Block block) noexcept {
   // `ahead_` may be too high, and is corrected when the hand reaches seen_: an entry may expire and change its kind,
-  // and a moved block may take a gap that was counted.
+  // and a moved block may fill a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
     // Decide only when the state can no longer change.

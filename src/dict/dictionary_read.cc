@@ -209,8 +209,8 @@ static_assert([] {
   return true;
 }());
 
-// Counts a read. Reads need no identity: processes without one share the last count, and use atomic operations. All
-// others use a plain load and store. Two processes with an identity share a count only if more than kReadCounts - 1
+// Counts a read. Reads need no identity: processes without an identity share the last count, and use atomic operations.
+// All others use a plain load and store. Two processes with an identity share a count only if more than kReadCounts - 1
 // processes are alive. Threads of one process may lose a few of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();

@@ -35,8 +35,8 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
 }
 
-// Sets the first holder's fencing token to 0 if it is not smaller than a later token, because it must have been
-// overwritten. Only the first holder can be checked, which is enough, because every holder was the first once.
+// Sets the first holder's fencing token to 0 if it is not smaller than a later token, because the token must have been
+// overwritten. Only the first holder can be checked. This is enough, because every holder was once the first.
 void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
   EntryView view{};
   if (!inspect(first, view) || holder_of(view).sequence.load(kRelaxed) < later) [[likely]]
@@ -199,9 +199,9 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// Returns whether the absence of the token is certain. The search ended between two neighbours, and was misled if the
-// token of one of them was overwritten. An overwritten token is out of order, so a search for this token ends
-// elsewhere.
+// Returns whether the absence of the token is certain. The search ended between two neighbours. It was misled if the
+// token of one neighbour was overwritten. In this case, that token is out of order, so a search for that token ends at
+// another block.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;

@@ -174,7 +174,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
-  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both.
+  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both clusters.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);

@@ -115,7 +115,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first matching holder from `block` on, but does not search beyond the token `least`.
+// Copies the first matching holder, starting at `block`, but does not search beyond the token `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);

@@ -101,7 +101,7 @@ bool is_refused(Dictionary& dictionary, std::string_view key, const Request& req
                             : is_held_for_certain(dictionary, key);
 }
 
-// Counts a refusal, unless the caller waits next.
+// Counts a refusal, unless the caller will wait.
 Code refuse(Dictionary& dictionary, std::string_view key, const Request& request) noexcept {
   if (!request.waits_next) count_refusal(dictionary, key, request.kind);
   return Code::locked;

@@ -69,7 +69,7 @@ bool LateReleases::add(Dictionary& dictionary, std::string_view key, const Lease
   });
 }
 
-// Starts the thread if necessary. REQUIRES: inside change_list(), and a release is pending.
+// Starts the thread if necessary. REQUIRES: change_list() runs this function, and a release is pending.
 void LateReleases::see_to_thread() noexcept {
   const Token self = pending_.front().dictionary.world().known_token();
   if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;

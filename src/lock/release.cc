@@ -87,7 +87,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
       [&](const PermitsEntry& permits) {
         queued = permits.queue().remove(waiter, kind);
         permits.collect_owners(holders);
-        // The next waiter may want fewer permits than this one.
+        // The next waiter may want fewer permits than this waiter.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },

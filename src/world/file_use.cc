@@ -30,7 +30,7 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-/// This timeout is shorter, because forks of other threads have to wait.
+/// This timeout is shorter, because forks in other threads wait in the meantime.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
 /// The number of checks before concluding that the file is in use. It is larger than 1, because a process that is about
 /// to be refused also holds the lock for a moment.

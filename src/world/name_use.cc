@@ -88,7 +88,8 @@ bool is_other_in_use(int file, std::uint64_t own) noexcept {
   return false;
 }
 
-/// A lock of this process on a name. No child is forked while the descriptor is open, because it would keep the lock.
+/// A lock of this process on a name. No child is forked while the descriptor is open, because the child would keep the
+/// lock.
 struct Held {
   Mapping pin;  // empty: no lock
   FileDescriptor file;

@@ -69,7 +69,7 @@ std::uint32_t pid_to_show() noexcept {
 
 using HostName = std::array<char, 40>;
 
-/// Returns the host's name as this process sees it: a container has its own name.
+/// Returns the host's name as this process sees it. In a container, this is the container's name.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -298,7 +298,7 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 // --- the table's lock ------------------------------------------------------------------------------------
 
 // Waiters sleep in order of arrival, on a word with the holder's pid. So hundreds of processes that are forked together
-// do not starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
+// do not starve, and leave a processor to the holder. A holder that dies does not wake others, so each sleep is
 // bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();

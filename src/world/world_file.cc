@@ -174,7 +174,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
-  // Check this before the file is marked, because a dictionary that keeps its name must stay.
+  // Check this before the file is marked, because a dictionary that keeps its name must stay usable.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
   // If the file cannot be marked, it keeps its name, because with two files under one name, each with users, a lock
