@@ -262,9 +262,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
   return Code::ok;
 }
 
-// Runs after an operation that met an incomplete grant. Usually, the grant's owner was preempted and has completed the
-// grant by now, or has died. Returns false if the owner is stopped and the timeout is over. No benchmark covers
-// kSleepNs.
+// Runs after an operation that met an incomplete grant. Usually, the grant's owner was preempted and has now completed
+// the grant, or has died. Returns false if the owner is stopped and the timeout is over. No benchmark covers kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();

@@ -159,9 +159,9 @@ constexpr bool has_key(EntryType type) noexcept {
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter, watcher or holder. The key follows the header, then the value, each padded with
-/// zero bytes to a multiple of 8. As long as a chain reaches the entry, everything except next and expiry is constant,
-/// with three exceptions: a number, the ends of a list, and the fields of a lock or of permits change by single stores
-/// to their words.
+/// zero bytes to a multiple of 8. As long as a chain reaches the entry, everything except next and expiry is constant.
+/// There are three exceptions, which change by single stores to their words: a number, the ends of a list, and the
+/// fields of a lock or of permits.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash; in a waiter: the block before it in its queue

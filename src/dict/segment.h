@@ -2,7 +2,7 @@
 //
 // After the removal of its dictionary, a segment stays valid until the last call of this process has left it
 // (sync/epoch.h). Until then, it also stays shared with the other processes that still use it. So a call that began
-// before the removal has the same effects as a call that ended before the removal: the values that it stores, the lists
+// before the removal has the same effects as a call that ended before the removal. The values that it stores, the lists
 // that it changes, and the locks that it releases belong to the removed dictionary. A grant is reported only if it was
 // made before the removal: was_removed_before_commit().
 #pragma once

@@ -2,9 +2,9 @@
 // to users.
 //
 // Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
-// time, perhaps only one of them counts. But taking and releasing a lock without contention takes less time than
-// reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted in
-// three ways. The beginning of a grant decides which of them apply:
+// time, it is possible that only one of them counts. But taking and releasing a lock without contention takes less time
+// than reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted
+// in three ways. The beginning of a grant decides which of them apply:
 //
 // - A grant is measured, and counts once, if its process has not measured another grant of the dictionary in this way
 //   for 4 ms.

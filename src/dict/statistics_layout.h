@@ -64,9 +64,9 @@ static_assert(sizeof(HistogramFields) == 5824);
 /// The maximum number of bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number that begins as the
-/// length of the key and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of `key`.
-/// A key without a record takes over the record with the least weight in its set: it replaces the hash by
+/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number. The number begins as
+/// the length of the key, and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of
+/// `key`. A key without a record takes over the record with the least weight in its set: it replaces the hash by
 /// compare-and-swap, and keeps the weight.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use

@@ -18,11 +18,11 @@
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
 // (dict/holder_list.h). The same is usually true of a refused attempt, because it names only some of many holders.
 //
-// When a check of all holders is due, one attempt of one process makes it. It checks some holders at a time, and
-// releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which the
-// kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n holders, an
-// ended lease is found at most n / 1024 ms late, and a death at most n / 64 ms late. Neither takes longer than 1 s,
-// plus the time until the next attempt.
+// When a check of all holders is due, one attempt in one process makes it. The attempt checks some holders at a time,
+// and releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which
+// the kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n
+// holders, an ended lease is found at most n / 1024 ms late, and a death at most n / 64 ms late. Neither takes longer
+// than 1 s, plus the time until the next attempt.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// Attempts once to turn the reader that has the lease of an rwlock into the writer. The lease stays as it is. A
 /// refused waiter gets its position before all other waiters.
 ///
-/// Returns the codes of attempt_permits(), and not_owner. deadlock means that another reader is already waiting to
-/// become the writer, so this reader was not queued. no_memory means that there is no room in the queue. unsupported is
-/// also returned if the lease holds a lock or permits of a semaphore.
+/// Returns the codes of attempt_permits(), not_owner or deadlock. The code deadlock means that another reader is
+/// already waiting to become the writer, so this reader was not queued. The code no_memory means that there is no room
+/// in the queue. The code unsupported is also returned if the lease holds a lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests a

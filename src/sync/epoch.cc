@@ -38,7 +38,7 @@ constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
-/// The number of calls to collect() since one of them started working.
+/// The number of calls to collect() since the call that is working began, including that call. 0: no call is working.
 constinit std::atomic<std::uint32_t> requests{0};
 
 /// Frees the objects that can be freed.

@@ -58,8 +58,8 @@ class World {
   /// Returns the error for calls that an observer cannot make.
   static Status refuse_observer();
 
-  /// Enters, and returns descriptors. As long as one of them is open anywhere, this process keeps its slot and
-  /// presence, even after exec, when it runs another program. Fails with exists if the process already has a slot.
+  /// Enters, and returns descriptors. As long as one of the descriptors is open anywhere, this process keeps its slot
+  /// and presence, even after exec, when it runs another program. Fails with exists if the process already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process exits, even while no other process is in the world. Starts a
