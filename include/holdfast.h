@@ -392,7 +392,7 @@ HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_l
 /* [read] Returns the number of elements, or 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
-/* --- versions: who has read a value can tell whether it has changed since --- */
+/* --- versions: a caller that has read a value can tell whether it has changed since --- */
 
 /* The version of a key is a number above 0 and below 2^53, which changes whenever the key's value changes: when it is
  * set, deleted, added to, evicted or flushed, when its list or its exptime changes, and when damage or a death makes it
@@ -597,7 +597,7 @@ typedef struct holdfast_holder {
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
 
-enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
+enum { HOLDFAST_HOLDERS_MAX = 4096 /* most holders that one call describes */ };
 
 /* [change] Describes all holders of the key's lock or permits at one instant. *count is their number, or 0 if there is
  * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, beginning
@@ -611,15 +611,15 @@ HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t k
  * - How long waits took. A wait lasts from the first holdfast_lock_wait or holdfast_permits_wait that was refused until
  *   the grant, or until holdfast_lock_leave. Each wait is counted.
  * - How long grants were held. A hold lasts from the grant (or from its claim, if it was reserved for a waiter) until
- *   holdfast_unlock or holdfast_lock_break. A grant is counted if it was waited for, or was held for two ticks of the
- *   system's coarse clock (8 ms on most systems). Shorter holds are sampled, because reading the clock for each of them
- *   would cost more than the rest of an unlock. A process measures a short hold if it has measured none of the
- *   dictionary for 4 ms. It also measures one in 256 of the other short holds, at random, and counts this hold 256
+ *   holdfast_unlock or holdfast_lock_break. A grant is counted if its holder waited for it, or held it for two ticks of
+ *   the system's coarse clock (8 ms on most systems). Shorter holds are sampled, because reading the clock for each of
+ *   them would cost more than the rest of an unlock. A process measures a short hold if it has not measured one in this
+ *   dictionary for 4 ms. It also measures one in 256 of the other short holds, at random, and counts such a hold 256
  *   times. If the process makes millions of grants in a second, it samples long holds like short ones. Grants that end
- *   in another way are not counted (expired, flushed, deleted, or of a dead process).
+ *   in another way (expired, flushed, deleted, or of a dead process) are not counted.
  *
- * When there is something to count, the counts take memory in addition to the dictionary's size, in steps of 4 KB, 68
- * KB in all. If there is no memory, nothing is counted. */
+ * Once there is something to count, the counts take memory in addition to the dictionary's size: up to 68 KB, in steps
+ * of 4 KB. If there is no memory, nothing is counted. */
 
 typedef enum holdfast_time {
   HOLDFAST_TIME_WAITED = 0,
@@ -634,8 +634,8 @@ enum { HOLDFAST_BUCKETS = 720 /* in a histogram */ };
 typedef struct holdfast_histogram {
   size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
   uint64_t count;        /* sum of all buckets                 */
-  double sum;            /* seconds, of all times together     */
-  double max;            /* seconds, the longest               */
+  double sum;            /* sum of all times, in seconds       */
+  double max;            /* the longest time, in seconds       */
   uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
 } holdfast_histogram;
 
@@ -660,7 +660,7 @@ typedef struct holdfast_contended {
   uint64_t waits;      /* waits, as in the histogram                                                          */
   uint64_t timeouts;   /* waits that ended without the lock or permits                                        */
   uint64_t refused;    /* attempts that found the key held and did not wait; simultaneous ones may count once */
-  double wait_time;    /* seconds, of all waits together                                                      */
+  double wait_time;    /* total time of all waits, in seconds                                                 */
   uint32_t kind;       /* what was requested last: a holdfast_held                                            */
   uint32_t key_length; /* length of the whole key; `key` has at most HOLDFAST_CONTENDED_KEY_MAX bytes of it   */
   char key[72];
@@ -703,13 +703,13 @@ typedef enum holdfast_question {
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
-/* [attempt] Asks the agent, and returns a descriptor that becomes readable when holdfast_answer() has a result. Close
- * the descriptor to give up. UNAVAILABLE (there is no agent), NOT_FOUND (the dictionary does not belong to a cluster),
- * INVALID (question, key), REMOVED, SYSTEM. */
+/* [attempt] Asks the agent a holdfast_question, and returns a descriptor that becomes readable when holdfast_answer()
+ * has a result. Close the descriptor to give up. UNAVAILABLE (there is no agent), NOT_FOUND (the dictionary does not
+ * belong to a cluster), INVALID (question, key), REMOVED, SYSTEM. */
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
 /* [read] Returns the answer, which consists of lines of the form "name=value". The first line is "code=yes", "code=no",
- * "code=unavailable", or "code=unsupported" for a key that is too long for the store. With the last two, a line
+ * "code=unavailable", or "code=unsupported" for a key that is too long for the store. With the last two codes, a line
  * "sentence" gives the reason. The other lines, if known, are "revision" and "machine" of the grant, and "host", "pid",
  * "program", "why" and "when" (ms since 1970) of the holder. The answer to ASK_STATUS contains "machine" of the
  * session, or "sentence" with the reason why there is no session; its other lines are the agent's counts, which
@@ -838,8 +838,8 @@ HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_
 HOLDFAST_API int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                       holdfast_version_of_key *version);
 /* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.
- * Call it after DEADLOCK, before the waiter is used again. Keys of more than 56 bytes are cut. BUFFER, NOT_FOUND (there
- * was no deadlock), NO_MEMORY. */
+ * Call it after DEADLOCK, before the waiter is used again. Returns only the first 56 bytes of a longer key. BUFFER,
+ * NOT_FOUND (there was no deadlock), NO_MEMORY. */
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
 /* [attempt] Removes the waiter from the queue. If a release has already chosen this waiter, wakes the next waiter
