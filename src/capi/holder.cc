@@ -1,4 +1,4 @@
-// Calls for the holders of locks and permits, and their reasons. Each checks its arguments, makes one call of the core,
+// Calls for the holders of locks and permits, and their reasons. Each checks its arguments, makes one call to the core,
 // and maps the result.
 #include "lock/lock_info.h"
 
