@@ -182,10 +182,20 @@ describe("queue", function ()
             end_worker(start_worker(2))
             assert.equal("a", assert(jobs:take(20)).value)
             local child = process.start(OPEN .. [[
-                jobs.store.has_scanned = true  -- nothing but the death may cause a scan
+                jobs.store.full_at = math.huge  -- nothing but the death may cause a scan
                 say(assert(jobs:take(20)).value)
             ]])
             child:expect_end("b")
+        end)
+
+        it("is taken again even if another program has removed the lock of the dead worker", function ()
+            push("a", "b", "c")
+            assert(jobs:take(20)):done()  -- this process has already looked for dead workers
+            end_worker(start_worker(2))
+            shdict.shared[NAME .. ".workers"]:flush_expired()
+            for _, value in ipairs { "b", "c" } do
+                assert.equal(value, finish(20))
+            end
         end)
 
         it("wakes a taker that waits", function ()
@@ -657,7 +667,7 @@ describe("queue", function ()
                 end
                 local function fresh()
                     for _, dict in pairs(dicts) do dict:flush_all() end
-                    jobs.store.look_at, jobs.store.has_scanned = 0, false
+                    jobs.store.look_at, jobs.store.full_at = 0, 0
                     jobs:push("a", { key = "k", delay = 0.001 })
                     local n = jobs:push("b")
                     jobs:push("c", { key = "m" })
