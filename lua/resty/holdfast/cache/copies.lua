@@ -82,8 +82,8 @@ function _M.is_current(cache, entry)
 end
 
 
--- Converts the value with the program's l1_serializer. Keeps the entry if it has a version and need not be replaced: a
--- stale entry, and one that should be loaded early, must not hide that from the next call. Returns nil, or the reason on
+-- Converts the value with the program's l1_serializer. Keeps the entry if it has a version, and if no call should
+-- replace it: the next call must notice that an entry is stale or should be loaded early. Returns nil, or the reason on
 -- failure.
 function _M.keep(cache, key, opts, entry)
     local serializer = option(cache, opts, "l1_serializer")

@@ -28,8 +28,8 @@
 --    already low enough), then commit. A scan raises `earliest` only if the version of `earliest` is the same as before
 --    the scan.
 -- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
---    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time. If another
---    program removes the lock, a later scan of all claims finds that their owner does not exist.
+--    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time. If
+--    another program removes the lock, a later scan of all claims finds that their owner does not exist.
 -- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
 --
 -- So a process may die anywhere. If it dies before the commit of a push, the push has not happened. If it dies after it
