@@ -9,9 +9,10 @@
 // The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that was last
 // released by a change of a value becomes the spare block. It is not merged with its neighbours, is not in a bin, and
 // its free bits are clear. A string that is overwritten repeatedly alternates between two blocks, which halves the
-// work. The spare block contains its size twice, once inverted, and a 0 where an entry has its shape. So an overwritten
-// word cannot turn an entry into a spare block. After a death, repair frees the spare block, because no chain reaches
-// it.
+// work.
+//
+// The spare block contains its size twice, once inverted, and a 0 where an entry has its shape. So an overwritten word
+// cannot turn an entry into a spare block. After a death, repair frees the spare block, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that a search failed to find, without and with
 // eviction. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex

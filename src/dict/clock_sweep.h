@@ -5,10 +5,11 @@
 //
 // So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3. A program that reads all keys
 // once does not displace the entries that are in regular use. The sweep proceeds by address, not by bucket, because
-// only adjacent blocks form a window. Held locks are moved but never removed. Holders, and entries with waiters, are
-// *pinned*: they are not even moved, because processes refer to waiters by their blocks. Before the sweep removes
-// anything, it makes sure that no pinned block ends the window too soon. The old value of the key that needs the memory
-// is removed last.
+// only adjacent blocks form a window.
+//
+// Held locks are moved but never removed. Holders, and entries with waiters, are *pinned*: they are not even moved,
+// because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no pinned
+// block ends the window too soon. The old value of the key that needs the memory is removed last.
 //
 // Removing or moving a block is one store, to the link that leads to the block. So all other keys of the shard are
 // unchanged after every step.

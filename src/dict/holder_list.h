@@ -9,10 +9,11 @@
 // store. Each block contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
 // Each block is added at the front, and each fencing token is larger than all earlier tokens. So the tokens descend
-// along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
-// each, so the holder with a given token is found in a few dozen steps. A search takes a shortcut only if the skipped
-// holders have larger tokens than the token that is searched for. So an overwritten shortcut is detected, or only costs
-// time. An overwritten token misleads a search only if the token is out of order.
+// along the chain of a permits entry. An overwritten token misleads a search only if the token is out of order.
+//
+// Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders each, so the holder with a given
+// token is found in a few dozen steps. A search takes a shortcut only if the skipped holders have larger tokens than
+// the token that is searched for. So an overwritten shortcut is detected, or only costs time.
 //
 // No function here trusts the fields that it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //

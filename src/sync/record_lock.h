@@ -3,9 +3,10 @@
 // Each acquisition opens the file again, so that threads also exclude each other: a record lock belongs to an open file
 // description. A mapping, which a forked child does not inherit, pins the description, so that a host that closes all
 // descriptors does not release the lock. The descriptor stays open for the explicit unlock, because the description may
-// outlive both the mapping and the descriptor. A child of posix_spawn or vfork, for which no fork handler runs, has a
-// copy of the descriptor until it calls exec. No other child gets a copy, because forks wait until the lock is
-// released.
+// outlive both the mapping and the descriptor.
+//
+// A child of posix_spawn or vfork, for which no fork handler runs, has a copy of the descriptor until it calls exec. No
+// other child gets a copy, because forks wait until the lock is released.
 #pragma once
 
 #include <atomic>

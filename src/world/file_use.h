@@ -19,8 +19,8 @@
 // number, so old tokens do not belong to living processes.
 //
 // The decision is repeated once the lock is held. If a dictionary is kept in use across exec, the lock is on a separate
-// file (world/kept_file.h), because a descriptor of the dictionary's file would let the new program read and write the
-// file.
+// file (world/kept_file.h). This is necessary because a descriptor of the dictionary's file would let the new program
+// read and write the file.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
 // a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
 // never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
-// the lower half of the world id modulo 2^47, plus 1, or the next number if the parity would be wrong (world/file_use.h
-// says why).
+// the lower half of the world id modulo 2^47, plus 1. If this has the wrong parity, the next number is used instead.
+// world/file_use.h explains why.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Runs a scenario once, with a victim whose allocations or calls fail, its neighbour, and a judge of the result.
+// Runs a scenario once, in up to three processes: a victim, whose allocations or system calls fail; its neighbour; and
+// a judge, which checks the result.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ struct Epoch {
   }
   /// Loads the epoch before a read.
   Value load(const EpochOrders& how, Thread& t) const { return t.load(word, how.epoch_load); }
-  /// Returns, after a read, whether the read is not torn.
+  /// Call this after a read. Returns true if the read was not torn.
   bool unchanged_since(const EpochOrders& how, Thread& t, Value before) const {
     t.fence(how.check_fence);
     return t.load(word, kRelaxed) == before;

@@ -74,8 +74,8 @@ void Locks::lost(Lock& lock) {
   lock.stood = false;
 }
 
-/// Records that the store shows the lock on this machine's lease. If a lock of an earlier agent stood, no transaction
-/// that gives it away was sent; otherwise one may have been sent (rule 3).
+/// Records that the store shows the lock on this machine's lease. If the lock stood under an earlier agent, that agent
+/// sent no transaction that gives the lock away; otherwise, it may have sent one (rule 3 in agent/locks.h).
 void Locks::gain_seen(Lock& lock, const View& view) {
   Queue queue(view.lock->modified);
   queue.learn(view.waiters, view.complete);

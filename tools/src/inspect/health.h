@@ -67,7 +67,7 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings);
 void check_room(const WorldSnapshot& snapshot, Findings& findings);
 // health_processes.cc: checks process slots, stopped processes, and whether any process is alive.
 void check_processes(WorldSnapshot& snapshot, Findings& findings);
-// health_dictionaries.cc: checks damage, mutexes, locks of dead processes, how full dictionaries are, and their
+// health_dictionaries.cc: checks damage, mutexes, locks of dead processes, how full dictionaries are, dead jobs, and
 // clusters.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
 // health_waits.cc: checks rings of waits, and locks that are waited for or held too long.

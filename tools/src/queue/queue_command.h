@@ -39,7 +39,6 @@ class QueueCommand {
   WorldOptions world_;
   inspect::Json options_ = inspect::Json::object();
   bool creates_ = false;
-  bool persists_ = false;
   std::optional<LuaQueue> queue_;
 };
 

@@ -12,13 +12,14 @@ namespace holdfast::serve {
 
 namespace {
 
-/// The most bytes of an open chunk. Because of this limit, a dropped chunk is only a small part of the hour.
+/// The maximum size of an open chunk, in bytes. Because of this limit, dropping a chunk loses only a small part of the
+/// hour that the history covers.
 constexpr std::size_t kChunkMax = std::size_t{1} << 20;
 
 double tenths(double seconds) { return std::floor(seconds * 10) / 10; }
 
-/// Returns when a wait or a hold began that has now lasted for `lasted` seconds. Returns `known` if this is the same
-/// wait or hold, because two measurements differ a little.
+/// Returns the time at which a wait or hold began, given that it has now lasted for `lasted` seconds. If the result is
+/// almost equal to `known`, it is the same wait or hold, measured again, and `known` is returned.
 double since(double known, double lasted, double time) {
   constexpr double kSame = 0.2;
   const double began = time - lasted;
@@ -59,7 +60,7 @@ std::string History::locks_of(Known& known, double time) {
 std::string History::changes_of(const SampledDictionary& now, double time) {
   const std::string name(now.name.data());
   Known& known = known_.try_emplace(name, Known{now}).first->second;
-  // A new dictionary with the same name starts to count at its first sample.
+  // If this is a new dictionary with the same name, its counts are relative to its first sample.
   if (!continues(known.last, now)) known.last = now;
   const std::uint64_t hits = now.hits - known.last.hits;
   const std::uint64_t misses = now.misses - known.last.misses;

@@ -105,7 +105,7 @@ end
 
 -- --- keys, holders and waiters ---
 
--- Leaves the frame and returns the keys in it; nil and the reason.
+-- Leaves the frame and returns the keys in it, or nil and the reason if the call failed.
 local function keys_in(frame, code)
     local keys = code == OK and unpack_keys(frame)
     leave()
@@ -132,8 +132,8 @@ local function is_cursor(number)
 end
 
 
--- Returns the next cursor and an array of keys, which the function `call` reads (holdfast_scan or holdfast_scan_locks);
--- nil and the reason.
+-- Returns an array of keys, which the function `call` reads (holdfast_scan or holdfast_scan_locks), and sets `cursor`
+-- to the next cursor. On failure, returns nil and the reason.
 local function scan(call, handle, cursor, count, prefix)
     local frame = enter()
     local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
@@ -154,8 +154,8 @@ end
 
 
 -- Iterates over the keys in steps. The first call gets cursor 0; each further call gets the cursor that the previous
--- call returned. Returns the next cursor (0 at the end) and an array of about `count` (1000) keys that begin with
--- `prefix` (""). A key that exists during the whole iteration is returned exactly once.
+-- call returned. Returns the next cursor (0 at the end) and an array of about `count` keys (default 1000) that begin
+-- with `prefix` (default ""). A key that exists during the whole iteration is returned exactly once.
 function methods.scan(zone, cursor, count, prefix)
     local handle = check_zone(zone, "scan")
     if not is_cursor(cursor) then
@@ -195,8 +195,8 @@ end
 
 
 -- Returns an array, in no particular order, of { key, kind, holders, waiters } for each key that is held or waited for
--- and begins with `prefix` (""). Lists at most 100 holders per key. Returns nil and "timeout" if a key changes too
--- often to be read.
+-- and begins with `prefix` (default ""). Lists at most 100 holders per key. Returns nil and "timeout" if a key changes
+-- too often to be read.
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)

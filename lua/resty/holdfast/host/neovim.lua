@@ -26,8 +26,8 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
--- Starts a function in the main loop. The timer runs in a fast event, where locks can be renewed, but on_lost may call
--- functions of the editor.
+-- Starts a function in the main loop. The job runner's timer runs in a fast event. Locks can be renewed there, but
+-- on_lost may call functions of the editor, which are allowed only in the main loop.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
