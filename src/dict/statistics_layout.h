@@ -64,19 +64,19 @@ static_assert(sizeof(HistogramFields) == 5824);
 /// The maximum number of bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number that begins as the
-/// length of the key and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of `key`.
-/// A key without a record takes over the record with the least weight in its set: it replaces the hash by
+/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number. The number begins as
+/// the length of the key, and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of
+/// `key`. A key without a record takes over the record with the least weight in its set: it replaces the hash by
 /// compare-and-swap, and keeps the weight.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
-  Word64 weight;     // us waited + waits + refusals, of this key and of earlier keys of the record
-  Word64 waits;      // the next four words count from when the record got this key
+  Word64 weight;     // µs waited + waits + refusals, for this key and for earlier keys of the record
+  Word64 waits;      // this and the next three words count since the record got this key
   Word64 wait_time;  // ns
   Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;
   Word32 shape;  // length of the key (low 16 bits), HeldKind of the last request (next 8)
-  Word32 check;  // check of length and key
+  Word32 check;  // the check of the length and the key that is described above
   std::array<Word64, kContendedKeyMax / 8> key;
 };
 static_assert(sizeof(ContendedFields) == 128);

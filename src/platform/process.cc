@@ -44,7 +44,7 @@ void ProcessEnd::wait() const noexcept {
   while (fd_) {
     const int found = ::poll(&end, 1, -1);
     if (found > 0 && (end.revents & POLLIN) != 0) return;
-    if (found > 0 || errno != EINTR) break;  // another thread has closed it, or the kernel has refused
+    if (found > 0 || errno != EINTR) break;  // another thread has closed the descriptor, or the kernel has refused
   }
   while (::kill(pid_, 0) == 0 || errno == EPERM) sleep_until(monotonic_ns() + kNsPerSecond);
 }
@@ -120,8 +120,8 @@ int unmap_shared_but(const FileId& kept) {
   return 0;
 }
 
-/// Overwrites the command line that ps and top show. The write goes through /proc/self/mem, so it fails
-/// without a signal if the memory is not mapped.
+/// Overwrites the command line that ps and top show. The write goes through /proc/self/mem, so it fails without a
+/// signal if the memory is not mapped.
 void set_command_line(const char* text) {
   std::string stat;
   if (read_all("/proc/self/stat", stat) != 0) return;

@@ -167,7 +167,7 @@ end
 
 -- Empties the queue. Returns an error.
 local function check()
-    jobs.store.has_scanned = true  -- makes the process find out by itself what has happened
+    jobs.store.full_at = math.huge  -- makes the process find out by itself what has happened
     local came = {}
     while true do
         jobs.store.look_at = 0
@@ -212,9 +212,9 @@ local function check()
         return "the queue does not work"
     end
     -- A scan reveals garbage. The only garbage that may be left is marks of numbers whose producers have died.
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
     local rest = count_keys(jobs.store.jobs, function () return true end)
                  + count_keys(jobs.store.claims, function (kind) return kind == claims.DUE end)

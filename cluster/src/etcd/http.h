@@ -46,8 +46,8 @@ class Transfer {
   virtual ~Transfer() = default;
 };
 
-/// Returns whether the text is an http or https URL with a host and optionally a port, but without a path, and without
-/// a secret that would appear in the log.
+/// Returns whether the text is an http or https URL with a host and optionally a port. The URL must have no path, and
+/// no secret, which would appear in the log.
 bool is_endpoint(const std::string& url);
 
 class Http {

@@ -78,10 +78,10 @@ struct LockState {
 };
 
 /// Gives the lock to this machine. The lock then stands in the epoch, with tokens from revision · 2^14. Ends grants of
-/// other epochs, but keeps grants of this epoch. Wakes the first waiter. REQUIRES: the lock still stands from this
-/// revision (state_of_lock()), or has never stood at this revision, because an entry that was created again does not
-/// know which tokens it has given out. Returns ok, exists (a value), invalid (revision), not_owner (a later agent
-/// serves the session now), no_memory, too_large, timeout, busy, removed, system.
+/// other epochs, but keeps grants of this epoch. Wakes the first waiter. An entry that was created again does not know
+/// which tokens it has given out. REQUIRES: the lock still stands from this revision (state_of_lock()), or has never
+/// stood at this revision. Returns ok, exists (a value), invalid (revision), not_owner (a later agent serves the
+/// session now), no_memory, too_large, timeout, busy, removed, system.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Takes the lock from this machine, and releases the agent's lease. Does not wake waiters. Returns not_owner if the

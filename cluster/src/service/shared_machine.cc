@@ -279,7 +279,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 // Lets the dictionary join the session. The dictionary may have no session, or the session of an agent that has ended.
 // If this agent has adopted that session before it found this dictionary, nobody knows which locks stand in the
 // dictionary, so the session is ended there. If the epoch is the same but the lease differs, another agent was started
-// at the same time, and may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in
+// at the same time. It may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in
 // all dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;

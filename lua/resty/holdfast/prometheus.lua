@@ -153,9 +153,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the number of held locks and of waiters, and the longest hold and wait. If some locks cannot be read, because a
--- process is stopped in the middle of a change or there are too many locks, adds nothing, because no count is better
--- than a wrong one. Returns true if the other dictionaries left too little time.
+-- Adds the number of held locks and of waiters, and the longest hold and wait. Some locks cannot be read if a process
+-- is stopped in the middle of a change or there are too many locks. Adds nothing in this case, because no count is
+-- better than a wrong one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))

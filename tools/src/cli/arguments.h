@@ -64,9 +64,9 @@ class Arguments {
   void add_version(const char* names, const std::string& version);
 
   /// Finds the words to pass on to another program, which usually follow "--". If there is no "--", they begin with the
-  /// second word, unless an option separates it from the first. They begin with the second word in spite of a later
-  /// "--" if more than `names` words precede the "--", if `is_program` accepts the second word, or if an unknown option
-  /// follows the second word. After one of the options in `unless`, only "--" counts.
+  /// second word, unless an option separates it from the first. There are three cases in which they begin with the
+  /// second word in spite of a later "--": more than `names` words precede the "--", `is_program` accepts the second
+  /// word, or an unknown option follows it. After one of the options in `unless`, only "--" counts.
   void pass_on_from_dashes(std::vector<const char*> unless, std::size_t names,
                            bool (*is_program)(const std::string& word)) {
     passes_on_ = PassesOn::from_dashes;

@@ -68,8 +68,8 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings);
 void check_room(const WorldSnapshot& snapshot, Findings& findings);
 // health_processes.cc: checks process slots, stopped processes, and whether any process is alive.
 void check_processes(WorldSnapshot& snapshot, Findings& findings);
-// health_dictionaries.cc: checks dictionaries for damage, stuck mutexes, locks of dead processes, a lack of space, and
-// trouble with their clusters.
+// health_dictionaries.cc: checks dictionaries for damage, stuck mutexes, locks of dead processes, a lack of space, dead
+// jobs, and trouble with their clusters.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
 // health_waits.cc: finds rings of waits, and locks that processes wait for or hold for too long.
 void check_waits(WorldSnapshot& snapshot, const Limits& limits, Findings& findings);

@@ -7,6 +7,7 @@
 #include "inspect/health.h"
 #include "inspect/locks.h"
 #include "inspect/text.h"
+#include "inspect/uses.h"
 #include "inspect/world.h"
 
 namespace holdfast::inspect {
@@ -55,6 +56,7 @@ class DictionaryCheck {
     check_mutexes();
     check_dead_owners();
     check_counts();
+    check_queue();
     check_cluster();
   }
 
@@ -146,6 +148,15 @@ class DictionaryCheck {
                       "memory was overwritten",
                       counted(counts.repairs, "time", "times")),
           "");
+  }
+
+  void check_queue() {
+    const auto queue = queue_in(dictionary_.name, dictionary_.handle);
+    if (!queue || queue->dead == 0) return;
+    const std::string name = escaped(dictionary_.name);
+    add(Severity::warning, fmt::format("has {}, which failed too often", counted(queue->dead, "dead job", "dead jobs")),
+        fmt::format("\"holdfast queue dead {}\" lists them, and \"holdfast queue retry {} JOB\" retries one", name,
+                    name));
   }
 
   void check_cluster() {

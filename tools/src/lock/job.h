@@ -2,11 +2,12 @@
 // lock ends when all members of the job have ended. A daemon leaves the group, usually by setsid(2), and thus the job.
 //
 // There are two ways to find the members. The wrapper is the subreaper of its descendants: a process whose parent has
-// ended becomes a child of the wrapper. So all members descend from the wrapper. Other processes, such as the guard
-// after the wrapper was killed, search for processes that have inherited the job's mark in their environment or a
-// descriptor of the lock. They miss a member that has neither. The wrapper's process may have had children before it
-// became the wrapper, and also adopts their orphans. In this case, the wrapper searches for the mark and the
-// descriptor, too.
+// ended becomes a child of the wrapper. So all members descend from the wrapper.
+//
+// Other processes, such as the guard after the wrapper was killed, search for processes that have inherited the job's
+// mark in their environment or a descriptor of the lock. They miss a member that has neither. The wrapper's process may
+// have had children before it became the wrapper, and also adopts their orphans. In this case, the wrapper searches for
+// the mark and the descriptor, too.
 //
 // The job does not have its own process group. The keys of a terminal, `kill %1` and `timeout -k` send signals to the
 // group of `holdfast lock`. As with flock(1), these signals must also reach the command.

@@ -247,7 +247,7 @@ class LockParser {
     if (options_.no_fork && options_.kill_after)
       return "--no-fork and --kill-after cannot be combined: nothing would send KILL";
     if (options_.no_fork && exptime_)
-      return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
+      return "--no-fork and --exptime cannot be combined: nothing would end the command when the lock ends";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.exptime = exptime_.value_or(0);
     options_.start = holdfast_now();
@@ -299,7 +299,8 @@ std::string objection_of_cluster(const LockOptions& options) {
   if (options.fd >= 0) return "--fd is not supported in a cluster: nothing would tell the caller that the lock is lost";
   if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
   if (options.replace) return "--replace is not supported in a cluster: the job may run on another machine";
-  if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
+  if (options.no_fork)
+    return "--no-fork is not supported in a cluster: nothing would end the command when the lock ends";
   return {};
 }
 

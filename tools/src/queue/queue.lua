@@ -17,8 +17,7 @@ end
 function _M.open(opts)
     local err
     if opts.create then
-        jobs, err = queue.open(opts.name, { size = opts.size, persist = opts.persist or nil, max = opts.max,
-                                            max_attempts = opts.max_attempts })
+        jobs, err = queue.open(opts.name, { size = opts.size, max = opts.max, max_attempts = opts.max_attempts })
     else
         jobs, err = queue.find(opts.name, { max = opts.max, max_attempts = opts.max_attempts })
     end

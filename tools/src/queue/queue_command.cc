@@ -58,8 +58,6 @@ void QueueCommand::may_create() {
                          if (wrong.empty()) options_["size"] = bytes;
                          return wrong;
                        });
-  arguments_.add_flag("--persist", persists_,
-                      "With --create: never replace the queue, even if opened with another size");
 }
 
 void QueueCommand::may_take() {
@@ -74,15 +72,12 @@ void QueueCommand::may_take() {
 }
 
 void QueueCommand::check() const {
-  if (creates_) return;
-  if (options_.contains("size")) arguments_.refuse("--size needs --create");
-  if (persists_) arguments_.refuse("--persist needs --create");
+  if (!creates_ && options_.contains("size")) arguments_.refuse("--size needs --create");
 }
 
 LuaQueue& QueueCommand::load() {
   options_["name"] = name();
   options_["create"] = creates_;
-  options_["persist"] = persists_;
   queue_.emplace().get("open", options_);
   return *queue_;
 }

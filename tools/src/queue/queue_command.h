@@ -40,7 +40,6 @@ class QueueCommand {
   WorldOptions world_;
   inspect::Json options_ = inspect::Json::object();
   bool creates_ = false;
-  bool persists_ = false;
   std::optional<LuaQueue> queue_;
 };
 

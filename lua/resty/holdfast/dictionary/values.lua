@@ -1,10 +1,12 @@
 -- The methods of a dictionary for one key: values, compare and swap, and lists. Manual: docs/resty.shdict.md.
 --
 -- These are the methods of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means
--- never. flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the
--- other methods return nil and a string. Common errors are "nil key", "empty key", "key too long", "bad key type" and
--- "dictionary not found". If a stopped process has been in the middle of a change for a second, a change fails with
--- "timeout", and has no effect. A wrong receiver, exptime or flags argument raises an error at the line of the call.
+-- never. flags default to 0.
+--
+-- On failure, set and its variants, delete and cas return false, a string and forcible; the other methods return nil
+-- and a string. Common errors are "nil key", "empty key", "key too long", "bad key type" and "dictionary not found". If
+-- a stopped process has been in the middle of a change for a second, a change fails with "timeout", and has no effect.
+-- A wrong receiver, exptime or flags argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
