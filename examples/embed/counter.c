@@ -31,6 +31,6 @@ int main(int argc, char** argv) {
   code = holdfast_store(dict, HOLDFAST_SET, "counter", 7, HOLDFAST_NUMBER, NULL, 0, count.number, 0, 0, NULL);
   if (code) return complain("cannot count", code);
   code = holdfast_unlock(dict, "counter lock", 12, &lease);
-  if (code) return complain("the lock was lost", code);
+  if (code) return complain("the lock was lost in the meantime", code);
   return printf("count %.0f\n", count.number) < 0;
 }
