@@ -45,7 +45,7 @@ describe("bench/plot", function ()
         assert.equal(folder .. "/lock-own-keys.svg\nstatus 0", out)
         assert.equal("data\nlock-own-keys.svg", shell.output("ls " .. folder))
         local svg = files.read(folder .. "/lock-own-keys.svg")
-        for _, words in ipairs { "Locks that have nothing in common", "processes (logarithmic)", ">mine<",
+        for _, words in ipairs { "Locks of different keys", "processes (logarithmic)", ">mine<",
                                  "theirs &amp; co<", ">1<", ">2<", "prefers-color-scheme: dark" } do
             assert.truthy(svg:find(words, 1, true), words .. " is missing")
         end

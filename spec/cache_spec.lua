@@ -651,6 +651,26 @@ describe("cache", function ()
         assert.is_true(calls > 1)
     end)
 
+    it("early_refresh also works in the process that has loaded the value, and in get_bulk", function ()
+        local function slow()
+            sleep(0.001)
+            return load("value " .. calls)
+        end
+        local early = assert(cache.new("early", "spec_cache", { ttl = 1e6, early_refresh = 1e15 }))
+        for count = 1, 5 do
+            early:get("key", nil, slow)
+            assert.equal(count, calls)
+        end
+        for count = 6, 10 do
+            local bulk = cache.new_bulk()
+            bulk:add("key", nil, slow)
+            assert.equal(3, early:get_bulk(bulk)[3])
+            assert.equal(count, calls)
+        end
+        early:get("key", { early_refresh = 0 }, slow)
+        assert.equal(10, calls)
+    end)
+
     describe("tags:", function ()
         it("purge of a tag ends its values in all processes, and no others", function ()
             one:get("a", { tags = { "red", "big" } }, load, 1)

@@ -16,6 +16,7 @@ describe("events", function ()
     local bus
 
     before_each(function ()
+        dict:set("first", 0, 0, 100)  -- so that the first event has the number 1
         bus = assert(events.open("spec_events", { keep = 100 }))
     end)
 
@@ -78,7 +79,57 @@ describe("events", function ()
         assert.same({ { "a", 2, 2, 1 } }, all(sub))
         dict:flush_all()
         bus:publish("a", 3)
-        assert.same({ { "a", 3, 1, 1 } }, all(sub))
+        local topic, data, number, missed = sub:next(0)
+        assert.same({ "a", 3, 1 }, { topic, data, missed })
+        assert.is_true(number > 2)
+    end)
+
+    it("of a flushed bus are not taken for the events before, however many there are", function ()
+        local sub = assert(bus:subscribe())
+        for i = 1, 3 do
+            bus:publish("old", i)
+            sub:next(0)
+        end
+        local position = sub:position()
+        dict:flush_all()
+        for i = 1, 5 do
+            bus:publish("new", i)
+        end
+        for _, reader in ipairs { sub, assert(bus:subscribe { from = position }) } do
+            local topic, data, _, missed = reader:next(0)
+            assert.same({ "new", 1, 1 }, { topic, data, missed })
+            assert.equal(4, #all(reader))
+        end
+    end)
+
+    it("that were lost are counted by the next call that returns an event", function ()
+        local sub = assert(bus:subscribe { topic = "config" })
+        bus:publish("config", 1)
+        for i = 1, 150 do
+            bus:publish("other", i)
+        end
+        assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        bus:publish("config", 2)
+        assert.same({ { "config", 2, 152, 51 } }, all(sub))
+    end)
+
+    it("keep their numbers, and the bus its `keep`, if the dictionary is too small", function ()
+        local small = assert(events.open("spec_small_events", { keep = 10, size = "100k", persist = false }))
+        local sub = assert(small:subscribe())
+        local first = sub:position()
+        for i = 1, 200 do
+            if i % 50 == 0 then
+                small.dict:delete("first")
+            end
+            assert.equal(first + i, assert(small:publish("a", ("x"):rep(15000))))
+        end
+        assert.equal(first + 201, (assert(events.open("spec_small_events")):publish("a", 1)))
+        local sum = 0
+        for _, _, _, missed in function () return sub:next(0) end do
+            sum = sum + missed + 1
+        end
+        assert.equal(201, sum)
     end)
 
     it("wake a subscriber that waits in another process", function ()
@@ -152,20 +203,23 @@ describe("events", function ()
         -- Runs in a child process, because an endless loop can be ended only by killing its process.
         process.start(OPEN .. [[
             local dict = bus.dict
-            for _, key in ipairs { "e:0", "e:1", "e:2", "last" } do
+            for _, key in ipairs { "e:0", "e:1", "e:2", "last", "first" } do
                 for _, n in ipairs { 1, 2, 5, 100, 101, 201, 1e15, 1e15 + 1, 2 ^ 53 - 1, 2 ^ 53 - 91, 2 ^ 53, -1 } do
                     for _, value in ipairs { n, { n, "a" } } do
                         dict:flush_all()
-                        dict:set("keep", 100)
+                        dict:set("first", 0, 0, 100)
                         local sub = bus:subscribe { from = 0 }
                         for _ = 1, 2 do
-                            dict:set(key, value)
+                            dict:set(key, value, 0, 100)
                             sub:next(0)
-                            bus:subscribe():next(0)
-                            assert(bus:publish("b", 1))
+                            local other = bus:subscribe()
+                            if other then
+                                other:next(0)
+                            end
+                            assert(bus:publish("b", 1) or key == "first")
                             sub:next(0)
                             sub:next(0)
-                            assert(bus:publish("b", 1))
+                            assert(bus:publish("b", 1) or key == "first")
                             sub:next(0.001)
                         end
                     end
@@ -202,7 +256,7 @@ describe("events", function ()
         local sub = assert(bus:subscribe { from = 0 })
         for _, value in ipairs { "text", {}, { 1 }, { 1 / 0, "a" }, { 0 / 0, "a" }, { "1", "a" } } do
             dict:flush_all()
-            dict:set("keep", 100)
+            dict:set("first", 0, 0, 100)
             dict:set("last", "text")
             dict:set("e:1", value)
             assert.same(pack(nil, "timeout"), pack(sub:next(0)))
@@ -231,6 +285,8 @@ describe("events", function ()
         assert.same(pack(nil, 'events "spec_events" keep 100, but the caller requested 7'),
                     pack(events.open("spec_events", { keep = 7 })))
         assert.is_truthy(events.open("spec_events"))
+        dict:set("first", 0, 0, 7)
+        assert.same(pack(nil, 'events "spec_events" keep 7, but the caller requested 100'), pack(bus:publish("a", 1)))
     end)
 
     it("refuse bad arguments, and report the caller's line", function ()
@@ -239,6 +295,8 @@ describe("events", function ()
             ['bad option "keep" to events.open: expected a whole number from 1, got 0.5'] =
                 function () events.open("spec_events", { keep = 0.5 }) end,
             ['unknown option "kep" to events.open'] = function () events.open("spec_events", { kep = 1 }) end,
+            ['bad options to events.open: expected a table, got "x"'] = function () events.open("spec_events", "x") end,
+            ['bad options to subscribe: expected a table, got "x"'] = function () bus:subscribe("x") end,
             ["bad topic to publish: expected a string, got nil"] = function () bus:publish() end,
             ['bad receiver to publish: expected a bus, got "a"'] = function () bus.publish("a") end,
             ['bad option "from" to subscribe: expected a number from position(), got -1'] =

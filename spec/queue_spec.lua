@@ -182,10 +182,20 @@ describe("queue", function ()
             end_worker(start_worker(2))
             assert.equal("a", assert(jobs:take(20)).value)
             local child = process.start(OPEN .. [[
-                jobs.store.has_scanned = true  -- only the death may cause a scan
+                jobs.store.full_at = math.huge  -- only the death may cause a scan
                 say(assert(jobs:take(20)).value)
             ]])
             child:expect_end("b")
+        end)
+
+        it("is taken again even if another program has removed the lock of the dead worker", function ()
+            push("a", "b", "c")
+            assert(jobs:take(20)):done()  -- this process has already looked for dead workers
+            end_worker(start_worker(2))
+            shdict.shared[NAME .. ".workers"]:flush_expired()
+            for _, value in ipairs { "b", "c" } do
+                assert.equal(value, finish(20))
+            end
         end)
 
         it("wakes a taker that waits", function ()
@@ -479,7 +489,7 @@ describe("queue", function ()
         assert.same(pack(nil, "not found"), pack(jobs:job(1)))
         assert(jobs:job(ready):done())
         assert(jobs:job(late):retry())
-        assert.same({ "d", "b", "timeout" }, { finish(20), finish(20), finish() })
+        assert.same({ "b", "d", "timeout" }, { finish(20), finish(20), finish() })
         assert(jobs:push("e", { key = "k" }))
     end)
 
@@ -657,7 +667,7 @@ describe("queue", function ()
                 end
                 local function fresh()
                     for _, dict in pairs(dicts) do dict:flush_all() end
-                    jobs.store.look_at, jobs.store.has_scanned = 0, false
+                    jobs.store.look_at, jobs.store.full_at = 0, 0
                     jobs:push("a", { key = "k", delay = 0.001 })
                     local n = jobs:push("b")
                     jobs:push("c", { key = "m" })
@@ -763,7 +773,7 @@ describe("queue", function ()
         local function run(source)
             local child = process.start([[
                 local queue = require "resty.holdfast.queue"
-                local jobs = assert(queue.open("kept", { size = "100k", persist = true }))
+                local jobs = assert(queue.open("kept", { size = "100k" }))
             ]] .. source, { env = { HOLDFAST_DIR = dir } })
             local lines = child:hear_all()
             child:wait()
@@ -778,6 +788,40 @@ describe("queue", function ()
                 job:done()
             end
         ]])
+    end)
+
+    it("a queue that no process uses is not replaced by one with another size", function ()
+        local dir = require("spec.support.shell").output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+        finally(function () os.execute("rm -rf -- '" .. dir .. "'") end)
+        local function run(source)
+            local child = process.start('local queue = require "resty.holdfast.queue" ' .. source,
+                                        { env = { HOLDFAST_DIR = dir } })
+            local line = child:hear(5)
+            child:wait()
+            return line
+        end
+        assert.equal("true", run [[ say(queue.open("kept", { size = "100k" }):push("job") ~= nil) ]])
+        assert.matches('^nil\tdictionary "kept" exists with size 102400 .*remove it: holdfast rm "kept"$',
+                       run [[ say(queue.open("kept", { size = "200k" })) ]])
+        assert.equal("job", run [[ say(queue.open("kept"):take(0).value) ]])
+    end)
+
+    it("a dictionary with other data does not become a queue", function ()
+        local dict = assert(shdict.open("spec_other_data", { size = "100k", persist = false }))
+        dict:set("key", 1)
+        local opened, err = queue.open("spec_other_data")
+        assert.is_nil(opened)
+        assert.equal('dictionary "spec_other_data" contains other data: give the queue another name', err)
+        assert.is_nil(shdict.shared["spec_other_data.claims"])
+    end)
+
+    it("a job that is given back can be taken again immediately", function ()
+        push("a")
+        for attempt = 1, 4 do
+            local job = jobs:take(0)
+            assert.same({ "a", attempt }, { job.value, job.attempts })
+            assert.is_true(job:retry())
+        end
     end)
 
     it("len and stats count what is in the queue", function ()

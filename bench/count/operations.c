@@ -143,8 +143,7 @@ static void be_traced(int number) {
   holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
   check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
-  /* Creates all entries together, followed by the fillers, so that the entries of the two processes are not adjacent.
-   */
+  /* Creates all entries and then the fillers, so that the entries of the two processes are not adjacent. */
   for (int i = 0; i < OPERATIONS + FILLERS; ++i) {
     snprintf(key, sizeof key, i < OPERATIONS ? "key %d of %d" : "filler %d of %d", i, number);
     set_number();
@@ -273,7 +272,7 @@ static unsigned long address_of(const struct user_regs_struct* regs, const unsig
 }
 
 /* Returns whether an instruction is an atomic read-modify-write on the files: it has the prefix LOCK, or it is an
-   exchange. */
+ * exchange. */
 static int is_atomic(const mappings* all, const struct user_regs_struct* regs, const unsigned char* code) {
   int is_locked = 0, rex = 0;
   for (; *code == 0xF0 || *code == 0xF2 || *code == 0xF3 || *code == 0x66; ++code) is_locked |= *code == 0xF0;

@@ -45,7 +45,7 @@ class UsedBuckets {
   struct Batch {
     std::uint32_t count = 0;
     std::array<std::uint32_t, kBatch> buckets;  // here and below, the first `count` are valid
-    std::array<std::uint32_t, kBatch> blocks;   // the first block of each
+    std::array<std::uint32_t, kBatch> blocks;   // the first block of each bucket
   };
   const Batch& batch() const noexcept { return batches_[now_]; }
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
@@ -62,7 +62,7 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
-  // Only changes local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
+  // Changes only local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
@@ -95,7 +95,7 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 };
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
-/// shard, it sees words of different moments, and may miss entries or visit blocks that are no longer entries. It
+/// shard, it sees words from different moments, and may miss entries or visit blocks that are no longer entries. It
 /// always ends, because it does not walk more granules than the arena has. (It meets a block twice only on damage or
 /// during a change.)
 template <EntryVisit Visit>

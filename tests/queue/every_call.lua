@@ -167,7 +167,7 @@ end
 
 -- Empties the queue and checks what was left in it. Returns an error, or nil.
 local function check()
-    jobs.store.has_scanned = true  -- the process must find out without a scan what has happened
+    jobs.store.full_at = math.huge  -- the process must find out without a scan what has happened
     local came = {}
     while true do
         jobs.store.look_at = 0
@@ -212,9 +212,9 @@ local function check()
         return "the queue does not work"
     end
     -- A scan finds garbage. The only garbage that may be left is the marks of numbers whose producers have died.
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
     local rest = count_keys(jobs.store.jobs, function () return true end)
                  + count_keys(jobs.store.claims, function (kind) return kind == claims.DUE end)

@@ -568,6 +568,22 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were evicted so far$")
     end)
 
+    it("finds dead jobs of a queue, and says how to list them", function ()
+        keep [[
+            local jobs = assert(require("resty.holdfast.queue").open("mails", { size = "64k", max_attempts = 1 }))
+            for i = 1, 3 do
+                jobs:push(i)
+                if i < 3 then
+                    jobs:take(0):retry()
+                end
+            end
+            ready()
+        ]]
+        assert.equal(1, finds "^warning: dictionary mails: has 2 dead jobs, which failed too often$")
+        assert.matches('\t"holdfast queue dead mails" lists them, and "holdfast queue retry mails JOB" retries one\n',
+                       select(2, run("doctor")))
+    end)
+
     it("notes that there are more processes than inotify instances", function ()
         local most = tonumber(command.read "/proc/sys/fs/inotify/max_user_instances")
         if most > 200 then

@@ -587,7 +587,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "-F", "-o", "key", "--", "true" }, "--no-fork and --close cannot be combined" },
         { { "-F", "--exptime", "5", "key", "--", "true" }, "--no-fork and --exptime cannot be combined" },
         { { "-F", "--cluster", "a", "key", "--", "true" },
-          "--no-fork is not supported in a cluster: nothing would end the command with the lock" },
+          "--no-fork is not supported in a cluster: nothing would end the command when the lock ends" },
         { { "-E", "0x10", "key", "--", "true" }, '--conflict-exit-code: bad status "0x10": expected 0 to 255' },
         { { "-E", "", "key", "--", "true" }, '--conflict-exit-code: bad status "": expected 0 to 255' },
         { { "-w", "0x1", "key", "--", "true" }, '--wait: bad time "0x1": expected seconds' },

@@ -417,7 +417,6 @@ describe("holdfast queue", function ()
         { { "push", "mails", "a", "--stdin" }, "expected either JOB or --stdin" },
         { { "push", "mails", "a", "b" }, 'unexpected "b"' },
         { { "push", "mails", "a", "--size", "1m" }, "--size needs --create" },
-        { { "push", "mails", "a", "--persist" }, "--persist needs --create" },
         { { "push", "mails", "a", "--create", "--size", "x" }, '--size: bad size "x"' },
         { { "push", "mails", "a", "--create", "--size", "1k" },
           '--size: bad size "1k": expected at least 12288 bytes (12k)' },
