@@ -17,7 +17,7 @@ local function rows_of(text)
     return rows
 end
 
--- Of 256 grants, one, chosen at random, is measured and costs more. The number of shared lines depends on the hash of
+-- One of 256 grants, chosen at random, is measured and costs more. The number of shared lines depends on the hash of
 -- the key.
 local TRIES = 20
 

@@ -7,8 +7,8 @@ local shdict = require "resty.shdict"
 
 local COUNT = 1000
 -- The maximum number of bytes of Lua memory for each waiter, with its coroutine and its lock object. A table instead of
--- a C object, or a ninth field in one of the tables, would take at least 180 bytes more, and a larger stack would take
--- 880 bytes more.
+-- a C object, or a ninth field in one of the tables, would take at least 180 bytes more. A larger stack would take 880
+-- bytes more.
 local MOST = 1980
 -- The number of variables that a caller may have in its own frame before the size of its coroutine's stack doubles.
 local VARIABLES = 12

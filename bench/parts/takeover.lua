@@ -14,7 +14,8 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
--- What the holder holds: prepare() creates the object, take() returns it when it is free, and release() gives it back.
+-- Returns what a holder holds: prepare() creates the object, take() returns it when it is free, and release() gives it
+-- back.
 local function lock_way(side)
     local lock = sides.new_lock(side, PATIENCE)
     return {

@@ -1,6 +1,6 @@
--- What the operating system offers to processes that share a file: mapped memory, flock(2), and robust pthread mutexes.
--- The two kinds of locks have the interface of a lock module: a "dictionary" is a file, and the key is ignored. A
--- waiter blocks its whole process.
+-- The means of the operating system for processes that share a file: mapped memory, flock(2), and robust pthread
+-- mutexes. The two kinds of locks have the interface of a lock module: a "dictionary" is a file, and the key is
+-- ignored. A waiter blocks its whole process.
 
 local ffi = require "ffi"
 

@@ -1,4 +1,4 @@
--- What many waiters cost while nothing happens.
+-- The cost of many waiters while nothing happens.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")

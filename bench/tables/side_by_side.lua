@@ -29,7 +29,7 @@ end
 
 
 -- Returns `found`: found.times[way][key][case] is a list with a value for each process; the way is "alone" or "mixed",
--- and the key is that of the side. keys_of(case) returns the sides of a case alone; `mixed` contains the sides of the
+-- and the key is the side's key. keys_of(case) returns the sides of a case alone; `mixed` contains the sides of the
 -- mixes.
 local function measure(context, is_wanted, keys_of, mixes, mixed)
     local found = { times = { alone = {}, mixed = {} }, why_not = {} }

@@ -48,8 +48,8 @@ local function is_there(dict, key)
 end
 
 
--- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of our
--- values, which is a coarse clock and may lag by any time.
+-- Returns how far ngx.now(), the clock of the original's values, is ahead of the clock of timers and of our values. The
+-- latter is a coarse clock and may lag by any time.
 local function clock_difference()
     return ngx.now() - tonumber(ffi.C.holdfast_nginx_msec[0]) / 1000
 end

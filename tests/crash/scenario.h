@@ -46,7 +46,7 @@ struct HeldEntry {
   Position position{};
 };
 
-/// Returns a waiter that arrived a second ago. Of two waiters, the one with the higher number arrived later.
+/// Returns a waiter that arrived a second ago. A waiter with a higher number arrived later.
 inline Waiter waiter_of(Token owner, std::uint32_t number) {
   const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
   Waiter waiter{};

@@ -153,7 +153,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     truncate_to("d.dict", 0);
     waits.join();
   }
-  /// Acts like `cp`: replaces the content with that of a different file. For a moment, the file is empty.
+  /// Acts like `cp`: replaces the content with the content of a different file. For a moment, the file is empty.
   static void by_a_copy(InUse& used) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
     EXPECT_TRUE(fd);

@@ -175,8 +175,10 @@ TEST(small_stack, is_enough_for_each_call) {
   EXPECT_EQ(caller.wait(), 0);
 }
 
-// --- closed standard input, output or error --- No file that the library opens may get the number of a closed standard
-// descriptor, because the next line that the host logs would be written into this file.
+// --- closed standard input, output or error ---
+
+// No file that the library opens may get the number of a closed standard descriptor, because the next line that the
+// host logs would be written into this file.
 
 constexpr int kStandard = 3;
 

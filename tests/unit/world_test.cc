@@ -231,8 +231,8 @@ TEST_F(Liveness, a_stopped_process_counts_as_alive) {
   EXPECT_EQ("alive", watcher.ask("owner " + text(owner_bits(std::stoull(victim.token)))));
 }
 
-// If a process is killed while it holds a mutex, another process must be able to take over the mutex, even if a third
-// process has a copy of the dead process's descriptor.
+// Another process must be able to take over the mutex of a killed process, even if a third process has a copy of the
+// dead process's descriptor.
 TEST_F(Liveness, a_process_kept_alive_across_exec_keeps_its_locks_but_not_its_mutexes) {
   Member watcher;
   Child keeper([](Channel& parent) {

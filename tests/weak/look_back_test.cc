@@ -1,7 +1,7 @@
 // Tests how a reader of a large value checks, after its copy, whether the entry was in its chain during the whole copy.
 //
 // An entry contains the epoch in which it was filled. If the epoch has advanced during the copy, the copy counts only
-// if a walk within one epoch now reaches the entry, and the entry was filled before the copy began.
+// if the entry was filled before the copy began and a walk within one epoch now reaches it.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {

@@ -1,6 +1,6 @@
 // Overwrites each word of a cluster's session, and of one of its locks, with many values. Every call must return in
-// time. The lock may be granted only if the agent has given it, except when the overwritten word is one of the two
-// words that record whether the agent has given it. The agent must always be able to give the lock again.
+// time. The lock may be granted only if the agent has given it, unless the overwritten word is one of the two that
+// record this. The agent must always be able to give the lock again.
 #include <sys/wait.h>
 
 #include <array>
