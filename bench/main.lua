@@ -4,7 +4,7 @@
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
 -- The suites by name: each has a title, the prefix of the names of its result files, and its tables in order. A table
--- is the name of a file in bench/tables and a function of that file. The suite of --cluster is in
+-- is given as the names of a file in bench/tables and of a function in that file. The suite of --cluster is in
 -- cluster/bench/suite.lua and has more fields: the folders of its modules and results; peer(context), which names the
 -- peer of holdfast; and clean_up(), which is called at the end, even after an error.
 local SUITES = {

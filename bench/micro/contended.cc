@@ -1,5 +1,6 @@
-// Measures a mutex in a segment, and a lock with a name, while several processes keep requesting it. The constants of
-// sync/spin.h were chosen by these results. "items_per_second" counts the critical sections of all processes together.
+// Measures a mutex in a segment, and a lock in a dictionary, while several processes keep requesting it. The constants
+// of sync/spin.h were chosen by these results. "items_per_second" counts the critical sections of all processes
+// together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

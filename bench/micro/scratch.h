@@ -25,7 +25,7 @@ class ScratchDictionary {
 
   explicit operator bool() const { return handle_ != nullptr; }
   holdfast_dict* handle() const { return handle_; }
-  /// Returns the dictionary's only shard, which is in use and empty. REQUIRES: the dictionary has one shard.
+  /// Returns the first shard, which is in use and empty. REQUIRES: the dictionary has one shard.
   Shard& first_shard() const {
     set("key", 1);
     holdfast_delete(handle_, "key", 3);

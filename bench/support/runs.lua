@@ -162,7 +162,7 @@ function _M.both(context, part, told, count, rounds)
 end
 
 
--- Returns the line that begins with the one or two words.
+-- Returns the first line that begins with `name` and, if it is given, `second`.
 function _M.find(lines, name, second)
     for _, words in ipairs(lines or {}) do
         if words[1] == name and (not second or words[2] == second) then
@@ -172,7 +172,7 @@ function _M.find(lines, name, second)
 end
 
 
--- Adds the numbers of the lines that begin with `name` to the lists, which have names of two words: those after `name`.
+-- Adds the numbers of each line that begins with `name` to the list whose key is the next two words.
 function _M.collect(lists, lines, name)
     for _, words in ipairs(lines or {}) do
         if words[1] == name then

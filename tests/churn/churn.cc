@@ -1,4 +1,4 @@
-// Makes millions of changes to a full dictionary. The values have 1 byte to 64 KB, in changing mixes; a few take a
+// Makes millions of changes to a full dictionary. The values are 1 byte to 64 KB long, in changing mixes; a few take a
 // quarter of a shard. A set must never fail, the share of memory in use must not shrink, and every value that is read
 // must be complete.
 #include <algorithm>

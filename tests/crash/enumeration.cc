@@ -25,7 +25,7 @@ struct Settings {
   std::uint64_t at_least = 2000;  // the run fails with fewer distinct images
   bool expect_violations = false;
   std::string only;          // steps only operations with this text in "STATE: NAME"
-  std::uint64_t one_in = 1;  // of this many operations, one is stepped, chosen at random
+  std::uint64_t one_in = 1;  // steps one in this many operations, chosen at random
 };
 
 class Enumeration {

@@ -109,7 +109,7 @@ class Growth {
   Dict dict_;  // this process only reads the file, and never opens the shards
   std::byte* bytes_;
   Image blank_;
-  std::size_t compared_;  // the operation may change only the first bytes of the segment, this many
+  std::size_t compared_;  // number of bytes at the beginning of the segment that the operation may change
   int& filled_;           // number of keys that the preparation stored
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;

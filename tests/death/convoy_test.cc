@@ -117,7 +117,7 @@ TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_delay_the_others) { e
 TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_delay_the_others) { expect_no_convoy(1, 5); }
 TEST_P(ConvoyTest, a_loop_slower_than_a_claim_delays_nobody_and_gets_its_turn) { expect_no_convoy(1, 100); }
 
-// Fails if, for each loop whose speed is not known yet, the key is reserved for 50 ms.
+// Fails if the key is reserved for 50 ms for each loop whose speed is not known yet.
 TEST_P(ConvoyTest, eight_new_loops_delay_nobody_in_their_first_second) { expect_no_convoy(8, 100, 0); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Repeatedly kills the holder of a key for which ten other processes wait. Only one of them at a time may get the key.
+// Repeatedly kills the holder of a key for which ten other processes wait. Only one of them at a time may have the key.
 // Reports the time from each kill until the first of them has the key.
 #include <signal.h>
 #include <unistd.h>

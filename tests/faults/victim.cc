@@ -80,7 +80,7 @@ class Process {
   }
   /// REQUIRES: the process has closed its socket.
   std::string how_it_ended() {
-    ::usleep(20'000);  // the socket is closed a moment before the process is a zombie
+    ::usleep(20'000);  // the socket is closed a moment before the process becomes a zombie
     if (!reaped_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) reaped_ = true;
     if (!reaped_) return "closed its socket";
     if (WIFSIGNALED(status_)) return std::string("was killed by ") + ::strsignal(WTERMSIG(status_));

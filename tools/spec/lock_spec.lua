@@ -1551,7 +1551,7 @@ describe("Signals to holdfast lock", function()
 
     -- With setpgid, the process has a process group of its own, like a job. With setsid, it has a session of its own,
     -- like a service. A group leader cannot create a session, so the process first joins another group. (The group of
-    -- its parent may be in another pid namespace, and not have a number here.)
+    -- its parent may be in another pid namespace, and then has no number here.)
     for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
                              "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
                              .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
