@@ -35,7 +35,7 @@ int wait_for_permits(test::Dict& dict, std::size_t number, std::uint32_t want, h
 
 void expect(Ledger& ledger, const char* what, int code, std::initializer_list<int> expected) {
   if (std::find(expected.begin(), expected.end(), code) == expected.end())
-    ledger.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+    ledger.violations.add("%s returns %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
 /// Returns the number of permits that live processes held at one instant, or nothing if a share changed in the

@@ -85,7 +85,7 @@ class Work {
   void expect(const char* what, int code, std::initializer_list<int> expected) {
     for (const int one : expected)
       if (code == one) return;
-    ledger_.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+    ledger_.violations.add("%s returns %s (%s)", what, holdfast_code_text(code), holdfast_error());
   }
 
   void change_value(const std::string& key) {

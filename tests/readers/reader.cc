@@ -65,7 +65,7 @@ class Watcher {
     if (code == HOLDFAST_OK)
       check_value(key, least, value);
     else
-      ledger_.violations.add("get of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+      ledger_.violations.add("get of %s returns %s", key.name.c_str(), holdfast_code_text(code));
     return true;
   }
 
