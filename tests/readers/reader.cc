@@ -107,7 +107,8 @@ class Watcher {
   bool look_at_length(const KeyInfo& key, std::uint32_t least) {
     std::uint32_t length = 0;
     const int code = holdfast_llen(dict_.handle, key.name.data(), key.name.size(), &length);
-    if (code != HOLDFAST_OK) ledger_.violations.add("llen of %s returns %s", key.name.c_str(), holdfast_code_text(code));
+    if (code != HOLDFAST_OK)
+      ledger_.violations.add("llen of %s returns %s", key.name.c_str(), holdfast_code_text(code));
     if (length == 0) return false;
     const std::uint32_t shortest = list_base(key.number);
     if (length > shortest + kListSpan || (least != 0 && work_.shape.safe && length < shortest))
