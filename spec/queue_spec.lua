@@ -1,6 +1,7 @@
 -- Tests resty.holdfast.queue (queue.lua, queue/claims.lua): jobs that several processes push and take.
 
 local expect, pack, process = require "spec.support" ("expect", "pack", "process")
+local claims = require "resty.holdfast.queue.claims"
 local core = require "resty.holdfast.core"
 local queue = require "resty.holdfast.queue"
 local scheduler = require "resty.holdfast.scheduler"
@@ -576,7 +577,7 @@ describe("queue", function ()
             push("b")
             assert.equal("b", finish(20))
             assert.equal("timeout", finish(0.05))
-            assert.equal(4, #shdict.find(NAME .. ".claims"):get_keys(0))  -- the counters
+            assert.equal(5, #shdict.find(NAME .. ".claims"):get_keys(0))  -- counters and the spare entry
             assert.same({ ready = 0, taken = 0, delayed = 0, dead = 0, oldest = 0, workers = {} }, jobs:stats())
         end)
 
@@ -625,6 +626,36 @@ describe("queue", function ()
                 end
             end
             assert.equal(pushed, taken)
+        end)
+
+        it("any number of pushes into a full dictionary neither blocks the queue nor costs a job", function ()
+            remove()
+            jobs = open { size = "12k" }
+            local pushed = 0
+            while jobs:push("a") do
+                pushed = pushed + 1
+            end
+            for _ = 1, 3000 do
+                assert.equal("no memory", (select(2, jobs:push("a"))))
+            end
+            for i = 1, pushed do  -- the first take makes this process a worker
+                assert.equal("a", finish(), i)
+            end
+            push("b")
+            assert.equal("b", finish())
+            assert.equal("timeout", finish())
+        end)
+
+        it("a taker passes the number of a dead producer even if the dictionary is full", function ()
+            remove()
+            jobs = open { size = "12k" }
+            assert(claims.new_number(jobs.store))
+            push("a")
+            local dict, i = shdict.find(NAME .. ".claims"), 0
+            while dict:safe_add("filler " .. i, 1) do
+                i = i + 1
+            end
+            assert.equal("a", finish(20))
         end)
 
         it("a dictionary that is removed ends its jobs, and a new queue has none of them", function ()
@@ -813,6 +844,64 @@ describe("queue", function ()
         assert.is_nil(opened)
         assert.equal('dictionary "spec_other_data" contains other data: give the queue another name', err)
         assert.is_nil(shdict.shared["spec_other_data.claims"])
+    end)
+
+    it("a key belongs to one job, even if a push is delayed while the key's job is pushed and taken", function ()
+        process.start([[
+            local claims = require "resty.holdfast.queue.claims"
+            local add, get, running, resume = claims.add, claims.get, coroutine.running, coroutine.resume
+            local jobs, first, second
+            claims.add = function (store, kind, ...)
+                if running() == first and kind == claims.CLAIM then
+                    coroutine.yield()
+                end
+                return add(store, kind, ...)
+            end
+            claims.get = function (store, kind, ...)
+                if second and running() == second and kind == claims.NEXT then
+                    second = nil
+                    assert(resume(first))
+                    say(jobs:take(0).value)
+                end
+                return get(store, kind, ...)
+            end
+            jobs = assert(require("resty.holdfast.queue").open("spec_queue", { size = "100k", persist = false }))
+            first = coroutine.create(function () assert(jobs:push("a", { key = "k" })) end)
+            assert(resume(first))
+            second = coroutine.create(function () say(jobs:push("b", { key = "k" })) end)
+            assert(resume(second))
+        ]]):expect_end("a", "nil\texists\tnil")
+    end)
+
+    it("a delay is noticed, even if a scan ends while the job is pushed", function ()
+        process.start([[
+            local core = require "resty.holdfast.core"
+            local C, raise = core.C, nil
+            core.C = setmetatable({ holdfast_incr = function (dict, key, ...)
+                if raise and key[0] == 0x65 then
+                    raise()
+                end
+                return C.holdfast_incr(dict, key, ...)
+            end }, { __index = C })
+            local claims = require "resty.holdfast.queue.claims"
+            local jobs = assert(require("resty.holdfast.queue").open("spec_queue", { size = "100k", persist = false }))
+            local store = jobs.store
+            assert(jobs:push("early", { delay = 60 }))
+            raise = function ()
+                raise = nil
+                assert(claims.swap(store, 0x65, 0, claims.get(store, 0x65), 2 ^ 53) == core.OK)
+            end
+            assert(jobs:push("late", { delay = 90 }))
+            say(raise == nil, claims.get(store, 0x65) < 2 ^ 53)
+        ]]):expect_end("true\ttrue")
+    end)
+
+    it("a job that is given back with a later delay is not taken before", function ()
+        push("a")
+        local job = jobs:take(0)
+        assert(job:retry())
+        assert(jobs:job(job.number):retry(60))
+        assert.equal("timeout", finish())
     end)
 
     it("a job that is given back can be taken again immediately", function ()

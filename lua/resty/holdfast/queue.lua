@@ -26,7 +26,7 @@ local wait_for_change = contended.wait_for_change
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
 local DETACHED = claims.DETACHED
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
-local KEY_SIZE, NEXT = claims.KEY_SIZE, claims.NEXT
+local KEY_SIZE, NEXT, TAIL = claims.KEY_SIZE, claims.NEXT, claims.TAIL
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
 local SAFE_ADD, TOO_LARGE = core.SAFE_ADD, core.TOO_LARGE
 
@@ -162,12 +162,15 @@ end
 
 -- --- push ---
 
--- Leaves a number without a job. A waiting taker wakes up and skips the number.
+-- Leaves a number without a job. If it is the last number, the next push gets it: a full dictionary may have no room for
+-- another claim. Otherwise, a waiting taker wakes up and skips the number.
 local function give_up(store, n)
     for _, kind in ipairs { UNIQUE, VALUE, DUE } do
         clear(store, kind, n)
     end
-    if add(store, CLAIM, n, NOTHING * GRANTS) == EXISTS then
+    if get(store, CLAIM, n) == nil and swap(store, TAIL, 0, n, n - 1) == OK then
+        return
+    elseif add(store, CLAIM, n, NOTHING * GRANTS) == EXISTS then
         swap(store, CLAIM, n, VOID * GRANTS, NOTHING * GRANTS)
     end
 end
@@ -198,7 +201,8 @@ local function reserve(store, unique, n)
             return nil, failed or "exists"
         elseif not other then
             done, err = store.dict:safe_add(unique, n)
-        elseif claim or other < (get(store, NEXT) or 0) or add(store, CLAIM, other, VOID * GRANTS) == OK then
+        elseif claim or other < (get(store, NEXT) or 0) and not get(store, CLAIM, other)
+               or add(store, CLAIM, other, VOID * GRANTS) == OK then
             done, err = store.dict:cas(unique, other, n)  -- the other push has failed, or will fail
         end
         if done then
@@ -495,13 +499,14 @@ function Job.retry(self, delay)
         local buried, err = change(self, DEAD * GRANTS + grants)
         return buried, buried and "dead" or err
     end
-    local code = claims.set_due(store, n, grants, C.holdfast_now() + delay)
+    local due = C.holdfast_now() + delay
+    local code = claims.set_due(store, n, grants, due)
     if code ~= OK then
         return nil, reason(code)
     end
     if change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
        and delay == 0 and not store.candidates[1] then
-        store.candidates[1] = { number = n, claim = ASIDE * GRANTS + grants, due = 0 }
+        store.candidates[1] = { number = n, claim = ASIDE * GRANTS + grants, due = due }
     end
     local nothing = claims.new_number(store)
     if nothing then

@@ -47,7 +47,8 @@ local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
 local sort, tonumber, type = table.sort, tonumber, type
 
 local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED, core.NOT_FOUND
-local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
+local NO_MEMORY, NOT_A_NUMBER, NOT_OWNER = core.NO_MEMORY, core.NOT_A_NUMBER, core.NOT_OWNER
+local OK, REMOVED = core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
 local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
@@ -71,6 +72,7 @@ local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5
 -- A key is its kind and its number.
 local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
 local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- e n t i
+local SPARE = 0x73  -- s: an entry that makes room for the claim VOID if the dictionary is full
 local KEY_SIZE = 9
 local key_type = ffi.typeof("struct { char pad[7]; char kind; double number; }[1]")
 local box = ffi_new(key_type)
@@ -140,6 +142,8 @@ _M.swap = swap
 local function begin(self)
     local first = floor(C.holdfast_now() * 1e7) + 1
     store(self, SAFE_ADD, EARLIEST, 0, NEVER)
+    store(self, SAFE_ADD, WORKERS, 0, LAST_STATE)
+    store(self, SAFE_ADD, SPARE, 0, 0)
     local code = store(self, SAFE_ADD, NEXT, 0, first)
     if code == OK or code == EXISTS then
         first = get(self, NEXT) or first
@@ -150,12 +154,12 @@ end
 
 
 -- Adds `by` to a counter. Returns the sum; nil and the code.
-local function incr(self, kind, by, init)
-    local code = C.holdfast_incr(self.claims, at(kind), KEY_SIZE, by, init and 1 or 0, init or 0, 0, number, nil)
+local function incr(self, kind, by)
+    local code = C.holdfast_incr(self.claims, at(kind), KEY_SIZE, by, 0, 0, 0, number, nil)
     if code == NOT_FOUND then
         code = begin(self)
         if code == OK then
-            return incr(self, kind, by, init)
+            return incr(self, kind, by)
         end
     end
     if code == OK and kind ~= EARLIEST and is_bad(number[0]) then
@@ -199,7 +203,10 @@ end
 local function lower_earliest(self, due)
     local earliest = get(self, EARLIEST)
     if not earliest or earliest <= due then
-        local _, code = incr(self, EARLIEST, 0)
+        local sum, code = incr(self, EARLIEST, 0)
+        if sum and sum > due and sum <= NEVER then  -- a scan has raised it in the meantime
+            return lower_earliest(self, due)
+        end
         return code
     end
     local code = swap(self, EARLIEST, 0, earliest, due)
@@ -240,7 +247,7 @@ local function become_worker(self)
     self.candidates, self.look_at = {}, 0
     repeat
         local id
-        id, code = incr(self, WORKERS, 1, LAST_STATE)
+        id, code = incr(self, WORKERS, 1)
         if id and not (id > LAST_STATE and id < NEVER / GRANTS and id % 1 == 0) then
             id, code = nil, NOT_A_NUMBER
         end
@@ -415,6 +422,7 @@ local function look(self, now)
     if next(dead) or now >= (self.full_at or 0) then
         local owners = find_claims(self, now, true)
         self.full_at = owners and now + FULL_EVERY + self.scanned * FULL_PER_KEY or self.full_at
+        store(self, SAFE_ADD, SPARE, 0, 0)
         for id in pairs(owners and dead or {}) do
             if not owners[id] then
                 C.holdfast_delete(self.workers, at(WORKER, id), KEY_SIZE)
@@ -472,6 +480,10 @@ local function pass(self, n)
         self.gap, self.gap_since = n, now
     elseif now - self.gap_since >= PATIENCE then
         local code = store(self, SAFE_ADD, CLAIM, n, VOID * GRANTS)
+        if code == NO_MEMORY then
+            C.holdfast_delete(self.claims, at(SPARE), KEY_SIZE)
+            code = store(self, SAFE_ADD, CLAIM, n, VOID * GRANTS)
+        end
         return code == OK or code == EXISTS
     end
     return false
