@@ -651,6 +651,19 @@ describe("cache", function ()
         assert.is_true(calls > 1)
     end)
 
+    it("set and delete fail if they cannot stop a load, which might store an older value", function ()
+        process.start([[
+            local core = require "resty.holdfast.core"
+            local C, ffi_str = core.C, require("ffi").string
+            core.C = setmetatable({ holdfast_delete = function (dict, key, length)
+                return ffi_str(key, 1) == "!" and core.TIMEOUT or C.holdfast_delete(dict, key, length)
+            end }, { __index = C })
+            local cache = assert(require("resty.holdfast.cache").new("spec", "spec_cache"))
+            say(cache:set("key", nil, 1))
+            say(cache:delete("key"))
+        ]]):expect_end("nil\ttimeout", "nil\ttimeout")
+    end)
+
     it("early_refresh also works in the process that has loaded the value, and in get_bulk", function ()
         local function slow()
             sleep(0.001)

@@ -1,17 +1,17 @@
 -- Events that all processes of a machine see in the same order. Manual: docs/resty.holdfast.events.md.
 --
--- A dictionary keeps the last `keep` events. Event n is the value of the key "e:" .. n % keep, a table { n, topic, data
--- }. Publishing event n is one store to that key, which replaces event n - keep unless another publisher has already
--- replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either published its event
--- or not.
+-- The dictionary NAME keeps the last `keep` events. Event n is the value of the key "e:" .. n % keep, a table { n, topic,
+-- data }. Publishing event n is one store to that key, which replaces event n - keep unless another publisher has
+-- already replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either published
+-- its event or not.
 --
--- The key "first" has the number before the first event, and `keep` as its flags. This number is the time of the clock
--- in microseconds, so a bus that was flushed does not use a number again. Whoever finds the key missing adds it. All
--- calls read it, and so notice a flush, and programs with another `keep`.
+-- The dictionary NAME.state has two numbers. It is never full, so they are not evicted. "last" is the number of the last
+-- event. It is stored after the event, so it is too low while a publisher is between the two stores, or if the publisher
+-- has died there. A publisher or subscriber that finds an event after "last" therefore increases "last". A subscriber
+-- waits until the key of the next event changes.
 --
--- The key "last" is the number of the last event. It is stored after the event, so it is too low while a publisher is
--- between the two stores, or if the publisher has died there. A publisher or subscriber that finds an event after
--- "last" therefore increases "last". A subscriber waits until the key of the next event changes.
+-- "first" is the number before the first event, and has `keep` as its flags. It is the time of the clock in
+-- microseconds, so a bus that was removed and created again does not use a number again.
 
 local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
@@ -71,28 +71,24 @@ end
 
 -- Returns the number of the last event, or a smaller one.
 local function last_number(bus)
-    local last = bus.dict:get("last")
+    local last = bus.state:get("last")
     return is_position(last) and last or 0
 end
 
 
--- Returns the number before the first event, or nil and an error. A subscriber must call this after it has read an
--- event. Then an event that was published after a flush does not count as one from before the flush.
+-- Returns the number before the first event, or nil and an error.
 local function first_number(bus)
-    local first, flags = bus.dict:get("first")
+    local first, flags = bus.state:get("first")
     if first == nil then
-        -- If only "first" was evicted, the numbers continue.
-        local known = bus.first and bus.first < last_number(bus) and bus.first
-        local _, err = bus.dict:add("first", known or floor(now() * 1e6), 0, bus.keep)
+        local _, err = bus.state:add("first", floor(now() * 1e6), 0, bus.keep)
         if err and err ~= "exists" then
             return nil, err
         end
-        first, flags = bus.dict:get("first")
+        first, flags = bus.state:get("first")
     end
     if not is_position(first) or flags ~= bus.keep then
-        return nil, first == nil and (flags or "dictionary is full") or differs(bus.name, flags or 0, bus.keep)
+        return nil, first == nil and flags or differs(bus.name, flags or 0, bus.keep)
     end
-    bus.first = first
     return first
 end
 
@@ -109,11 +105,16 @@ function _M.open(name, opts)
     check(opts.keep == nil or is_count(opts.keep), 'option "keep"', "events.open", "a whole number from 1", opts.keep)
     local dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, versions = true,
                                           tables = true })
-    if not dict then
+    local state
+    if dict then
+        state, err = shdict.open(name .. ".state", { size = "12k", persist = opts.persist, mode = opts.mode,
+                                                     versions = true })
+    end
+    if not state then
         return nil, err
     end
-    local first, flags = dict:get("first")
-    local bus = setmetatable({ name = name, dict = dict, first = false, keep = opts.keep or first and flags or 1000 },
+    local first, flags = state:get("first")
+    local bus = setmetatable({ name = name, dict = dict, state = state, keep = opts.keep or first and flags or 1000 },
                              Bus)
     first, err = first_number(bus)
     return first and bus, err
@@ -136,13 +137,14 @@ end
 
 -- Sets "last" to n if it is smaller.
 local function advance(bus, n)
-    local last, _, version = bus.dict:get_changed("last")
+    local state = bus.state
+    local last, _, version = state:get_changed("last")
     while version and not (is_position(last) and last >= n) do
-        local stored, err = bus.dict:set_unless_changed("last", version, n)
+        local stored, err = state:set_unless_changed("last", version, n)
         if stored or err ~= "changed" then
             return
         end
-        last, _, version = bus.dict:get_changed("last")
+        last, _, version = state:get_changed("last")
     end
 end
 
@@ -203,14 +205,22 @@ function Bus.subscribe(bus, opts)
     if not first then
         return nil, err
     end
-    local seen = opts.from or max(first, last_number(bus))
-    local event = not opts.from and look(bus, seen + 1)
+    local seen, missed = max(first, last_number(bus)), 0
+    local event, version
+    event, version, err = look(bus, seen + 1)
+    if not version then
+        return nil, err
+    end
     while event and event[1] > seen do  -- "last" is too low
         seen = event[1]
         event = look(bus, seen + 1)
     end
-    return setmetatable({ bus = bus, topic = opts.topic, seen = seen == 0 and first or seen, missed = 0 },
-                        Subscription)
+    if opts.from and opts.from > seen then  -- a number from before a restart of the machine
+        seen, missed = first, 1
+    elseif opts.from then
+        seen = opts.from == 0 and first or opts.from
+    end
+    return setmetatable({ bus = bus, topic = opts.topic, seen = seen, missed = missed }, Subscription)
 end
 
 
@@ -241,7 +251,7 @@ local function take(sub)
         local last = last_number(bus)
         if not first then
             return nil, nil, err
-        elseif first >= n then  -- the dictionary was flushed
+        elseif first >= n then  -- the bus was removed and created again
             skip_to(sub, first, 1)
         elseif event and event[1] == n then
             if last < n then

@@ -240,10 +240,11 @@ end
 
 
 -- Takes the lock away from a load that is under way, so that the load cannot store a value older than the caller's.
--- Returns whether there was a load.
+-- Returns nil, or the reason on failure: the load may then still store its value.
 local function break_load(cache, key)
     key = cache.lock_prefix .. key
-    return C.holdfast_delete(cache.dict[1], key, #key) == OK
+    local code = C.holdfast_delete(cache.dict[1], key, #key)
+    return code ~= OK and reason(code) or nil
 end
 
 
@@ -272,8 +273,9 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
         return nil, data
     end
     local code, known
-    if not holder then
-        break_load(cache, key)
+    local failed = not holder and break_load(cache, key)
+    if failed then
+        return nil, failed
     end
     repeat
         C.holdfast_key_version(handle, full, #full, version)
@@ -286,8 +288,9 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
                                                enter_int())
         leave()
     until code ~= DIFFERS
-    if not holder then
-        break_load(cache, key)  -- a load that began in the meantime
+    failed = not holder and break_load(cache, key)  -- a load that began in the meantime
+    if failed then
+        return { value }, failed
     end
     known = tonumber(version[0].number)
     local stripe, ends, err = version[0].stripe, tonumber(version[0]["end"]), nil
@@ -312,9 +315,12 @@ end
 -- Deletes the value. A load that is under way compares versions, but deleting a missing value does not change the
 -- version of its key. So if there is no value, this function stores one that soon expires.
 function _M.delete(cache, key)
-    local was_loading = break_load(cache, key)
+    local failed = break_load(cache, key)
+    if failed then
+        return nil, failed
+    end
     local full = cache.prefix .. key
-    if was_loading and cache.dict:get(full) == nil then
+    if cache.dict:get(full) == nil then
         return cache.dict:set(full, false, GONE_FOR, GONE)
     end
     return cache.dict:delete(full)
