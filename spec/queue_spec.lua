@@ -243,7 +243,6 @@ describe("queue", function ()
     end)
 
     it("a job with as many attempts as can be counted becomes dead", function ()
-        local claims = require "resty.holdfast.queue.claims"
         jobs = open { max_attempts = 1e9 }
         push("a")
         local job = jobs:take(0)

@@ -162,8 +162,8 @@ end
 
 -- --- push ---
 
--- Leaves a number without a job. If it is the last number, the next push gets it: a full dictionary may have no room for
--- another claim. Otherwise, a waiting taker wakes up and skips the number.
+-- Leaves a number without a job. If it is the last number, the next push gets it: a full dictionary may have no room
+-- for another claim. Otherwise, a waiting taker wakes up and skips the number.
 local function give_up(store, n)
     for _, kind in ipairs { UNIQUE, VALUE, DUE } do
         clear(store, kind, n)
