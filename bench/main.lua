@@ -16,6 +16,7 @@ local SUITES = {
         { "memory", "make" },
         { "hit_ratio", "make" },
         { "opening", "make" },
+        { "starting", "make" },
         { "micro", "make" },
     },
     peers = { title = "Beside ngx.shared", prefix = "peers-",

@@ -39,7 +39,9 @@ local function program(declarations, constants)
         end
     end
     for name, value in pairs(constants) do
-        claim("HOLDFAST_" .. name, value)
+        if type(value) == "number" then  -- core.lua adds its functions to this table
+            claim("HOLDFAST_" .. name, value)
+        end
     end
     return table.concat(lines, "\n") .. "\n"
 end

@@ -1,4 +1,4 @@
--- Tests lock/options.lua and program.lua, and the methods of resty.lock.
+-- Tests lock/options.lua, lock/settings.lua and program.lua, and the methods of resty.lock.
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"

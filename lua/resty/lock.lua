@@ -11,7 +11,7 @@ local gate = require "resty.holdfast.dictionary.gate"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local options = require "resty.holdfast.lock.options"
+local lock_settings = require "resty.holdfast.lock.settings"
 local program = require "resty.holdfast.program"
 local take = require("resty.holdfast.lock.acquire").take
 
@@ -20,19 +20,21 @@ local check_gate, find_gate = gate.check, gate.find
 local check_lease = later.fn("resty.holdfast.lock.renewal", "check")
 local find_dict = require("resty.holdfast.dictionary.registry").find
 local free_key, new_lock = held_lock.free_key, held_lock.new
-local read_call, warn_once = options.read_call, program.warn_once
+local read_call = later.fn("resty.holdfast.lock.options", "read_call")
+local read_new = later.fn("resty.holdfast.lock.options", "read_new")
+local warn_once = program.warn_once
 
-local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
+local DEFAULT_SETTINGS = lock_settings.DEFAULT_SETTINGS
 
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
 
 -- The methods that lua-resty-lock also has accept options that it would ignore, but log a warning.
-local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
-                                    "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
-local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
-local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
-local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
+local NEW_OPTIONS = lock_settings.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
+                                          "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
+local LOCK_OPTIONS = lock_settings.known({ "exptime", "timeout", "why" }, true)
+local TRYLOCK_OPTIONS = lock_settings.known { "exptime", "why" }
+local WITH_OPTIONS = lock_settings.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
 -- A stand-in for nginx may raise for a missing field.
@@ -105,7 +107,7 @@ function _M.new(class, dict_name, opts)
     local exptime, timeout, step, ratio, max_step, settings = 30, 5, 0.001, 2, 0.5, DEFAULT_SETTINGS
     if opts then
         local times
-        times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
+        times, settings = read_new(opts, NEW_OPTIONS, DEFAULTS)
         if times.cluster then
             local belongs
             belongs, err = check_gate(dict, times.cluster)
@@ -216,8 +218,6 @@ _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 -- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, but does not take the
 -- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().
 _M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
-
-later.count_uses(_M, { "lock", "trylock", "with" })
 
 if DEBUG then
     setmetatable(_M, { __index = show })

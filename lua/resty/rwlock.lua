@@ -128,6 +128,4 @@ function _M.upgrade(self, opts)
     return elapsed
 end
 
-later.count_uses(_M, { "rdlock", "wrlock", "tryrdlock", "trywrlock", "with_rd", "with_wr" })
-
 return _M

@@ -7,7 +7,6 @@
 local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
-local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
 local with = require "resty.holdfast.lock.with"
@@ -240,7 +239,5 @@ _M.with = with.method("with", {
     keep = function (_, key) return key end,
     give_back = function (self, key) give_back_permits(self, key_string(key), 1, true) end,
 })
-
-later.count_uses(_M, { "wait" })  -- with() calls wait()
 
 return _M

@@ -94,7 +94,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a process without free descriptors gets an error at its first wait, and can wait later", function ()
+        it("a process whose first wait finds no free descriptor can wait, now or later", function ()
             local child = loops.start(name, LIMITS .. [[
                 spawn(function ()
                     local lock = new { timeout = 0.02 }
@@ -106,10 +106,11 @@ for _, name in ipairs(loops.names) do
                 end)
                 run()
             ]])
-            local err = child:hear()
-            if err ~= "timeout" then
-                assert.equal("cannot wait here (host " .. loops.hosts[name] .. "): cannot load its adapter: module " ..
-                             "'resty.holdfast.host." .. loops.hosts[name] .. "' not found:", err)
+            if name == "cqueues" then  -- the adapter needs a file of cqueues
+                assert.matches("^cannot wait here %(host cqueues%): cannot load its adapter: .*"
+                               .. "module 'cqueues%.condition' not found:$", child:hear())
+            else
+                child:expect("timeout")
             end
             child:expect("timeout")
         end)

@@ -1,4 +1,4 @@
--- Tests later.lua: which modules are loaded in a Lua state that ends with its request, and in other Lua states.
+-- Tests later.lua in nginx: which modules a request compiles, and that no call reads a file after the start.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -26,8 +26,8 @@ local COMMON = [[
     end
 ]]
 
--- The expected results of methods of each kind, and the calls. Each is called in a Lua state that has not loaded a
--- module for it yet.
+-- The expected results of methods of each kind, and the calls. Each is called in a Lua state that has not compiled a
+-- module for it yet, and that cannot find files.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -106,7 +106,7 @@ local LOCATIONS = {
         assert(lock:lock("free"))
         assert(lock:unlock())
         local found, count = loaded()
-        ngx.print(count < 15, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
+        ngx.print(count < 16, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
     ]],
     ["/held"] = [[
         local lock = new { timeout = 20 }
@@ -114,51 +114,7 @@ local LOCATIONS = {
         ngx.say(elapsed > 0)
         lock:unlock()
         local found, count = loaded()
-        ngx.print(count < 22, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
-    ]],
-    ["/second"] = [[
-        local first = new()
-        local _, before = loaded()
-        local second = new()
-        local found, after = loaded()
-        ngx.print(before < 15, " ", after > 30, " ", found.scheduler, " ", found["dictionary.values"])
-    ]],
-    -- One object for all requests of a worker.
-    ["/kept"] = [[
-        package.loaded.spec_kept = package.loaded.spec_kept or new()
-        local lock = package.loaded.spec_kept
-        assert(lock:lock("kept"))
-        assert(lock:unlock())
-        local _, count = loaded()
-        ngx.print(count < 15, " ", count > 30)
-    ]],
-    ["/loaded"] = [[
-        require "resty.lock"
-        local _, count = loaded()
-        ngx.print(count > 30)
-    ]],
-    ["/timer"] = [[
-        local done = require("ngx.semaphore").new(0)
-        local count
-        ngx.timer.at(0, function ()
-            require "resty.lock"
-            count = select(2, loaded())
-            done:post(1)
-        end)
-        done:wait(20)
-        ngx.print(count > 30)
-    ]],
-    -- Acts as if no descriptor were free.
-    ["/unreadable"] = [[
-        local lock = new()
-        assert(lock:lock("unreadable"))
-        local path, cpath = package.path, package.cpath
-        package.path, package.cpath = "", ""
-        local ok, err = pcall(lock.holder, lock, "unreadable")
-        ngx.say(ok, " ", tostring(err):match("module 'resty%.holdfast[%w_.]*' not found"))
-        ngx.say(type(new()), " ", new():trylock("other"))
-        package.path, package.cpath = path, cpath
-        ngx.say(lock:holder("unreadable").process == ngx.worker.pid(), " ", lock:unlock())
+        ngx.print(count < 26, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
     ]],
 }
 
@@ -171,6 +127,10 @@ for name, method in pairs(METHODS) do
             end
             ngx.print(table.concat(said, " "))
         end
+        require "resty.lock"
+        require "resty.rwlock"
+        require "resty.semaphore"
+        package.path, package.cpath = "", ""
         say((function () ]] .. method[2] .. [[ end)())
     ]]
 end
@@ -184,11 +144,13 @@ describe("loading in nginx", function ()
         }
     end
 
-    it("without the code cache, a request that takes a free lock loads few modules, and no host", function ()
-        assert.equal("true nilnilnilnil", start(UNCACHED):get("/free"))
+    it("a request that takes a free lock compiles few modules, and no host", function ()
+        for _, http in ipairs { UNCACHED, "", 'init_by_lua_block { require "resty.lock" }' } do
+            assert.equal("true nilnilnilnil", start(http):get("/free"), http)
+        end
     end)
 
-    it("without the code cache, a request that waits loads its host, and no scheduler", function ()
+    it("a request that waits compiles its host, and no scheduler", function ()
         local here = start(UNCACHED)
         assert.equal(0, lock:lock("held"))
         local connection = here:connect()
@@ -198,38 +160,12 @@ describe("loading in nginx", function ()
         assert.equal("true\ntrue true nilnil", (connection:receive()))
     end)
 
-    it("without the code cache, each method loads what it needs", function ()
+    it("each method finds what it needs without a file", function ()
         local here = start(UNCACHED)
         for name, method in pairs(METHODS) do
             assert.equal(method[1], (here:get("/method/" .. name)), name)
         end
         assert.matches('%[warn%][^\n]+holdfast: lock "timeout" of dictionary "spec_nginx_load": timeout after '
                        .. "0%.010 s; held by nginx", here:log())
-    end)
-
-    it("without the code cache, init_by_lua also loads few modules", function ()
-        local here = start(UNCACHED .. 'init_by_lua_block { require "resty.lock" }')
-        assert.equal("true nilnilnilnil", here:get("/free"))
-    end)
-
-    it("the second object in a Lua state loads the remaining modules", function ()
-        assert.equal("true true true true", start(""):get("/second"))
-    end)
-
-    it("the second lock that one object takes loads the remaining modules", function ()
-        local here = start ""
-        assert.equal("true false", here:get("/kept"))
-        assert.equal("false true", here:get("/kept"))
-    end)
-
-    it("Lua states that outlive a request load everything immediately", function ()
-        assert.equal("true", start("init_by_lua_block { require 'resty.lock' }"):get("/loaded"))
-        assert.equal("true", start("init_worker_by_lua_block { require 'resty.lock' }"):get("/loaded"))
-        assert.equal("true", start(""):get("/timer"))
-    end)
-
-    it("if a module's file cannot be read, the next call loads the module", function ()
-        assert.equal("false module 'resty.holdfast.lock.lock_info' not found\ntable true\ntrue 1\n",
-                     start(""):get("/unreadable"))
     end)
 end)

@@ -1,5 +1,5 @@
--- Tests dictionary/registry.lua with nginx's zones: which dictionary a lock in nginx uses, and which processes may use
--- this dictionary.
+-- Tests dictionary/zones.lua and dictionary/registry.lua: which dictionary a lock in nginx uses, and which processes
+-- may use this dictionary.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local core = require "resty.holdfast.core"

@@ -9,15 +9,13 @@ local band = require("bit").band
 local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
 local error, format = error, string.format
 local getmetatable = debug and debug.getmetatable or getmetatable  -- ignores __metatable
-local pairs, pcall, require, tonumber, tostring, type = pairs, pcall, require, tonumber, tostring, type
+local pcall, require, tonumber, tostring, type = pcall, require, tonumber, tostring, type
 
 local INFINITY = math.huge
 
-local _M = { C = C, path = library.path, version = library.version }
-
-for name, value in pairs(require("resty.holdfast.ffi.header").constants) do
-    _M[name] = value
-end
+-- The constants; the functions below are added. Copying the constants would take longer.
+local _M = require("resty.holdfast.ffi.header").constants
+_M.C, _M.path, _M.version = C, library.path, library.version
 
 local KEY_MAX, OK = _M.KEY_MAX, _M.OK
 

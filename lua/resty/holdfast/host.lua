@@ -69,9 +69,8 @@ local foreign = in_nginx or in_neovim and true or false
 -- adapter cannot be read, for example because no descriptor is free. The next wait tries again.
 local function host_of(entry)
     if not entry.host and entry.library and loaded[entry.library] then
-        local ok, host = pcall(require, entry.adapter)
+        local ok, host = pcall(later.load, entry.adapter)
         if not ok then
-            loaded[entry.adapter] = nil  -- require() leaves a mark after a failure
             return nil, "cannot load its adapter: " .. tostring(host):match("^[^\n]*")
         end
         entry.host = host
@@ -138,7 +137,6 @@ function _M.load_job_runner()
         require "resty.holdfast.host.nginx_jobs"
     end
 end
-later.call(_M.load_job_runner)
 
 
 -- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Returns nil for the scheduler and nginx,

@@ -1,134 +1,119 @@
--- Loads modules at their first use in a Lua state that lasts for only one request. With lua_code_cache off, nginx
--- creates such a state for each request, and loading all modules takes longer than most requests.
+-- Compiles modules at their first use, because compiling all of them takes longer than the rest of the start.
 --
--- Other states load all modules immediately, so that no later call has to read a file. By then, another version may
--- have replaced the file, or the process may have no free descriptor.
+-- Their files are read when this file is loaded, so that no later call has to read a file: by then the file may have
+-- been replaced by another version, or the process may have no free descriptor. If a file cannot be read now, require()
+-- reads it at its first use. This also happens if this file does not know its folder, because it was stripped.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
-local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
-local require, type = require, type
+local collectgarbage, error, ipairs, loaded, loadstring = collectgarbage, error, ipairs, package.loaded, loadstring
+local next, open, pcall, preload, require, type = next, io.open, pcall, package.preload, require, type
+local getinfo, sethook = debug and debug.getinfo, debug and debug.sethook
+local gethook = debug and debug.gethook or function () end
 
--- The phases whose Lua state lasts for more than one request.
-local LASTING = { exit_worker = true, init = true, init_worker = true, timer = true }
+local MODULES = {
+    "dictionary.admin", "dictionary.checks", "dictionary.tables", "dictionary.values", "dictionary.versions", "host",
+    "host.none", "lock.all", "lock.contended", "lock.lock_info", "lock.options", "lock.renewal", "lock.with",
+    "scheduler", "tasks.join", "tasks.queues", "tasks.traceback", "wait.parker", "wait.wait", "worker",
+}
+local HOSTS = is_nginx and { "host.nginx", "host.nginx_jobs", "host.nginx_threads" }
+              or { "host.copas", "host.copas1", "host.cqueues", "host.luv", "host.neovim", "host.uv" }
+local PREFIX = "resty.holdfast."
+-- The mark in package.loaded of a module that is being loaded, as this one is now. In some builds, it is a number.
+local MARK = loaded[...]
 
 local _M = {}
 
 
--- Returns whether the state may last for only one request. A worker runs init_by_lua only in such a state; for other
--- states, the master runs init_by_lua. Without the code cache, the first modules are always loaded by the handler of a
--- request. With the code cache, this may also happen.
-local function is_brief()
-    if not is_nginx then
-        return false
-    end
-    local phase = ngx.get_phase()  -- luacheck: ignore 113
-    if phase == "init" then
-        local known, process = pcall(require, "ngx.process")
-        return known and type(process) == "table" and process.type() == "worker"
-    end
-    return not LASTING[phase]
-end
-
-local brief = is_brief()
-
--- The functions that load the modules that a brief state has not loaded yet.
-local pending = {}
-
-
--- Returns the module. After a failure, removes the marks that require() leaves in package.loaded, because require()
--- would refuse to try again.
-function _M.load(module)
-    local ok, result = pcall(require, module)
-    if ok then
+-- Makes require() compile this text of the module.
+local function keep_text(module, path, text)
+    preload[module] = function (...)
+        local chunk, err = loadstring(text, "@" .. path)
+        if not chunk then
+            error(err, 0)
+        end
+        local result = chunk(...)
+        preload[module] = nil  -- frees the text
         return result
     end
-    for name, mark in pairs(loaded) do
-        if type(mark) == "userdata" and name:find("^resty%.holdfast%.") then
-            loaded[name] = nil
-        end
-    end
-    error(result, 0)
 end
 
 
--- Returns a function of the module, which is the field with this name or the result of field(module). In a brief state,
--- returns a function that loads the module at its first call.
-function _M.fn(module, field)
-    local function resolve()
-        if type(field) == "string" then
-            return _M.load(module)[field]
-        end
-        return field(_M.load(module))
-    end
-    if not brief then
-        return resolve()
-    end
-    local fn
-    pending[#pending + 1] = function () fn = fn or resolve() end
-    return function (...)
-        if not fn then
-            fn = resolve()
-        end
-        return fn(...)
-    end
-end
-
-
--- Calls fn() now or, in a brief state, when the remaining modules are loaded. Returns whether fn() was called now.
-function _M.call(fn)
-    if not brief then
-        fn()
-        return true
-    end
-    pending[#pending + 1] = fn
-    return false
-end
-
-
--- Loads the remaining modules. A module that cannot be loaded now is loaded at its first use.
-local function load_all()
-    brief = false
-    local rest = pending
-    pending = {}
-    for _, fn in ipairs(rest) do
-        if not pcall(fn) then
-            pending[#pending + 1] = fn
-        end
-    end
-end
-
-
--- Counts the objects that class.new creates in a brief state, and the calls to the methods in `names`, which take a
--- lock. A second object or a second call suggests that the state lasts for more than one request. Counting only objects
--- would not be enough, because a worker may use one object for all requests.
-local seen = {}
-
--- Replaces class[name] by a function that counts each call as a use. `use`: "made" or "taken".
-local function count(class, name, use)
-    local method = class[name]
-    local function counting(...)
-        if seen[use] and #pending > 0 then
-            load_all()
-        end
-        seen[use] = true
-        return method(...)
-    end
-    class[name] = counting
-    pending[#pending + 1] = function ()
-        if class[name] == counting then
-            class[name] = method
-        end
-    end
-end
-
-function _M.count_uses(class, names)
-    if not brief then
+local function read_files(names)
+    local folder = getinfo and getinfo(1, "S").source:match("^@(.*)later%.lua$")
+    if not folder then
         return
     end
-    count(class, "new", "made")
     for _, name in ipairs(names) do
-        count(class, name, "taken")
+        local path = folder .. name:gsub("%.", "/") .. ".lua"
+        local file = open(path, "rb")
+        if file then
+            keep_text(PREFIX .. name, path, file:read("*a"))
+            file:close()
+        end
+    end
+end
+
+read_files(MODULES)
+read_files(HOSTS)
+
+
+-- Removes the marks that require() leaves in package.loaded after a failure, because it would refuse to try again. Does
+-- not use pairs(): see lock/options.lua.
+local function remove_marks()
+    local name, value = next(loaded)
+    while name ~= nil do
+        if value == MARK and type(name) == "string" and name:sub(1, #PREFIX) == PREFIX then
+            loaded[name] = nil
+        end
+        name, value = next(loaded, name)
+    end
+end
+
+
+-- Returns the module. While it is loaded, the collector and hooks are off: a finaliser might need a module that is not
+-- complete, and the error of a hook might prevent the removal of the marks.
+function _M.load(module)
+    local found = loaded[module]
+    if found ~= nil and found ~= MARK then
+        return found
+    end
+    local collects = collectgarbage("isrunning")
+    local hook, events, count = gethook()
+    local hooked = type(hook) == "function"
+    if hooked then
+        sethook()
+    end
+    if collects then
+        collectgarbage("stop")
+    end
+    local ok, result = pcall(require, module)
+    if not ok then
+        remove_marks()
+    end
+    if collects then
+        collectgarbage("restart")
+    end
+    if hooked then
+        sethook(hook, events, count)
+    end
+    if not ok then
+        error(result, 0)
+    end
+    return result
+end
+
+
+-- Returns a function that loads the module at its first call, and then calls a function of the module: the field with
+-- this name, or the result of field(module).
+function _M.fn(module, field)
+    local fn
+    return function (...)
+        if not fn then
+            local result = _M.load(module)
+            fn = type(field) == "string" and result[field] or field(result)
+        end
+        return fn(...)
     end
 end
 

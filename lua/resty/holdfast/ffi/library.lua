@@ -25,8 +25,9 @@ extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 
 -- If package.loaded was cleared and this file is loaded again in one Lua state, the types are already declared.
-if not pcall(ffi.typeof, "holdfast_lease") then
-    ffi.cdef(header.declarations .. OTHERS)
+local declared, problem = pcall(ffi.cdef, header.declarations .. OTHERS)
+if not declared and not pcall(ffi.typeof, "holdfast_lease") then
+    error(problem, 0)
 end
 
 

@@ -4,7 +4,6 @@
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local options = require "resty.holdfast.lock.options"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
@@ -19,7 +18,8 @@ local find_holder = later.fn("resty.holdfast.lock.lock_info", "find")
 local finish = later.fn("resty.holdfast.lock.renewal", "finish")
 local loss = later.fn("resty.holdfast.lock.renewal", "loss")
 local lost = later.fn("resty.holdfast.lock.renewal", "lost")
-local read_call, read_time = options.read_call, options.read_time
+local read_call = later.fn("resty.holdfast.lock.options", "read_call")
+local read_time = later.fn("resty.holdfast.lock.options", "read_time")
 local restart = later.fn("resty.holdfast.lock.renewal", "restart")
 local vacate = later.fn("resty.holdfast.lock.with", "vacate")
 

@@ -2,6 +2,8 @@
 -- call a reader, and only a reader may call a check.
 
 local core = require "resty.holdfast.core"
+local later = require "resty.holdfast.later"
+local lock_settings = require "resty.holdfast.lock.settings"
 local program = require "resty.holdfast.program"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
@@ -22,32 +24,9 @@ local DEFAULT_TIMEOUT = 5
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 
-local _M = {}
+local DEFAULT_SETTINGS = lock_settings.DEFAULT_SETTINGS
 
-
-local function default_wait()
-    local wait = program.getenv("HOLDFAST_WAIT")
-    if wait == nil or wait == "" then
-        return "wake"
-    end
-    if wait ~= "wake" and wait ~= "poll" then
-        error('holdfast: bad HOLDFAST_WAIT "' .. wait .. '": expected "wake" or "poll"', 0)
-    end
-    return wait
-end
-
-local DEFAULT_WAIT = default_wait()
-
--- The default for the coroutine that is recorded as the holder of an object's locks. The possible values are
--- task_ids.NOBODY, task_ids.base, and false, which means the coroutine that takes the lock. In nginx, a different light
--- thread may release the lock.
-local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
-
--- The settings of an object without options. `block`: if the host does not allow waits, a wait blocks the process.
--- `itself`: if the coroutine waits for a lock that it holds itself, this is a deadlock. `watched`: each lock of the
--- object has a watch (lock/renewal.lua).
-_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
-                         watched = false, renew = false, on_lost = false, log_timeouts = false }
+local _M = { DEFAULT_SETTINGS = DEFAULT_SETTINGS, known = lock_settings.known }
 
 
 -- --- checks, which accept nil and good values ---------------------------------------------------------
@@ -203,16 +182,6 @@ local function check_names(opts, method, known)
 end
 
 
--- Describes the options of a method. `lenient`: the method accepts everything that works with lua-resty-lock.
-function _M.known(names, lenient)
-    local known = {}
-    for i = 1, #names do
-        known[names[i]] = true
-    end
-    return { names = known, listed = names, lenient = lenient or false }
-end
-
-
 -- Raises an error if new(dictionary) was called instead of new(class, dictionary). Only modules that are newer than
 -- resty.lock check this.
 function _M.check_class(class, name)
@@ -224,7 +193,7 @@ end
 
 local function holder_of(deadlock)
     if deadlock == nil then
-        return DEFAULT_HOLDER
+        return DEFAULT_SETTINGS.holder
     end
     return not deadlock and task_ids.NOBODY
 end
@@ -241,15 +210,18 @@ function _M.read_new(opts, known, defaults)
         max_step = check(opts, "max_step", "new", is_longest_step, "a number greater than 0") or 0.5,
         cluster = check(opts, "cluster", "new", is_cluster, "a boolean or a cluster name") or false,
     }
-    local wait = check(opts, "wait", "new", is_way_to_wait, '"wake" or "poll"') or DEFAULT_WAIT
+    local wait = check(opts, "wait", "new", is_way_to_wait, '"wake" or "poll"') or DEFAULT_SETTINGS.wait
     local block = typed(opts, "block", "new", "boolean") or false
     local fair = typed(opts, "fair", "new", "boolean")
     local deadlock = typed(opts, "deadlock", "new", "boolean")
     local renew = typed(opts, "renew", "new", "boolean") or false
     local on_lost = typed(opts, "on_lost", "new", "function") or false
     local log_timeouts = check(opts, "log_timeouts", "new", is_log, "a boolean or a function") or false
-    local settings = _M.DEFAULT_SETTINGS
-    if wait ~= DEFAULT_WAIT or block or fair or deadlock ~= nil or renew or on_lost or log_timeouts then
+    if renew or on_lost then
+        later.load("resty.holdfast.lock.renewal")  -- a failure after the lock is taken would leave it without a watch
+    end
+    local settings = DEFAULT_SETTINGS
+    if wait ~= settings.wait or block or fair or deadlock ~= nil or renew or on_lost or log_timeouts then
         settings = { wait = wait, block = block, fair = fair and 1 or 0, holder = holder_of(deadlock),
                      itself = deadlock or false, watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost,
                      log_timeouts = log_timeouts }
