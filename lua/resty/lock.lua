@@ -216,7 +216,7 @@ end)
 -- fn unchanged.
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 -- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, but does not take the
--- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().
+-- lock. Yields as lock() does. Returns the seconds waited, 0 for a free key, or nil and an error of lock().
 _M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
 
 if DEBUG then

@@ -7,8 +7,8 @@
 // If there is only one reader, it can become the writer by one store to its record. It keeps its fencing token, which
 // is larger than the tokens of all earlier writers, because nobody could write while it read.
 //
-// The owner and the fencing token prove a holder record, just as they prove a lease of a lock. A dead process loses
-// its permits as soon as another process needs them.
+// A caller shows that a holder record is its own by the owner and the fencing token, as it does for a lock. A dead
+// process loses its permits as soon as another process needs them.
 //
 // Waiters queue in order of arrival. If there are not enough permits for the first waiter, no request overtakes it. So
 // neither readers nor writers wait forever. If there are enough, but the first waiter has not responded to its wake-up
@@ -16,11 +16,12 @@
 // wakes the next waiter if there are enough for that waiter as well. So each grant costs one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
-// (dict/holder_list.h). The same is usually true of a refused attempt, because it names only some of many holders.
+// (dict/holder_list.h). The same is usually true of a refused attempt: if there are many holders, it reports only some
+// of them.
 //
-// When a check of all holders is due, one attempt in one process makes it. The attempt checks some holders at a time,
-// and releases the mutex in between. It removes the records that are no longer valid, and finds the owners about which
-// the kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n
+// When a check of all holders is due, one attempt in one process performs it. The attempt checks some holders at a
+// time, and releases the mutex in between. It removes the records that are no longer valid, and finds the owners about
+// which the kernel must be asked. So attempts that need permits find dead holders, and leases that have ended. With n
 // holders, an ended lease is found at most n / 1024 ms late, and a death at most n / 64 ms late. Neither takes longer
 // than 1 s, plus the time until the next attempt.
 #pragma once
@@ -34,11 +35,11 @@
 
 namespace holdfast {
 
-/// The state of a check of many holders, which a refused attempt makes.
+/// The state of a check of many holders, which a refused attempt performs.
 enum class CheckState { none, due, done };
 
-/// Attempts once to take permits, in one section of the shard's mutex, or in several if there are many holders. A
-/// refused waiter gets its position in the queue. Returns the codes of attempt_lock().
+/// Attempts once to take permits, in one critical section of the shard's mutex, or in several if there are many
+/// holders. A refused waiter gets its position in the queue. Returns the codes of attempt_lock().
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Attempts once to turn the reader that has the lease of an rwlock into the writer. The lease stays as it is. A
@@ -49,10 +50,10 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contend
 /// in the queue. The code unsupported is also returned if the lease holds a lock or permits of a semaphore.
 Code attempt_upgrade(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                      const Lease& lease, BlockedBy& blocked_by) noexcept;
-/// Returns ok if nobody has any of these permits, and it is the contender's turn. The contender, which requests a
-/// different kind, may then replace the permits. Otherwise returns locked, and queues the contender's waiter as a
-/// waiter for all permits. Sets `long_check` to due if check_holders() must follow. REQUIRES: the shard's mutex is
-/// held, and the transaction found permits.
+/// Returns ok if nobody has any of the permits that the transaction found, and it is the contender's turn. The
+/// contender, which requests a different kind of lock, may then replace the permits. Otherwise returns locked, and
+/// queues the contender's waiter as a waiter for all permits. Sets `long_check` to due if check_holders() must follow.
+/// REQUIRES: the shard's mutex is held, and the transaction found permits.
 Code clear_permits(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
                    CheckState& long_check, Chosen& chosen) noexcept;
 /// Gives back all but `count` permits of the lease, in one step. Returns ok, not_owner, invalid (because of `count`),

@@ -12,9 +12,9 @@ namespace holdfast {
 
 namespace {
 
-// For many holders, a check takes a few dozen nanoseconds for each holder. So checks take a few per cent of the time if
-// leases end, and a few tenths of a per cent if none ends. The benchmark is "Many holders of one key", row "refused
-// try", where no lease ends; no benchmark has leases that end.
+// For many holders, a check takes a few dozen nanoseconds for each holder. At the rates below, checks take a few per
+// cent of the time if leases end, and a few tenths of a per cent if none ends. The benchmark is "Many holders of one
+// key", row "refused try", where no lease ends; no benchmark has leases that end.
 constexpr std::uint32_t kHoldersPerMs = 1024;
 constexpr std::uint32_t kHoldersPerMsIdle = 64;
 constexpr std::uint32_t kRestMaxMs = 1000;
@@ -46,7 +46,8 @@ bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   return at.found();
 }
 
-// Removes the record if it is not valid, otherwise records when it ends. Then advances to the next record.
+// Returns whether the record is valid. If it is not, removes it, which advances the cursor. If it is, notes when it
+// ends, and leaves the cursor on it.
 bool PermitsEntry::check_one(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
                              std::uint64_t& next_end) const noexcept {
   const Token owner = at.fields().owner.load(kRelaxed);
@@ -199,7 +200,7 @@ Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
-  // A record that has expired but was not purged yet still counts as held, but a flushed record does not.
+  // A record that has expired but has not been purged yet still counts as held, but a flushed record does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   since.bits = at.fields().since.load(kRelaxed);

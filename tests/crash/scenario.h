@@ -60,7 +60,8 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
 /// full of lists, locks, permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// The stepped child's state besides the dictionary. Created in `prepare`, and never freed because the child dies.
+/// The state, besides the dictionary, of the child that is run step by step. Created in `prepare`, and never freed
+/// because the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};

@@ -133,7 +133,7 @@ struct AtEndOfThread {
   }
   bool used = false;
 };
-// These objects are created before and after the thread's first call.
+// One object is created before the thread's first call, the other one after it.
 thread_local AtEndOfThread made_before;
 thread_local AtEndOfThread made_after;
 
@@ -161,7 +161,7 @@ int try_lock(const char* key, holdfast_lease* lease) {
   return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
 }
 
-/// Checks that a second process sees all locks as held that this process took before and after it began to exit.
+/// Checks that each lock that this process took, before or after it began to exit, looks held to a second process.
 void hold_at_the_end() {
   holdfast_lease late{};
   check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
@@ -213,7 +213,7 @@ struct AtEndOfProcess {
     if (where == "holds") hold_at_the_end();
   }
 };
-// These objects are created before and after the library registers its own destructors.
+// One object is created before the library registers its own destructors, the other one after that.
 AtEndOfProcess made_when_loaded __attribute__((init_priority(101)));
 AtEndOfProcess made_later;
 
@@ -249,7 +249,7 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // the wait registers the exit handler that stops all checks of holders, so the handler below runs first
+    call();  // its wait registers the library's exit handler, which stops all checks of holders and runs before ours
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "the lock that the process held before its exit");

@@ -94,7 +94,7 @@ TEST(geometry, a_dictionary_for_large_values_accepts_a_value_of_half_its_size_up
   }
 }
 
-TEST(geometry, no_other_number_of_shards_is_possible) {
+TEST(geometry, a_number_of_shards_must_be_a_power_of_two_that_suits_the_size) {
   for (const std::uint32_t shards : {0U, 3U, 32U, 1U << 31}) EXPECT_FALSE(Geometry::is_possible(16 << 20, shards));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 16));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 1));

@@ -924,8 +924,8 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs {
-        { "another process ended its grant", "release", "commands", "key", "--token" },
-        { "another process ended its grant", "run", "--workers", "1", "-e",
+        { "another process released the lock", "release", "commands", "key", "--token" },
+        { "another process released the lock", "run", "--workers", "1", "-e",
           "require('resty.shdict').open('commands'):flush_all()" },
         { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
     } do

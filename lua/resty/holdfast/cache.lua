@@ -40,7 +40,7 @@ _M.__index = _M
 
 
 -- Opens the dictionary. In nginx, an existing dictionary with the size of an earlier configuration is used as it is.
--- Returns true; nil and the reason.
+-- Returns true, or nil and the reason.
 local function open(self)
     local size = self.settings.size
     local declared = size == nil and registry.declared_size(self.shm) or nil
@@ -60,7 +60,7 @@ local function open(self)
 end
 
 
--- new(name, shm [, opts]) returns a cache in the dictionary `shm`; nil and a message. If new() is called in
+-- new(name, shm [, opts]) returns a cache in the dictionary `shm`, or nil and a message. If new() is called in
 -- init_by_lua, the first use of the cache opens the dictionary.
 function _M.new(name, shm, opts)
     if type(name) ~= "string" or not name:find("^[%w_.-]+$") then
@@ -87,7 +87,7 @@ function _M.new(name, shm, opts)
 end
 
 
--- Checks the arguments of a method. Returns true if the dictionary is open; nil and the reason.
+-- Checks the arguments of a method. Returns true if the dictionary is open, or nil and the reason.
 local function begin(self, method, key, opts)
     if type(self) ~= "table" or not self.young then
         error("bad receiver of " .. method .. ": expected a cache, got " .. describe(self) .. "; call it as cache:"

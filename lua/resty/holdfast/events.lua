@@ -98,7 +98,7 @@ end
 -- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program has
 -- set, or 1000), and size, persist and mode as in shdict.open. All programs must use the same `keep`.
 --
--- Returns the bus; nil and a message. Raises an error for arguments of the wrong type. Does not yield.
+-- Returns the bus, or nil and a message. Raises an error for arguments of the wrong type. Does not yield.
 function _M.open(name, opts)
     check(type(name) == "string", "name", "events.open", "a string", name)
     opts = check_options(opts, OPEN_OPTIONS, "events.open")

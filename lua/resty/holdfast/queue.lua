@@ -140,7 +140,7 @@ end
 -- Opens a queue, and creates it if it does not exist. opts: size, mode, largest as in shdict.open; persist (true);
 -- max (the most jobs that are ready; no limit), max_attempts (5), lease (seconds; none), block (false, as in
 -- resty.lock).
--- Returns the queue; nil and a message. Does not yield.
+-- Returns the queue, or nil and a message. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: expected a string, got " .. type(name), 2)
@@ -152,7 +152,7 @@ end
 
 
 -- Opens a queue that exists, for the command `holdfast queue`, and for observers, which can only look at it. Returns
--- the queue; nil and a message.
+-- the queue, or nil and a message.
 function _M.find(name, opts)
     opts = check_options(opts, "find", OPEN)
     local store, err = open_store(attach, name, opts)
@@ -192,7 +192,7 @@ local function find_unique(store, unique)
 end
 
 
--- Makes the unique key belong to number `n`. Returns true; nil and the reason.
+-- Makes the unique key belong to number `n`. Returns true, or nil and the reason.
 local function reserve(store, unique, n)
     while true do
         local exists, other, claim, failed = find_unique(store, unique)
@@ -250,7 +250,7 @@ local function store_job(store, n, opts, kind, data, length, number)
 end
 
 
--- Waits until the queue is not full. Returns a number for a push; nil and the reason.
+-- Waits until the queue is not full. Returns a number for a push, or nil and the reason.
 local function wait_for_number(self, timeout)
     local store, deadline = self.store, C.holdfast_now() + timeout
     while true do
@@ -320,7 +320,7 @@ local function read_long(store, n, value)
 end
 
 
--- Returns the value and the flags of a job; nil, nil if there is none; nil and the reason.
+-- Returns the value and the flags of a job; nil, nil if there is none; or nil and the reason.
 local function read(store, n)
     local value = core.enter_value()
     local code = C.holdfast_get(store.jobs, at(VALUE, n), KEY_SIZE, value)
@@ -360,7 +360,7 @@ local function new_job(self, n, claim, was_owned)
 end
 
 
--- Tries to take a job. Returns the job; nil, nil and the number whose claim is missing; nil and the reason of a
+-- Tries to take a job. Returns the job; nil, nil and the number whose claim is missing; or nil and the reason of a
 -- failure.
 local try
 function try(self, first)
@@ -452,7 +452,7 @@ local function may_change(self)
 end
 
 
--- Replaces the job's claim. Returns true; nil and the reason.
+-- Replaces the job's claim. Returns true, or nil and the reason.
 local function change(self, claim)
     local code = swap(self.queue.store, CLAIM, self.number, self.claim, claim)
     if code == OK then
@@ -486,7 +486,7 @@ end
 
 
 -- Gives the job back, to be taken again after `delay` seconds (0). If it was taken max_attempts times, makes it a dead
--- job instead, and also returns "dead". Returns true; nil and an error of done(), or "no memory".
+-- job instead, and also returns "dead". Returns true, or nil and an error of done(), or "no memory".
 function Job.retry(self, delay)
     check_receiver(self, "retry", job_mt)
     delay = delay or 0
@@ -516,7 +516,7 @@ function Job.retry(self, delay)
 end
 
 
--- Restarts the lease, for `seconds` (default: the queue's lease). Returns true; nil and an error of done(), or "no
+-- Restarts the lease, for `seconds` (default: the queue's lease). Returns true, or nil and an error of done(), or "no
 -- memory".
 function Job.touch(self, seconds)
     check_receiver(self, "touch", job_mt)
@@ -542,7 +542,7 @@ end
 
 
 -- Detaches the job from this Lua state: for `seconds`, every program that knows the job's number and token can change
--- it. Then the job can be taken again. Returns true; nil and an error of touch().
+-- it. Then the job can be taken again. Returns true, or nil and an error of touch().
 function Job.detach(self, seconds)
     check_receiver(self, "detach", job_mt)
     core.check_time(seconds, "seconds", "detach", 2)

@@ -310,7 +310,7 @@ class Wrapper {
     }
   }
 
-  // STOP is usually meant for the command alone, and CONT later also goes to the command alone. But the foreground job
+  // STOP is usually meant for the command alone, and the later CONT is too. But the foreground job
   // of a terminal may use STOP to stop itself.
   static bool is_stop_of_job(int signal) {
     if (signal != SIGSTOP) return true;
@@ -377,7 +377,7 @@ class Wrapper {
     if (in_cluster && lock_end_->epoch() != 0 && state.epoch != lock_end_->epoch())
       return fmt::format("{} was lost: this machine's session with the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
-    return key + " was taken away: another process ended its grant";
+    return key + " was taken away: another process released the lock";
   }
 
   // Gives the lock back, so that a waiter is notified and nobody finds a dead holder. Then ends the hold for all

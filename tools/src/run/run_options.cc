@@ -32,7 +32,7 @@ int default_workers() {
 std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {
   const auto number = inspect::number_of(text);
   if (!number || !(*number >= 0 && *number <= kGraceMax))
-    return fmt::format("bad time \"{}\": expected seconds from 0 to {:g}, as in 2.5", text, kGraceMax);
+    return fmt::format("bad time \"{}\": expected a number of seconds from 0 to {:g}, as in 2.5", text, kGraceMax);
   grace = std::chrono::duration<double>(*number);
   return {};
 }
@@ -50,7 +50,7 @@ std::string read_agent(const std::string& text, std::vector<std::string>& agents
   return {};
 }
 
-/// Joins the texts of all options -e as lines of one script, so that each line can use the local variables of earlier
+/// Joins the texts of all -e options as lines of one script, so that each line can use the local variables of earlier
 /// lines.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
@@ -90,10 +90,10 @@ std::string read_script(const Arguments& arguments, Script& script) {
   if (script.code) {
     script.path = "-e";
     if (script.arguments.empty() || arguments.has_dashes()) return {};
-    return fmt::format("-e cannot be combined with the script \"{}\"; arguments of -e follow \"--\"",
+    return fmt::format("-e cannot be combined with the script \"{}\"; put arguments for the CODE of -e after \"--\"",
                        script.arguments.front());
   }
-  if (script.arguments.empty()) return "no SCRIPT and no -e was given";
+  if (script.arguments.empty()) return "neither SCRIPT nor -e was given";
   script.path = script.arguments.front();
   script.arguments.erase(script.arguments.begin());
   return judge_script(script.path);

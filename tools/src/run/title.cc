@@ -17,7 +17,7 @@ namespace {
 // zero byte.
 std::span<char> room;
 
-/// Returns whether `text` starts at `end`. If so, moves `end` behind the text.
+/// Returns whether `text` starts at `end`. If so, moves `end` past the text.
 bool follows(const char* text, const char*& end) noexcept {
   if (text != end) return false;
   end += std::strlen(text) + 1;

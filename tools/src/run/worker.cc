@@ -18,7 +18,7 @@ namespace {
 void set_environment(const WorkerPlace& place) {
   ::setenv("HOLDFAST_WORKER", std::to_string(place.number).c_str(), 1);
   ::setenv("HOLDFAST_WORKERS", std::to_string(place.count).c_str(), 1);
-  // Use the library that this process has loaded, because a second copy would enter the world as a second process.
+  // Use the library that this process has loaded, because a second copy would register itself as a second process.
   const std::string library = loaded_library();
   if (!library.empty()) ::setenv("HOLDFAST_LIB", library.c_str(), 0);
 }

@@ -32,7 +32,7 @@ _M.put = put
 
 
 -- Finds the versions of the present dictionary. They stay mapped as long as the cache refers to them, so a removed
--- dictionary stays in memory until the next call of get. Returns true; nil and the reason.
+-- dictionary stays in memory until the next call of get. Returns true, or nil and the reason.
 function _M.find_versions(cache)
     local versions = C.holdfast_keep_versions(cache.handle)
     if versions == nil then
@@ -102,7 +102,7 @@ function _M.keep(cache, key, opts, entry)
 end
 
 
--- Returns the entry in the dictionary, and keeps a copy. Returns nil if there is none; nil and the reason.
+-- Returns the entry in the dictionary, and keeps a copy. Returns nil if there is none, or nil and the reason.
 function _M.look(cache, key, opts)
     local entry, err = entries.read(cache, key, option(cache, opts, "early_refresh"))
     err = err or entry and _M.keep(cache, key, opts, entry)

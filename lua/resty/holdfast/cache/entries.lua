@@ -2,9 +2,11 @@
 -- lock of its load is "!NAME:KEY", the error of its last load "?NAME:KEY", and the generation of a tag "#NAME:TAG".
 --
 -- The flags of a value contain its kind (2 bits), how long it may be served after it becomes stale, and how long its
--- load took (15 bits each). So a value without tags is stored as it is. A value with tags is stored in a table,
--- together with each tag and the generation that the tag had before the load. A tag that is purged or evicted gets a
--- generation that it never had before, because versions only grow, by 2 with each change.
+-- load took (15 bits each). So a value without tags is stored as it is.
+--
+-- A value with tags is stored in a table, together with each tag and the generation that the tag had before the load.
+-- The first generation of a tag is the version of its key, and each purge adds 1. Each change adds 2 to the version, so
+-- a tag that is purged or evicted gets a generation that it never had before.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -62,7 +64,7 @@ local function now()
 end
 
 
--- Reads a value into a frame, and its version. The caller leaves the frame.
+-- Reads a value into a frame, and the value's version into `version`. The caller must call leave().
 local function read(handle, key)
     local value = enter_value()
     version[0].number = 0
@@ -86,7 +88,7 @@ function _M.touch(cache, key)
 end
 
 
--- Returns the generation of a tag, and the number and the stripe of its version; nil and the reason.
+-- Returns the generation of a tag, and the number and the stripe of its version; or nil and the reason.
 local function generation(cache, tag)
     local code, value = read(cache.dict[1], cache.tag_prefix .. tag)
     local answer, number, stripe = value.number, tonumber(version[0].number), version[0].stripe
@@ -98,8 +100,8 @@ local function generation(cache, tag)
 end
 
 
--- Returns a table with the tags (nil, a string or an array) and their generations; nil and the reason. Gives a
--- generation to each tag that has none.
+-- Returns a table with the tags and their generations, or nil and the reason. `tags` is nil, a string or an array; if
+-- it is nil, the result is nil. Gives a generation to each tag that has none.
 function _M.read_tags(cache, tags)
     if not tags then
         return nil
@@ -164,10 +166,10 @@ local function decode(cache, kind, value)
 end
 
 
--- Returns an entry for level 1, which is a copy of the value. `ends` is when the dictionary's value ends. The entry
--- also records whether the value is stale or should be loaded early; and where the word of its version is, if Lua can
--- decide whether the entry is current (copies.lua). With the odd version of a stopped writer, an entry is never
--- current.
+-- Returns an entry for level 1, which is a copy of the value. `ends` is when the value in the dictionary expires. The
+-- entry also records whether the value is stale or should be loaded early. If Lua can decide whether the entry is
+-- current (copies.lua), the entry also records where the word with the value's version is. If the version is odd,
+-- because a writer was stopped in the middle of a change, the entry is never current.
 --
 -- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number that is drawn
 -- once for each copy decides when the copy ends, so hits do not draw random numbers.
@@ -187,7 +189,7 @@ local function make_entry(value, number, stripe, ends, guards, flags, early)
 end
 
 
--- Reads the value from the dictionary. Returns an entry; nil if there is no value; nil and the reason.
+-- Reads the value from the dictionary. Returns an entry; nil if there is no value; or nil and the reason.
 function _M.read(cache, key, early)
     local dict = cache.dict
     local code, frame = read(dict[1], cache.prefix .. key)
@@ -212,8 +214,8 @@ function _M.read(cache, key, early)
 end
 
 
--- Reads a value that may have expired. Returns the seconds until it becomes stale (0: never), nil and the value; nil if
--- there is none; nil and the reason.
+-- Reads a value that may have expired. Returns three results: the seconds until the value becomes
+-- stale (0 if never), nil, and the value. Returns nil if there is no value, or nil and the reason if the read fails.
 function _M.peek(cache, key)
     key = cache.prefix .. key
     local value, flags = cache.dict:get_stale(key)
@@ -329,13 +331,15 @@ end
 
 -- --- the error of the last load ---
 
-local FOR_ALL = 2 ^ 31  -- in the flags: also for callers that did not wait. The other bits are the load's fencing token
+-- The bit of the flags that is set if the error is also for callers that did not wait. The other bits are the load's
+-- fencing token.
+local FOR_ALL = 2 ^ 31
 
 -- How long an error is kept for callers that waited for the load, in seconds.
 local FOR_WAITERS = 5
 
 
--- Returns the message and the flags; nil and 0.
+-- Returns the message and the flags, or nil and 0.
 function _M.read_error(cache, key)
     local text, flags = cache.dict:get(cache.error_prefix .. key)
     if type(text) ~= "string" then

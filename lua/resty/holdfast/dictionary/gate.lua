@@ -9,7 +9,7 @@
 --   holder(handle, key, block)      does the same as lock_info.find_here, for all machines
 --   measure(handle, add)            calls add(family, label, label value, value) for each sample
 --   reason_of_timeout(handle, key)  returns the error for a wait that timed out
---   refusal(handle)                 returns why no lock of the dictionary can be granted now, or nil if locks can
+--   refusal(handle)                 returns why the dictionary's locks cannot be granted now, or nil if they can
 --   state(handle)                   returns the results of dict:cluster()
 --   verify(lock, grant, key)        returns the results of lock:verify()
 
@@ -44,7 +44,7 @@ local function search_beside()
 end
 
 
--- Loads the module for gates. On failure, raises the reason; the next call tries again.
+-- Loads the module for gates. On failure, raises an error with the reason; the next call tries again.
 local function load_gate()
     search_beside()
     local loaded, result = pcall(later.load, MODULE)

@@ -4,20 +4,21 @@
 -- moved to other keys. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each
 -- transition is one commit:
 --
---   push     add the claim READY, or ASIDE for a delay or a priority; value and due time are stored before
+--   push     add the claim READY, or ASIDE for a delay or a priority; the value and the due time are stored first
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
 --   done     this worker -> no claim; the value and the rest are deleted afterwards
---   retry    this worker -> ASIDE; the due time is stored before
---   detach   this worker -> DETACHED; the due time is stored before
+--   retry    this worker -> ASIDE; the due time is stored first
+--   detach   this worker -> DETACHED; the due time is stored first
 --   bury     this worker, a dead worker, or DETACHED -> DEAD, after max_attempts grants
 --   void     add the claim VOID, because the producer of N does not add its claim
 --   nothing  add the claim NOTHING, because the caller's own push failed, or to wake a taker
 --
 -- Invariants:
 --
--- 1. A number below `next` has, or had, a claim other than READY, and no claim from `next` on was ever deleted. So the
---    claim at `next` is the first READY claim, or is missing. `next` grows by compare-and-swap, after its claim was
---    found to be neither. If a job ends before `next` has passed it, because it was ASIDE, its claim becomes NOTHING.
+-- 1. A number below `next` has, or had, a claim other than READY, and no claim at or above `next` was ever deleted. So
+--    the claim at `next` is the first READY claim, or is missing. `next` grows by compare-and-swap, after its claim was
+--    found to exist and not to be READY. If a job that was ASIDE ends before `next` has passed it, its claim becomes
+--    NOTHING.
 -- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If N
 --    <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add then fails,
 --    and the producer takes another N. The claim VOID of a dead producer stays, because nobody knows that the producer
@@ -30,13 +31,13 @@
 -- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
 --    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time. If
 --    another program removes the lock, a later scan of all claims finds that their owner does not exist.
--- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
+-- 6. If a number below `next` has no claim, its value and due time are garbage: a worker died in the middle of `done`.
 --
--- So a process may die anywhere. If it dies before the commit of a push, the push has not happened. If it dies after it
--- has claimed a job and before `next` grows, the next taker advances `next`. A scan finds everything else that was left
--- behind. Claims change in place or are deleted, so a transition does not need memory. The dictionary NAME contains the
--- values, NAME.claims the claims, and NAME.workers the locks. NAME.claims has room for all claims of a full NAME, so a
--- full queue can be emptied.
+-- So a process may die at any point. If it dies before the commit of a push, the push has not happened. If it dies
+-- after it has claimed a job and before `next` grows, the next taker advances `next`. A scan finds everything else that
+-- was left behind. Claims change in place or are deleted, so a transition does not need memory. The dictionary NAME
+-- contains the values, NAME.claims the claims, and NAME.workers the locks. NAME.claims has room for all claims of a
+-- full NAME, so a full queue can be emptied.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -53,23 +54,24 @@ local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, co
 
 local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
 local NEVER = 2 ^ 53
--- The seconds that a producer may need between two steps, and the seconds after which a busy taker looks for dead
--- workers and due times again.
+-- How long a producer may take between two steps, and how long a busy taker waits before it looks for dead workers and
+-- due times again, in seconds.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
--- The seconds by which each key that a scan has read delays the next scan. The duration of the scan would be the wrong
--- measure: the busier the machine, the longer the jobs of dead workers would wait.
+-- By how many seconds the next scan is delayed for each key that a scan has read. The duration of the scan would be the
+-- wrong measure: the busier the machine, the longer the jobs of dead workers would wait.
 local LOOK_PER_KEY = 2e-6
--- How often a Lua state examines all claims without having noticed a death, in seconds: for workers whose locks another
--- program has removed, for example with `holdfast doctor --repair`. Each key that the last scan has read adds to this
--- time, so that scans take less than 1 % of it.
+-- How often, in seconds, a Lua state examines all claims even if it has noticed no death. This finds the claims of
+-- workers whose locks another program has removed, for example with `holdfast doctor --repair`. Each key that the last
+-- scan has read adds to this time, so that scans take less than 1 % of it.
 local FULL_EVERY, FULL_PER_KEY = 1, 2e-4
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
--- as long.
+-- that long.
 local LONGEST_SLEEP = 0.4
--- The owners of claims; a worker's number is higher. Claims from DETACHED on are taken.
+-- The owners that are not workers; the numbers of workers are higher. A claim whose owner is DETACHED or higher is
+-- taken.
 local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5, 15
 
--- A key is its kind and its number.
+-- A key consists of its kind and its number.
 local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
 local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- e n t i
 local SPARE = 0x73  -- s: an entry that makes room for the claim VOID if the dictionary is full
@@ -106,7 +108,7 @@ local function is_bad(value)
 end
 
 
--- Returns the number and its flags; nil if there is none; nil and the code after a failure.
+-- Returns the number and its flags; nil if there is none; or nil and the code after a failure.
 local function get(self, kind, n)
     local code, value = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found), found.number
     if code == OK and found.type == NUMBER and (not is_bad(value) or kind == EARLIEST and value == NEVER) then
@@ -138,7 +140,7 @@ end
 _M.swap = swap
 
 
--- Creates the counters of a new or flushed queue. They begin at the time of the clock, so that no number is used again.
+-- Creates the counters of a new or flushed queue. They begin at the current time, so that no number is used again.
 local function begin(self)
     local first = floor(C.holdfast_now() * 1e7) + 1
     store(self, SAFE_ADD, EARLIEST, 0, NEVER)
@@ -153,7 +155,7 @@ local function begin(self)
 end
 
 
--- Adds `by` to a counter. Returns the sum; nil and the code.
+-- Adds `by` to a counter. Returns the sum, or nil and the code.
 local function incr(self, kind, by)
     local code = C.holdfast_incr(self.claims, at(kind), KEY_SIZE, by, 0, 0, 0, number, nil)
     if code == NOT_FOUND then
@@ -189,8 +191,8 @@ local function number_below(self, room)
 end
 
 
--- Returns a number for a push. A limit of `room` ready jobs is optional. Like all functions that a call without a wait
--- uses, it has no loop, so that LuaJIT compiles the whole call.
+-- Returns a number for a push. A limit of `room` ready jobs is optional. Like every function used by calls that do not
+-- wait, it has no loop, so that LuaJIT compiles the whole call.
 function _M.new_number(self, room)
     if room then
         return number_below(self, room)
@@ -265,7 +267,7 @@ local function become_worker(self)
 end
 
 
--- Returns this worker's number; nil and the reason.
+-- Returns this worker's number, or nil and the reason.
 function _M.join(self)
     if is_worker(self) then
         return self.worker
@@ -339,7 +341,7 @@ end
 _M.due_of = due_of
 
 
--- Deletes what is stored for a number without a job, but not a unique key that belongs to another job by now.
+-- Deletes what is stored for a number without a job, but not a unique key that now belongs to another job.
 local function clear(self, kind, n)
     if kind == UNIQUE then
         local unique = self.dict:get(ffi_str(at(UNIQUE, n), KEY_SIZE))
@@ -353,7 +355,7 @@ end
 _M.clear = clear
 
 
--- Examines what belongs to one key.
+-- Examines one key that a scan has read, and the claim of its number.
 local function examine(kind, n, self, scan)
     local claim, failed = get(self, CLAIM, n)
     if not claim and failed then
@@ -388,9 +390,9 @@ local function later_first(a, b)
 end
 
 
--- Finds the claims that may be taken over; with `all`, also the claims of dead workers, and garbage. Returns the owners
--- of these claims; nil if it could not read everything. A worker that was dead before the call has claimed no number
--- above `next`, except numbers with a due time.
+-- Finds the claims that may be taken over; with `all`, also the claims of dead workers, and garbage. Returns the set of
+-- dead workers that own a claim; nil if it could not read everything. A worker that was dead before the call has
+-- claimed no number above `next`, except numbers with a due time.
 local function find_claims(self, now, all)
     local scan = { now = now, all = all, earliest = NEVER, known = { [self.worker] = true }, owners = {}, list = {} }
     C.holdfast_key_version(self.claims, at(EARLIEST), KEY_SIZE, version)
@@ -506,8 +508,8 @@ local function try_first(self)
 end
 
 
--- Takes the first ready job, after one attempt. Returns its number and claim. Otherwise returns nil, the code after a
--- failure, and the number whose claim is missing.
+-- Takes the first ready job after one attempt has failed. Returns its number and claim. Otherwise returns nil, the code
+-- after a failure, and the number whose claim is missing.
 local function find_first(self, code, n)
     while true do
         if code == DIFFERS then
@@ -567,7 +569,7 @@ function _M.take(self, limit, first)
 end
 
 
--- Returns the version of a number; nil and the reason.
+-- Returns the version of a number, or nil and the reason.
 function _M.version(self, kind, n)
     local code = C.holdfast_key_version(self.claims, at(kind, n), KEY_SIZE, version)
     return code == OK and tonumber(version[0].number) or nil, reason(code)
