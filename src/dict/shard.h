@@ -220,6 +220,11 @@ class Shard {
   /// Returns how often the entry has been used recently, from 0 to kUsesMax. The benchmark of this limit is "Hits".
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
+  /// Does the same as touch(), for an entry that has replaced the entry at `old`.
+  void touch_replacement(std::uint32_t block, std::uint32_t old) const noexcept {
+    const std::uint8_t before = uses(old).load(kRelaxed);
+    uses(block).store(before < kUsesMax ? before + 1 : before, kRelaxed);
+  }
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
