@@ -299,6 +299,10 @@ class Shard {
     __builtin_prefetch(at);
     __builtin_prefetch(at + sizeof(Entry) + 15);  // usually in the same cache line
   }
+  /// Prefetches the first entry of a chain. The prefetch has no effect if the bucket contains a wrong block number.
+  void prefetch_chain(std::uint32_t short_hash) const noexcept {
+    __builtin_prefetch(&entry(bucket_of(short_hash).load(kRelaxed)));
+  }
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
