@@ -312,6 +312,7 @@ class Shard {
   /// Returns whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
+  bool copy_number(const Key& key, std::uint32_t block, std::uint32_t shape, ValueOut& out) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
   // Copies the holder of a lock. The view is passed by value, so that it can stay in registers during a plain read.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
